@@ -1,0 +1,43 @@
+.DEFAULT_GOAL := help
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+
+.PHONY: help demo test check format lock clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/ready  ## three real Galera nodes, clustercheckd and HAProxy, to play with (ARGS=--once: a scripted tour)
+	@$(PYTHON) -m harness.demo $(ARGS)
+
+test: $(VENV)/ready  ## lint, types and all tests, on real MariaDB and HAProxy (ARGS: options for pytest)
+	$(MAKE) --no-print-directory check
+	$(PYTHON) -m coverage erase
+	$(PYTHON) -m coverage run -m pytest $(ARGS)
+	$(PYTHON) -m coverage combine --quiet
+	$(PYTHON) -m coverage report
+
+check: $(VENV)/ready  ## lint, types and the tests that need no server
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(PYTHON) -m pytest -q tests/unit
+
+format: $(VENV)/ready  ## put the code into shape
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+lock:  ## take new versions of the dependencies into requirements*.txt, with hashes
+	python3 -m venv build/lock
+	build/lock/bin/pip install --quiet uv
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --custom-compile-command 'make lock' pyproject.toml -o requirements.txt
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --custom-compile-command 'make lock' --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
+
+clean:  ## remove what the targets above made
+	rm -rf $(VENV) build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/ready: requirements-dev.txt pyproject.toml harness/setup.sh
+	harness/setup.sh $(VENV)
+	touch $@

@@ -1,0 +1,76 @@
+#!/bin/sh
+# Sets up what the demo and the tests need: the servers from the distribution, and a virtual environment with the
+# locked dependencies. Says what it installs before it does.
+#   usage: harness/setup.sh VENV-DIRECTORY
+set -eu
+
+venv=$1
+PATH=$PATH:/usr/sbin:/sbin
+
+say() { printf 'setup: %s\n' "$*"; }
+
+find_python() {
+    # A name may exist and not work (a version manager's stub), or be too old: ask it.
+    for candidate in python3 python3.13 python3.12 python3.11; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+}
+
+has_galera() {
+    for provider in /usr/lib/galera /usr/lib64/galera-4 /usr/lib64/galera; do
+        [ -e "$provider/libgalera_smm.so" ] && return
+    done
+    return 1
+}
+
+packages=""
+command -v mariadbd >/dev/null || packages="$packages mariadb-server"
+has_galera || packages="$packages galera-4"
+command -v rsync >/dev/null || packages="$packages rsync"
+command -v haproxy >/dev/null || packages="$packages haproxy"
+python=$(find_python)
+if [ -z "$python" ]; then
+    packages="$packages python3 python3-venv"
+elif ! "$python" -c 'import ensurepip' 2>/dev/null; then
+    packages="$packages python3-venv"
+fi
+
+if [ -n "$packages" ]; then
+    if ! command -v apt-get >/dev/null; then
+        say "please install with your package manager:$packages" >&2
+        exit 1
+    fi
+    say "installing from the distribution:$packages"
+    sudo=""
+    if [ "$(id -u)" -ne 0 ]; then
+        sudo=sudo
+        say "using sudo for this step only"
+    fi
+    $sudo apt-get update -qq
+    # shellcheck disable=SC2086 # a list of words
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
+    # The packages start these services. Whoever had none running before the demo wants none after it.
+    if [ -d /run/systemd/system ]; then
+        case "$packages" in *mariadb-server*)
+            say "stopping the mariadb service that the package has started (systemctl enable --now mariadb undoes it)"
+            $sudo systemctl disable --quiet --now mariadb ;;
+        esac
+        case "$packages" in *haproxy*)
+            say "stopping the haproxy service that the package has started (systemctl enable --now haproxy undoes it)"
+            $sudo systemctl disable --quiet --now haproxy ;;
+        esac
+    fi
+    python=$(find_python)
+    if [ -z "$python" ]; then
+        say "Python 3.11 or newer is needed, and this distribution has none" >&2
+        exit 1
+    fi
+fi
+
+say "making the virtual environment $venv with $("$python" --version)"
+"$python" -m venv --clear "$venv"
+"$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-dev.txt
+"$venv/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
