@@ -1,0 +1,183 @@
+"""What was read from a node: a `NodeState`, or an `Unobserved` that says why nothing was read.
+
+Pure: no socket, no clock, no setting. The observer feeds server rows in, `verdict.decide` takes the result.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+# SHOW STATUS prints -1 as an unsigned 64-bit number (wsrep_local_index of a node outside any component).
+_UNSIGNED_MINUS_ONE = 2**64 - 1
+# Text from the server ends up in bodies, headers, logs and terminals: keep it short and printable.
+_UNSAFE = re.compile(r"[^A-Za-z0-9 _/:,.()+-]")
+_TEXT_LIMIT = 60
+
+NOT_A_NUMBER = -1
+"""What an integer field holds when the server sent a row whose value is not a non-negative whole number."""
+
+STATUS_VARIABLES = (
+    "wsrep_local_state",
+    "wsrep_local_state_comment",
+    "wsrep_cluster_status",
+    "wsrep_ready",
+    "wsrep_connected",
+    "wsrep_cluster_size",
+    "wsrep_local_index",
+    "wsrep_local_recv_queue",
+    "wsrep_flow_control_active",
+    "wsrep_flow_control_status",
+    "Threads_connected",
+)
+"""What `SHOW STATUS` is asked for; a server leaves out what it does not know."""
+
+SYSTEM_VARIABLES = (
+    "wsrep_on",
+    "wsrep_provider",
+    "wsrep_desync",
+    "wsrep_reject_queries",
+    "wsrep_sst_donor_rejects_queries",
+    "wsrep_node_name",
+    "read_only",
+    "super_read_only",
+    "offline_mode",
+    "pxc_maint_mode",
+    "max_connections",
+    "version",
+)
+"""What `SHOW GLOBAL VARIABLES` is asked for; a server leaves out what it does not know."""
+
+
+class Cause(StrEnum):
+    """Why a node could not be read."""
+
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    TOO_MANY_CONNECTIONS = "too-many-connections"
+    ACCESS_DENIED = "access-denied"
+    HOST_BLOCKED = "host-blocked"
+    OFFLINE = "offline"
+    CONNECTION_LOST = "connection-lost"
+    ERROR = "error"
+
+
+CAUSE_OF_SERVER_ERROR = {
+    1040: Cause.TOO_MANY_CONNECTIONS,  # ER_CON_COUNT_ERROR
+    1203: Cause.TOO_MANY_CONNECTIONS,  # ER_TOO_MANY_USER_CONNECTIONS
+    1226: Cause.TOO_MANY_CONNECTIONS,  # ER_USER_LIMIT_REACHED
+    1045: Cause.ACCESS_DENIED,  # ER_ACCESS_DENIED_ERROR
+    1698: Cause.ACCESS_DENIED,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+    1251: Cause.ACCESS_DENIED,  # ER_NOT_SUPPORTED_AUTH_MODE
+    2059: Cause.ACCESS_DENIED,  # CR_AUTH_PLUGIN_CANNOT_LOAD
+    1129: Cause.HOST_BLOCKED,  # ER_HOST_IS_BLOCKED
+    1130: Cause.HOST_BLOCKED,  # ER_HOST_NOT_PRIVILEGED
+    3032: Cause.OFFLINE,  # ER_SERVER_OFFLINE_MODE
+    1053: Cause.CONNECTION_LOST,  # ER_SERVER_SHUTDOWN
+    2006: Cause.CONNECTION_LOST,  # CR_SERVER_GONE_ERROR
+    2013: Cause.CONNECTION_LOST,  # CR_SERVER_LOST
+}
+"""Server and client error numbers (MySQL and MariaDB reference manuals) that have a cause of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unobserved:
+    """A reading that could not be made.
+
+    detail: one line for people, in our own words; never driver text and never a credential.
+    """
+
+    cause: Cause
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One reading of a node, fields named as the server names them.
+
+    None: the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` where the row held anything
+    else; text is stripped, shortened and printable ASCII.
+    """
+
+    wsrep_local_state: int | None = None
+    wsrep_local_state_comment: str | None = None
+    wsrep_cluster_status: str | None = None
+    wsrep_ready: str | None = None
+    wsrep_connected: str | None = None
+    wsrep_cluster_size: int | None = None
+    wsrep_local_index: int | None = None
+    wsrep_local_recv_queue: int | None = None
+    wsrep_flow_control_active: str | None = None
+    wsrep_flow_control_status: str | None = None
+    threads_connected: int | None = None
+    wsrep_on: str | None = None
+    wsrep_provider: str | None = None
+    wsrep_desync: str | None = None
+    wsrep_reject_queries: str | None = None
+    wsrep_sst_donor_rejects_queries: str | None = None
+    wsrep_node_name: str | None = None
+    read_only: str | None = None
+    super_read_only: str | None = None
+    offline_mode: str | None = None
+    pxc_maint_mode: str | None = None
+    max_connections: int | None = None
+    version: str | None = None
+
+    @property
+    def wsrep_flow_control(self) -> str | None:
+        """Whether flow control holds the cluster back now: MariaDB's word for it, else PXC's."""
+        return self.wsrep_flow_control_active or self.wsrep_flow_control_status
+
+
+_INTEGER_FIELDS = frozenset(
+    {
+        "wsrep_local_state",
+        "wsrep_cluster_size",
+        "wsrep_local_index",
+        "wsrep_local_recv_queue",
+        "threads_connected",
+        "max_connections",
+    },
+)
+_TEXT_FIELDS = frozenset(name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES) - _INTEGER_FIELDS
+
+Cell = str | bytes | int | float | None
+"""A value as a MySQL driver may hand it over; bytes where it is no valid text."""
+
+
+def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | Unobserved:
+    """Turn (name, value) rows of SHOW STATUS and SHOW VARIABLES into a `NodeState`.
+
+    Names are compared in lower case, rows nobody asked for are passed over. A name that comes twice with different
+    values, or a row that is no pair, leaves the node unobserved: such a server contradicts itself, and guessing which
+    half is true is how a false 200 is made.
+    """
+    fields: dict[str, int | str] = {}
+    for row in rows:
+        if len(row) != 2:  # noqa: PLR2004 (a name and a value)
+            return Unobserved(Cause.ERROR, "the server sent a row that is not a name and a value")
+        name = _text(row[0]).lower()
+        parsed: int | str
+        if name in _INTEGER_FIELDS:
+            parsed = _integer(row[1])
+        elif name in _TEXT_FIELDS:
+            parsed = _text(row[1])
+        else:
+            continue
+        if fields.setdefault(name, parsed) != parsed:
+            return Unobserved(Cause.ERROR, f"the server sent two different values for {name}")
+    return NodeState(**fields)  # type: ignore[arg-type]
+
+
+def _text(cell: Cell) -> str:
+    raw = cell.decode("ascii", "replace") if isinstance(cell, bytes) else str("" if cell is None else cell)
+    return _UNSAFE.sub("?", raw.strip()[:_TEXT_LIMIT])
+
+
+def _integer(cell: Cell) -> int:
+    text = _text(cell)
+    # 20 digits hold every 64-bit number; isdecimal alone would take other scripts' digits, _text has removed them.
+    if not text.isdecimal() or len(text) > 20:  # noqa: PLR2004
+        return NOT_A_NUMBER
+    number = int(text)
+    return NOT_A_NUMBER if number >= _UNSIGNED_MINUS_ONE else number

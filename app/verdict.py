@@ -1,0 +1,236 @@
+"""The verdict: may this node take traffic, and why.
+
+`decide` is pure and total. It goes through the rules below in order, the first that matches decides, and what no rule
+lets through is refused. Every answer anywhere (probe, status, log, command line) comes from it.
+
+     1  the disabled file exists, or the service is shutting down      disabled, shutting-down
+     2  no observation yet                                             starting
+     3  the latest observation is older than the policy allows         stale
+     4  the node could not be read                                     the cause's own word, see `Cause`
+     5  no wsrep_local_state row, wsrep_on OFF, or no provider         not-galera
+     6  wsrep_local_state 5 or more                                    inconsistent
+     7  wsrep_local_state 1                                            joining
+     8  wsrep_cluster_status Disconnected, or wsrep_connected not ON   disconnected
+     9  wsrep_cluster_status not Primary                               non-primary
+    10  wsrep_ready not ON                                             not-ready
+    11  wsrep_reject_queries other than NONE                           rejects-queries
+    12  offline_mode on                                                offline
+    13  pxc_maint_mode other than DISABLED                             maintenance
+    14  wsrep_local_state 2, donors not allowed                        desynced (wsrep_desync ON), else donor
+    15  wsrep_local_state 3, donors not allowed                        joined
+    16  state 2 or 3, wsrep_sst_donor_rejects_queries on               donor-rejects-queries
+    17  wsrep_local_state not 2, 3 or 4                                unknown-state
+    18  read-only, and read-only nodes not allowed                     read-only
+    19  wsrep_local_recv_queue above max_recv_queue                    lagging
+    20  Threads_connected at max_connections, full nodes not allowed   full
+    21  wsrep_local_state 2 or 3                                       AVAILABLE: donor
+    22  wsrep_local_state 4                                            AVAILABLE: synced
+
+A variable that the server did not send, or sent as something unreadable, never counts in the node's favour where a
+rule needs it. The numbers of the states are those of wsrep_local_state in the Galera documentation.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.node_state import NodeState, Unobserved
+
+
+class Reason(StrEnum):
+    """The one stable word that says why a verdict is what it is."""
+
+    DISABLED = "disabled"
+    SHUTTING_DOWN = "shutting-down"
+    STARTING = "starting"
+    STALE = "stale"
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    TOO_MANY_CONNECTIONS = "too-many-connections"
+    ACCESS_DENIED = "access-denied"
+    HOST_BLOCKED = "host-blocked"
+    OFFLINE = "offline"
+    CONNECTION_LOST = "connection-lost"
+    ERROR = "error"
+    NOT_GALERA = "not-galera"
+    INCONSISTENT = "inconsistent"
+    JOINING = "joining"
+    DISCONNECTED = "disconnected"
+    NON_PRIMARY = "non-primary"
+    NOT_READY = "not-ready"
+    REJECTS_QUERIES = "rejects-queries"
+    MAINTENANCE = "maintenance"
+    DESYNCED = "desynced"
+    DONOR = "donor"
+    JOINED = "joined"
+    DONOR_REJECTS_QUERIES = "donor-rejects-queries"
+    UNKNOWN_STATE = "unknown-state"
+    READ_ONLY = "read-only"
+    LAGGING = "lagging"
+    FULL = "full"
+    SYNCED = "synced"
+
+
+PLANNED = frozenset(
+    {Reason.DISABLED, Reason.SHUTTING_DOWN, Reason.MAINTENANCE, Reason.DESYNCED, Reason.DONOR, Reason.FULL},
+)
+"""The reasons that, on an unavailable node, mean: take no new sessions, let those there are finish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the operator allows.
+
+    max_age_seconds: how long after its beginning an observation may still be served.
+    max_recv_queue: write-sets that wsrep_local_recv_queue may hold; None switches the rule off.
+    """
+
+    max_age_seconds: float
+    available_when_donor: bool = False
+    available_when_readonly: bool = True
+    available_when_full: bool = True
+    max_recv_queue: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """What an operator switches by hand; disabled_file is the path of the file, where it exists."""
+
+    disabled_file: str | None = None
+    shutting_down: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for one moment and one policy.
+
+    detail: what was seen, and which setting decided; one line of printable ASCII.
+    """
+
+    available: bool
+    reason: Reason
+    detail: str
+
+    @property
+    def draining(self) -> bool:
+        """Whether the node is unavailable in a planned way, so that the sessions on it may finish."""
+        return not self.available and self.reason in PLANNED
+
+
+def decide(
+    observation: NodeState | Unobserved | None,
+    age_seconds: float,
+    policy: Policy,
+    switches: Switches,
+) -> Verdict:
+    """Decide by the rules in this module's docstring.
+
+    observation: the latest one, None before the first. age_seconds: time since that observation began.
+    """
+    if switches.disabled_file is not None:
+        return _no(Reason.DISABLED, f"{switches.disabled_file} exists (clustercheckd undrain removes it)")
+    if switches.shutting_down:
+        return _no(Reason.SHUTTING_DOWN, "clustercheckd is shutting down")
+    if observation is None:
+        return _no(Reason.STARTING, "no observation of the node yet")
+    # Written as a negated comparison so that an age that is no number is refused as well.
+    if not age_seconds <= policy.max_age_seconds:
+        return _no(Reason.STALE, f"the last observation is older than {policy.max_age_seconds:.3g} s")
+    if isinstance(observation, Unobserved):
+        return _no(Reason(observation.cause.value), observation.detail)
+    return _component_verdict(observation) or _node_verdict(observation, policy)
+
+
+def _component_verdict(node: NodeState) -> Verdict | None:
+    """Rules 5 to 10: is the node a working member of a primary component, whatever the policy; None if it is."""
+    state = node.wsrep_local_state
+    if state is None:
+        return _no(Reason.NOT_GALERA, "the server has no wsrep_local_state: it runs without Galera")
+    if _is(node.wsrep_on, "OFF"):
+        return _no(Reason.NOT_GALERA, "wsrep_on is OFF")
+    if _is(node.wsrep_provider, "NONE"):
+        return _no(Reason.NOT_GALERA, "wsrep_provider is none")
+    if state >= _INCONSISTENT:
+        return _no(Reason.INCONSISTENT, _state(node))
+    if state == _JOINING:
+        return _no(Reason.JOINING, _state(node))
+    if _is(node.wsrep_cluster_status, "DISCONNECTED"):
+        return _no(Reason.DISCONNECTED, f"wsrep_cluster_status is Disconnected, {_state(node)}")
+    if not _is(node.wsrep_connected, "ON"):
+        return _no(Reason.DISCONNECTED, f"wsrep_connected is {_seen(node.wsrep_connected)}, {_state(node)}")
+    if not _is(node.wsrep_cluster_status, "PRIMARY"):
+        return _no(Reason.NON_PRIMARY, f"wsrep_cluster_status is {_seen(node.wsrep_cluster_status)}, {_state(node)}")
+    if not _is(node.wsrep_ready, "ON"):
+        return _no(Reason.NOT_READY, f"wsrep_ready is {_seen(node.wsrep_ready)}, {_state(node)}")
+    return None
+
+
+def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
+    """Rules 11 to 22: a working member of a primary component; may it take traffic under this policy."""
+    state = node.wsrep_local_state
+    if not _absent_or(node.wsrep_reject_queries, "NONE"):
+        return _no(Reason.REJECTS_QUERIES, f"wsrep_reject_queries is {_seen(node.wsrep_reject_queries)}")
+    if not _absent_or(node.offline_mode, *_OFF):
+        return _no(Reason.OFFLINE, f"offline_mode is {_seen(node.offline_mode)}")
+    if not _absent_or(node.pxc_maint_mode, "DISABLED"):
+        return _no(Reason.MAINTENANCE, f"pxc_maint_mode is {_seen(node.pxc_maint_mode)}")
+    if not policy.available_when_donor:
+        if state == _DONOR:
+            reason = Reason.DESYNCED if _is(node.wsrep_desync, "ON") else Reason.DONOR
+            return _no(reason, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
+        if state == _JOINED:
+            return _no(Reason.JOINED, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
+    if state in (_DONOR, _JOINED) and not _absent_or(node.wsrep_sst_donor_rejects_queries, *_OFF):
+        return _no(Reason.DONOR_REJECTS_QUERIES, f"{_state(node)}, wsrep_sst_donor_rejects_queries is ON")
+    if state not in (_DONOR, _JOINED, _SYNCED):
+        return _no(Reason.UNKNOWN_STATE, _state(node))
+    return _load_verdict(node, policy) or Verdict(
+        available=True,
+        reason=Reason.SYNCED if state == _SYNCED else Reason.DONOR,
+        detail=_state(node) if state == _SYNCED else f"{_state(node)}; AVAILABLE_WHEN_DONOR=1",
+    )
+
+
+def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
+    """Rules 18 to 20: what the policy asks of a node whose wsrep state is fine; None if all is met."""
+    if not policy.available_when_readonly:
+        if not _is(node.read_only, *_OFF):
+            return _no(Reason.READ_ONLY, f"read_only is {_seen(node.read_only)}; AVAILABLE_WHEN_READONLY=0")
+        if not _absent_or(node.super_read_only, *_OFF):
+            return _no(Reason.READ_ONLY, f"super_read_only is {_seen(node.super_read_only)}; AVAILABLE_WHEN_READONLY=0")
+    limit, queue = policy.max_recv_queue, node.wsrep_local_recv_queue
+    if limit is not None and (queue is None or not 0 <= queue <= limit):
+        return _no(Reason.LAGGING, f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={limit}")
+    if not policy.available_when_full:
+        connected, most = node.threads_connected, node.max_connections
+        if connected is None or most is None or not 0 <= connected < most:
+            seen = f"Threads_connected is {_count(connected)} of max_connections {_count(most)}"
+            return _no(Reason.FULL, f"{seen}; AVAILABLE_WHEN_FULL=0")
+    return None
+
+
+_JOINING, _DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
+_OFF = ("OFF", "0", "NO")
+
+
+def _no(reason: Reason, detail: str) -> Verdict:
+    return Verdict(available=False, reason=reason, detail=detail)
+
+
+def _is(value: str | None, *words: str) -> bool:
+    return value is not None and value.upper() in words
+
+
+def _absent_or(value: str | None, *words: str) -> bool:
+    return value is None or value.upper() in words
+
+
+def _seen(value: str | None) -> str:
+    return "missing" if value is None else value or "empty"
+
+
+def _count(value: int | None) -> str:
+    return "missing" if value is None else "unreadable" if value < 0 else str(value)
+
+
+def _state(node: NodeState) -> str:
+    return f"wsrep_local_state is {_count(node.wsrep_local_state)} ({_seen(node.wsrep_local_state_comment)})"

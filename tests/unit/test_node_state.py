@@ -1,0 +1,100 @@
+"""Rows from a server into a NodeState."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.node_state import (
+    NOT_A_NUMBER,
+    STATUS_VARIABLES,
+    SYSTEM_VARIABLES,
+    Cause,
+    NodeState,
+    Unobserved,
+    parse_node_state,
+)
+from app.verdict import Policy, Switches, decide
+
+
+def parsed(*rows: tuple[object, ...]) -> NodeState:
+    """Parse rows that must give a state."""
+    state = parse_node_state(rows)  # type: ignore[arg-type]
+    assert isinstance(state, NodeState)
+    return state
+
+
+def test_every_variable_asked_for_has_a_field() -> None:
+    assert {name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES} == set(NodeState.__dataclass_fields__)
+
+
+def test_bytes_and_text_and_numbers_are_read_alike() -> None:
+    expected = NodeState(wsrep_local_state=4)
+    assert expected == parsed((b"wsrep_local_state", b"4")) == parsed(("wsrep_local_state", "4"))
+    assert expected == parsed(("wsrep_local_state", 4))
+
+
+def test_names_come_in_either_case() -> None:
+    assert NodeState(wsrep_ready="ON", threads_connected=3) == parsed(("WSREP_READY", "ON"), ("Threads_connected", "3"))
+
+
+def test_rows_nobody_asked_for_are_passed_over() -> None:
+    assert NodeState() == parsed(("Uptime", "3"), ("", ""), (None, None))
+
+
+@pytest.mark.parametrize(
+    "value", ["", "4.0", "four", "-1", "4 4", "18446744073709551615", "9" * 30, None, b"\xff", "٤"]
+)
+def test_what_is_no_number_is_kept_as_such(value: object) -> None:
+    assert parsed(("wsrep_local_state", value)).wsrep_local_state == NOT_A_NUMBER
+
+
+def test_an_absent_variable_is_none() -> None:
+    assert parsed(("wsrep_ready", "ON")).wsrep_local_state is None
+
+
+def test_text_is_made_harmless() -> None:
+    seen = parsed(
+        ("wsrep_local_state_comment", b" Donor\r\nX: \xff\x00\x1b[31m" + b"y" * 100)
+    ).wsrep_local_state_comment
+    assert seen is not None
+    assert seen.isprintable()
+    assert len(seen) <= 60
+    assert seen.startswith("Donor??X: ")
+
+
+def test_the_same_row_twice_is_one() -> None:
+    assert NodeState(wsrep_ready="ON") == parsed(("wsrep_ready", "ON"), ("WSREP_READY", b"ON"))
+
+
+def test_a_server_that_contradicts_itself_is_unobserved() -> None:
+    expected = Unobserved(Cause.ERROR, "the server sent two different values for wsrep_ready")
+    assert expected == parse_node_state([("wsrep_ready", "ON"), ("wsrep_ready", "OFF")])
+
+
+@pytest.mark.parametrize("row", [(), ("wsrep_ready",), ("wsrep_ready", "ON", "x")])
+def test_a_row_that_is_no_pair_leaves_the_node_unobserved(row: tuple[str, ...]) -> None:
+    assert isinstance(parse_node_state([row]), Unobserved)
+
+
+cells = st.one_of(
+    st.none(),
+    st.binary(max_size=80),
+    st.text(max_size=80),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(["ON", "OFF", "Primary", "4", "2", "NONE", b"4", b"ON", "18446744073709551615"]),
+)
+names = st.one_of(st.sampled_from([*STATUS_VARIABLES, *SYSTEM_VARIABLES]), cells)
+
+
+@given(st.lists(st.one_of(st.tuples(names, cells), st.lists(cells, max_size=4).map(tuple)), max_size=40))
+def test_no_rows_whatever_raise_or_are_available_against_the_rules(rows: list[tuple[object, ...]]) -> None:
+    state = parse_node_state(rows)  # type: ignore[arg-type]
+    verdict = decide(state, 0.0, Policy(1.0, available_when_donor=True), Switches())
+    assert verdict.detail.isprintable()
+    assert verdict.detail.isascii()
+    if verdict.available:
+        assert isinstance(state, NodeState)
+        assert state.wsrep_local_state in (2, 3, 4)
+        assert {state.wsrep_cluster_status.upper() if state.wsrep_cluster_status else ""} == {"PRIMARY"}
+        assert (state.wsrep_ready or "").upper() == (state.wsrep_connected or "").upper() == "ON"

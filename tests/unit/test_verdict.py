@@ -1,0 +1,379 @@
+"""The decision table: named rows seen on real servers or thought up, and invariants over all combinations."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from app.node_state import NOT_A_NUMBER, Cause, NodeState, Unobserved
+from app.verdict import PLANNED, Policy, Reason, Switches, decide
+
+STRICT = Policy(max_age_seconds=1.15)
+DONORS = replace(STRICT, available_when_donor=True)
+NO_SWITCH = Switches()
+
+SYNCED = NodeState(
+    wsrep_local_state=4,
+    wsrep_local_state_comment="Synced",
+    wsrep_cluster_status="Primary",
+    wsrep_ready="ON",
+    wsrep_connected="ON",
+    wsrep_cluster_size=3,
+    wsrep_local_index=0,
+    wsrep_local_recv_queue=0,
+    threads_connected=5,
+    max_connections=151,
+    wsrep_on="ON",
+    wsrep_provider="/usr/lib/galera/libgalera_smm.so",
+    wsrep_desync="OFF",
+    wsrep_reject_queries="NONE",
+    wsrep_sst_donor_rejects_queries="OFF",
+    read_only="OFF",
+)
+DONOR = replace(SYNCED, wsrep_local_state=2, wsrep_local_state_comment="Donor/Desynced")
+DESYNCED = replace(DONOR, wsrep_desync="ON")
+JOINED = replace(SYNCED, wsrep_local_state=3, wsrep_local_state_comment="Joined")
+
+
+def cut_off(state: int, comment: str, cluster_status: str, *, connected: str = "ON") -> NodeState:
+    """Give a node that is not ready."""
+    return replace(
+        SYNCED,
+        wsrep_local_state=state,
+        wsrep_local_state_comment=comment,
+        wsrep_cluster_status=cluster_status,
+        wsrep_ready="OFF",
+        wsrep_connected=connected,
+    )
+
+
+# name, node, policy, available, reason
+ROWS = [
+    # Tuples seen on a live MariaDB 10.11 cluster.
+    ("synced", SYNCED, STRICT, True, Reason.SYNCED),
+    ("minority side of a partition", cut_off(0, "Initialized", "non-Primary"), STRICT, False, Reason.NON_PRIMARY),
+    ("synced but non-primary, shutting down", cut_off(4, "Synced", "non-Primary"), STRICT, False, Reason.NON_PRIMARY),
+    ("non-primary spelt as in some documents", cut_off(4, "Synced", "Non-Primary"), STRICT, False, Reason.NON_PRIMARY),
+    (
+        "incremental transfer",
+        cut_off(1, "Joining: receiving State Transfer", "non-Primary"),
+        STRICT,
+        False,
+        Reason.JOINING,
+    ),
+    (
+        "end of incremental transfer",
+        cut_off(1, "Joining: receiving State Transfer", "Primary"),
+        STRICT,
+        False,
+        Reason.JOINING,
+    ),
+    ("just before synced", cut_off(1, "Joining", "Primary"), STRICT, False, Reason.JOINING),
+    ("donor", DONOR, STRICT, False, Reason.DONOR),
+    ("donor, allowed", DONOR, DONORS, True, Reason.DONOR),
+    ("desynced", DESYNCED, STRICT, False, Reason.DESYNCED),
+    ("desynced, allowed", DESYNCED, DONORS, True, Reason.DONOR),
+    (
+        "first sample after an inconsistency vote",
+        replace(SYNCED, wsrep_local_state=5, wsrep_local_state_comment="Inconsistent"),
+        STRICT,
+        False,
+        Reason.INCONSISTENT,
+    ),
+    (
+        "samples after it",
+        cut_off(5, "Inconsistent", "Disconnected", connected="OFF"),
+        STRICT,
+        False,
+        Reason.INCONSISTENT,
+    ),
+    (
+        "bad cluster address",
+        cut_off(0, "Initialized", "Disconnected", connected="OFF"),
+        STRICT,
+        False,
+        Reason.DISCONNECTED,
+    ),
+    (
+        "no galera",
+        NodeState(wsrep_cluster_status="Disconnected", wsrep_ready="OFF", wsrep_connected="OFF"),
+        STRICT,
+        False,
+        Reason.NOT_GALERA,
+    ),
+    ("no wsrep variable at all", NodeState(read_only="OFF", version="8.0.36"), STRICT, False, Reason.NOT_GALERA),
+    (
+        "rejecting queries, every status variable healthy",
+        replace(SYNCED, wsrep_reject_queries="ALL"),
+        STRICT,
+        False,
+        Reason.REJECTS_QUERIES,
+    ),
+    (
+        "rejecting queries and killing",
+        replace(SYNCED, wsrep_reject_queries="ALL_KILL"),
+        DONORS,
+        False,
+        Reason.REJECTS_QUERIES,
+    ),
+    # From documents and server sources.
+    ("wsrep switched off", replace(SYNCED, wsrep_on="OFF"), STRICT, False, Reason.NOT_GALERA),
+    ("provider none", replace(SYNCED, wsrep_provider="none"), STRICT, False, Reason.NOT_GALERA),
+    ("wsrep_on without a global scope, as on PXC 8", replace(SYNCED, wsrep_on=None), STRICT, True, Reason.SYNCED),
+    ("not connected", replace(SYNCED, wsrep_connected="OFF"), STRICT, False, Reason.DISCONNECTED),
+    ("not ready", replace(SYNCED, wsrep_ready="OFF"), STRICT, False, Reason.NOT_READY),
+    ("offline mode", replace(SYNCED, offline_mode="ON"), STRICT, False, Reason.OFFLINE),
+    ("offline mode off", replace(SYNCED, offline_mode="OFF"), STRICT, True, Reason.SYNCED),
+    ("pxc maintenance", replace(SYNCED, pxc_maint_mode="MAINTENANCE"), STRICT, False, Reason.MAINTENANCE),
+    ("pxc shutting down", replace(SYNCED, pxc_maint_mode="SHUTDOWN"), STRICT, False, Reason.MAINTENANCE),
+    ("pxc no maintenance", replace(SYNCED, pxc_maint_mode="DISABLED"), STRICT, True, Reason.SYNCED),
+    (
+        "partitioned pxc in maintenance",
+        replace(cut_off(0, "Initialized", "non-Primary"), pxc_maint_mode="MAINTENANCE"),
+        STRICT,
+        False,
+        Reason.NON_PRIMARY,
+    ),
+    (
+        "donor that rejects queries",
+        replace(DONOR, wsrep_sst_donor_rejects_queries="ON"),
+        DONORS,
+        False,
+        Reason.DONOR_REJECTS_QUERIES,
+    ),
+    (
+        "synced, would reject queries as a donor",
+        replace(SYNCED, wsrep_sst_donor_rejects_queries="ON"),
+        DONORS,
+        True,
+        Reason.SYNCED,
+    ),
+    ("joined", JOINED, STRICT, False, Reason.JOINED),
+    ("joined, ready, donors allowed", JOINED, DONORS, True, Reason.DONOR),
+    ("joined, not ready, donors allowed", replace(JOINED, wsrep_ready="OFF"), DONORS, False, Reason.NOT_READY),
+    ("read-only, allowed by default", replace(SYNCED, read_only="ON"), STRICT, True, Reason.SYNCED),
+    *(
+        (
+            f"read_only {value}",
+            replace(SYNCED, read_only=value),
+            replace(STRICT, available_when_readonly=False),
+            available,
+            Reason.SYNCED if available else Reason.READ_ONLY,
+        )
+        for value, available in [
+            ("OFF", True),
+            ("0", True),
+            ("no", True),
+            ("ON", False),
+            ("1", False),
+            ("NO_LOCK", False),
+            ("NO_LOCK_NO_ADMIN", False),
+            ("", False),
+            (None, False),
+        ]
+    ),
+    (
+        "super_read_only",
+        replace(SYNCED, super_read_only="ON"),
+        replace(STRICT, available_when_readonly=False),
+        False,
+        Reason.READ_ONLY,
+    ),
+    (
+        "queue at its limit",
+        replace(SYNCED, wsrep_local_recv_queue=64),
+        replace(STRICT, max_recv_queue=64),
+        True,
+        Reason.SYNCED,
+    ),
+    (
+        "queue over its limit",
+        replace(SYNCED, wsrep_local_recv_queue=65),
+        replace(STRICT, max_recv_queue=64),
+        False,
+        Reason.LAGGING,
+    ),
+    (
+        "donor with a queue over its limit",
+        replace(DONOR, wsrep_local_recv_queue=65),
+        replace(DONORS, max_recv_queue=64),
+        False,
+        Reason.LAGGING,
+    ),
+    (
+        "queue unknown, limit set",
+        replace(SYNCED, wsrep_local_recv_queue=None),
+        replace(STRICT, max_recv_queue=64),
+        False,
+        Reason.LAGGING,
+    ),
+    ("queue unknown, no limit", replace(SYNCED, wsrep_local_recv_queue=None), STRICT, True, Reason.SYNCED),
+    ("full, allowed by default", replace(SYNCED, threads_connected=151), STRICT, True, Reason.SYNCED),
+    (
+        "full",
+        replace(SYNCED, threads_connected=151),
+        replace(STRICT, available_when_full=False),
+        False,
+        Reason.FULL,
+    ),
+    (
+        "one below full",
+        replace(SYNCED, threads_connected=150),
+        replace(STRICT, available_when_full=False),
+        True,
+        Reason.SYNCED,
+    ),
+    # Impossible values: never a guess in the node's favour.
+    ("state 0 in a primary component", replace(SYNCED, wsrep_local_state=0), DONORS, False, Reason.UNKNOWN_STATE),
+    ("state unreadable", replace(SYNCED, wsrep_local_state=NOT_A_NUMBER), DONORS, False, Reason.UNKNOWN_STATE),
+    ("state 6", replace(SYNCED, wsrep_local_state=6), DONORS, False, Reason.INCONSISTENT),
+    ("a cluster status nobody knows", replace(SYNCED, wsrep_cluster_status="Maybe"), DONORS, False, Reason.NON_PRIMARY),
+    ("no cluster status", replace(SYNCED, wsrep_cluster_status=None), DONORS, False, Reason.NON_PRIMARY),
+    ("no wsrep_ready", replace(SYNCED, wsrep_ready=None), DONORS, False, Reason.NOT_READY),
+    ("no wsrep_connected", replace(SYNCED, wsrep_connected=None), DONORS, False, Reason.DISCONNECTED),
+    ("wsrep_ready yes", replace(SYNCED, wsrep_ready="YES"), DONORS, False, Reason.NOT_READY),
+    ("reject_queries empty", replace(SYNCED, wsrep_reject_queries=""), DONORS, False, Reason.REJECTS_QUERIES),
+]
+
+
+@pytest.mark.parametrize(("node", "policy", "available", "reason"), [row[1:] for row in ROWS], ids=[r[0] for r in ROWS])
+def test_table_row(*, node: NodeState, policy: Policy, available: bool, reason: Reason) -> None:
+    verdict = decide(node, 0.1, policy, NO_SWITCH)
+    assert (available, reason) == (verdict.available, verdict.reason)
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_every_cause_of_an_unread_node_is_its_own_reason(cause: Cause) -> None:
+    verdict = decide(Unobserved(cause, "why"), 0.1, DONORS, NO_SWITCH)
+    assert (False, cause.value, "why") == (verdict.available, verdict.reason.value, verdict.detail)
+
+
+def test_no_observation_is_starting() -> None:
+    assert decide(None, 0.0, DONORS, NO_SWITCH).reason is Reason.STARTING
+
+
+@pytest.mark.parametrize("age", [1.1500001, 60.0, float("inf"), float("nan")])
+def test_an_observation_past_its_age_is_stale(age: float) -> None:
+    verdict = decide(SYNCED, age, STRICT, NO_SWITCH)
+    assert (verdict.available, verdict.reason) == (False, Reason.STALE)
+
+
+def test_an_observation_at_its_age_still_counts() -> None:
+    assert decide(SYNCED, 1.15, STRICT, NO_SWITCH).available
+
+
+def test_the_disabled_file_goes_before_everything() -> None:
+    verdict = decide(SYNCED, 0.1, STRICT, Switches(disabled_file="/x", shutting_down=True))
+    assert (verdict.available, verdict.reason, verdict.draining) == (False, Reason.DISABLED, True)
+    assert "/x" in verdict.detail
+
+
+def test_shutting_down_goes_before_the_node() -> None:
+    verdict = decide(SYNCED, 0.1, STRICT, Switches(shutting_down=True))
+    assert (verdict.available, verdict.reason, verdict.draining) == (False, Reason.SHUTTING_DOWN, True)
+
+
+def test_draining_is_unavailable_in_a_planned_way() -> None:
+    for _, node, policy, _, _ in ROWS:
+        verdict = decide(node, 0.1, policy, NO_SWITCH)
+        assert (not verdict.available and verdict.reason in PLANNED) == verdict.draining
+
+
+POLICIES = [
+    Policy(1.0, donor, readonly, full, limit)
+    for donor, readonly, full in itertools.product([False, True], repeat=3)
+    for limit in (None, 10)
+]
+NODES = [
+    NodeState(
+        wsrep_local_state=state,
+        wsrep_cluster_status=cluster_status,
+        wsrep_ready=ready,
+        wsrep_connected=connected,
+        wsrep_local_recv_queue=queue,
+        wsrep_reject_queries=reject,
+        read_only=read_only,
+        threads_connected=threads,
+        max_connections=100,
+        wsrep_desync=desync,
+    )
+    for state, cluster_status, ready, connected, queue, reject, read_only, threads, desync in itertools.product(
+        [None, NOT_A_NUMBER, 0, 1, 2, 3, 4, 5, 6, 2**63],
+        [None, "Primary", "non-Primary", "Disconnected", "?"],
+        [None, "ON", "OFF"],
+        ["ON", "OFF"],
+        [None, 0, 11],
+        ["NONE", "ALL"],
+        ["OFF", "ON"],
+        [5, 100],
+        ["OFF", "ON"],
+    )
+]
+
+
+def test_nothing_but_a_ready_member_of_a_primary_component_is_ever_available() -> None:
+    loosest = Policy(1.0, available_when_donor=True)
+    for node in NODES:
+        if decide(node, 0.0, loosest, NO_SWITCH).available:
+            assert node.wsrep_local_state in (2, 3, 4)
+            assert (node.wsrep_cluster_status, node.wsrep_ready, node.wsrep_connected) == ("Primary", "ON", "ON")
+            assert node.wsrep_reject_queries == "NONE"
+
+
+def test_switching_an_allow_setting_off_or_a_limit_on_never_makes_a_node_available() -> None:
+    stricter = [
+        (loose, strict)
+        for loose, strict in itertools.product(POLICIES, repeat=2)
+        if strict.available_when_donor <= loose.available_when_donor
+        and strict.available_when_readonly <= loose.available_when_readonly
+        and strict.available_when_full <= loose.available_when_full
+        and (loose.max_recv_queue is None or strict.max_recv_queue is not None)
+    ]
+    for node in NODES:
+        available = {policy: decide(node, 0.0, policy, NO_SWITCH).available for policy in POLICIES}
+        for loose, strict in stricter:
+            assert available[loose] or not available[strict]
+
+
+def test_nothing_stale_unread_or_switched_off_is_ever_available() -> None:
+    for policy in POLICIES:
+        assert not decide(None, 0.0, policy, NO_SWITCH).available
+        for cause in Cause:
+            assert not decide(Unobserved(cause, ""), 0.0, policy, NO_SWITCH).available
+        for node in NODES[:: len(NODES) // 500]:
+            assert not decide(node, 1.1, policy, NO_SWITCH).available
+            assert not decide(node, 0.0, policy, Switches(disabled_file="/x")).available
+            assert not decide(node, 0.0, policy, Switches(shutting_down=True)).available
+
+
+def test_every_reason_is_reachable() -> None:
+    reached = {decide(row[1], 0.1, row[2], NO_SWITCH).reason for row in ROWS}
+    reached |= {decide(Unobserved(cause, ""), 0.1, STRICT, NO_SWITCH).reason for cause in Cause}
+    reached |= {
+        decide(None, 0.1, STRICT, NO_SWITCH).reason,
+        decide(SYNCED, 9.0, STRICT, NO_SWITCH).reason,
+        decide(SYNCED, 0.1, STRICT, Switches(disabled_file="/x")).reason,
+        decide(SYNCED, 0.1, STRICT, Switches(shutting_down=True)).reason,
+    }
+    assert set(Reason) == reached
+
+
+def test_the_setting_that_decided_is_named() -> None:
+    named = {
+        Reason.DONOR: (DONOR, STRICT, "AVAILABLE_WHEN_DONOR=0"),
+        Reason.READ_ONLY: (
+            replace(SYNCED, read_only="ON"),
+            replace(STRICT, available_when_readonly=False),
+            "AVAILABLE_WHEN_READONLY=0",
+        ),
+        Reason.LAGGING: (SYNCED, replace(STRICT, max_recv_queue=-1), "MAX_RECV_QUEUE=-1"),
+        Reason.FULL: (
+            replace(SYNCED, threads_connected=151),
+            replace(STRICT, available_when_full=False),
+            "AVAILABLE_WHEN_FULL=0",
+        ),
+    }
+    for reason, (node, policy, setting) in named.items():
+        verdict = decide(node, 0.1, policy, NO_SWITCH)
+        assert verdict.reason is reason
+        assert setting in verdict.detail
