@@ -1,0 +1,238 @@
+"""A hand-written MySQL server, for what no real one here can be brought to show: PXC's variables, and broken peers."""
+
+import contextlib
+import socket
+import socketserver
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+SYNCED_STATUS = {
+    "wsrep_local_state": "4",
+    "wsrep_local_state_comment": "Synced",
+    "wsrep_cluster_status": "Primary",
+    "wsrep_ready": "ON",
+    "wsrep_connected": "ON",
+    "wsrep_cluster_size": "3",
+    "wsrep_local_index": "0",
+    "wsrep_local_recv_queue": "0",
+    "Threads_connected": "5",
+}
+SYNCED_VARIABLES = {
+    "wsrep_on": "ON",
+    "wsrep_provider": "/usr/lib/galera4/libgalera_smm.so",
+    "wsrep_desync": "OFF",
+    "wsrep_reject_queries": "NONE",
+    "read_only": "OFF",
+    "max_connections": "151",
+}
+
+OK = b"\x00\x00\x00\x02\x00\x00\x00"
+_EOF = b"\xfe\x00\x00\x02\x00"
+_COM_QUIT, _COM_QUERY = 1, 3
+_CAPABILITIES = 0x0008_A20D  # 4.1 protocol, secure connection, plugin authentication, no TLS
+
+
+def error(number: int, text: str = "message of the server") -> bytes:
+    """Make an error packet."""
+    return b"\xff" + struct.pack("<H", number) + b"#HY000" + text.encode()
+
+
+def auth_switch(plugin: str) -> bytes:
+    """Make the packet that asks for another authentication plugin."""
+    return b"\xfe" + plugin.encode() + b"\0" + b"s" * 20 + b"\0"
+
+
+class Peer:
+    """One connection, as the server sees it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._sequence = 0
+
+    def send(self, payload: bytes) -> None:
+        """Send one packet."""
+        header = struct.pack("<I", len(payload))[:3] + bytes([self._sequence])
+        self._sequence = (self._sequence + 1) % 256
+        self.connection.sendall(header + payload)
+
+    def receive(self) -> bytes:
+        """Read one packet; empty at the end of the connection."""
+        header = self._exactly(4)
+        if not header:
+            return b""
+        self._sequence = (header[3] + 1) % 256
+        return self._exactly(int.from_bytes(header[:3], "little"))
+
+    def greet(self, plugin: str = "mysql_native_password", capabilities: int = _CAPABILITIES) -> None:
+        """Send the handshake."""
+        self.send(
+            b"\x0a8.0.36-fake\0"
+            + struct.pack("<I", 1)
+            + b"saltsalt\0"
+            + struct.pack("<HBHHB", capabilities & 0xFFFF, 45, 2, capabilities >> 16, 21)
+            + bytes(10)
+            + b"saltsaltsalt\0"
+            + plugin.encode()
+            + b"\0",
+        )
+
+    def log_in(self) -> None:
+        """Greet and let anybody in."""
+        self.greet()
+        self.receive()
+        self.send(OK)
+
+    def rows(self, rows: Mapping[str, str | bytes]) -> None:
+        """Send a result of names and values."""
+        self.send(b"\x02")
+        for column in (b"Variable_name", b"Value"):
+            self.send(
+                b"\x03def\0\0\0"
+                + bytes([len(column)])
+                + column
+                + b"\0\x0c"
+                + struct.pack("<HIBHB", 45, 1024, 253, 0, 0)
+                + b"\0\0",
+            )
+        self.send(_EOF)
+        for name, value in rows.items():
+            encoded = value if isinstance(value, bytes) else value.encode()
+            self.send(bytes([len(name)]) + name.encode() + bytes([len(encoded)]) + encoded)
+        self.send(_EOF)
+
+    def answer_queries(self, status: Mapping[str, str | bytes], variables: Mapping[str, str | bytes]) -> None:
+        """Answer what the observer sends until it goes."""
+        while (packet := self.receive()) and packet[0] != _COM_QUIT:
+            if b"SHOW STATUS" in packet:
+                self.rows(status)
+            elif b"SHOW GLOBAL VARIABLES" in packet:
+                self.rows(variables)
+            else:
+                self.send(OK)
+
+    def hang(self) -> None:
+        """Keep the connection and say nothing until the peer goes."""
+        while self.connection.recv(65536):
+            pass
+
+    def _exactly(self, count: int) -> bytes:
+        received = b""
+        while len(received) < count:
+            chunk = self.connection.recv(count - len(received))
+            if not chunk:
+                return b""
+            received += chunk
+        return received
+
+
+Behaviour = Callable[[Peer], None]
+
+
+class FakeMySQL(socketserver.ThreadingTCPServer):
+    """Runs a behaviour for each connection; `behaviour` may be replaced while it runs."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, behaviour: Behaviour, port: int = 0) -> None:
+        self.behaviour = behaviour
+        self.connections = 0
+        self.most_open_connections = 0
+        self._sockets: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.server_address[1])
+
+    def drop_connections(self) -> None:
+        """Hang up on everybody, as a KILL of each session does."""
+        for connection in list(self._sockets):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    @contextmanager
+    def counting(self, connection: socket.socket) -> Iterator[None]:
+        """Count a connection for as long as it is handled."""
+        self._sockets.add(connection)
+        self.connections += 1
+        self.most_open_connections = max(self.most_open_connections, len(self._sockets))
+        try:
+            yield
+        finally:
+            self._sockets.discard(connection)
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    server: FakeMySQL
+
+    def handle(self) -> None:
+        # The observer hangs up on its deadline, whatever the behaviour is about to say.
+        with self.server.counting(self.request), contextlib.suppress(OSError):
+            self.server.behaviour(Peer(self.request))
+
+
+@contextmanager
+def fake_mysql(behaviour: Behaviour) -> Iterator[FakeMySQL]:
+    """Serve a behaviour on a free port."""
+    with FakeMySQL(behaviour) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def galera(
+    status: Mapping[str, str | bytes] | None = None, variables: Mapping[str, str | bytes] | None = None
+) -> Behaviour:
+    """Behave like a Synced node, but for the values given."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries({**SYNCED_STATUS, **(status or {})}, {**SYNCED_VARIABLES, **(variables or {})})
+
+    return behaviour
+
+
+def says(*packets: bytes) -> Behaviour:
+    """Send these packets, the first in place of the greeting, each further one after the client's turn."""
+
+    def behaviour(peer: Peer) -> None:
+        for number, packet in enumerate(packets):
+            if number:
+                peer.receive()
+            peer.send(packet)
+        peer.hang()
+
+    return behaviour
+
+
+def greets_then(*packets: bytes, plugin: str = "mysql_native_password") -> Behaviour:
+    """Greet, and answer the login with these packets."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.greet(plugin)
+        for packet in packets:
+            peer.receive()
+            peer.send(packet)
+        peer.hang()
+
+    return behaviour
+
+
+def sends_bytes(data: bytes, *, then_hangs: bool = False) -> Behaviour:
+    """Send raw bytes, then close or hang."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.connection.sendall(data)
+        if then_hangs:
+            peer.hang()
+
+    return behaviour

@@ -1,0 +1,261 @@
+"""Every way a node can fail to be read, against hand-written peers; the good ways are tested on real servers."""
+
+import asyncio
+import gc
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from app.database import Database
+from app.node_state import Cause, NodeState, Unobserved
+from app.observer import Observer
+from tests.fake_mysql import (
+    OK,
+    Behaviour,
+    Peer,
+    auth_switch,
+    error,
+    fake_mysql,
+    galera,
+    greets_then,
+    says,
+    sends_bytes,
+)
+
+DEADLINE_SECONDS = 0.3
+
+
+def greets_and_is_silent(peer: Peer) -> None:
+    """Greet, then never answer the login."""
+    peer.greet()
+    peer.hang()
+
+
+def logs_in_and_is_silent(peer: Peer) -> None:
+    """Let the client in, then answer nothing."""
+    peer.log_in()
+    peer.hang()
+
+
+def cuts_after_login(peer: Peer) -> None:
+    """Let the client in, then hang up on its first statement."""
+    peer.log_in()
+    peer.receive()
+
+
+def cuts_mid_packet(peer: Peer) -> None:
+    """Hang up in the middle of a result."""
+    peer.log_in()
+    peer.receive()
+    peer.send(OK)
+    peer.receive()
+    peer.connection.sendall(b"\xff\x00\x00\x01\x02")
+
+
+def fails_statements(peer: Peer) -> None:
+    """Let the client in, then refuse its statements with an error that has no cause of its own."""
+    peer.log_in()
+    peer.receive()
+    peer.send(OK)
+    peer.receive()
+    peer.send(error(1205, "Lock wait timeout exceeded"))
+    peer.hang()
+
+
+def resets(peer: Peer) -> None:
+    """Reset the connection instead of a greeting."""
+    peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+BROKEN: list[tuple[str, Behaviour, Cause, str]] = [
+    ("never greets", Peer.hang, Cause.TIMEOUT, "within 0.3 s while connecting"),
+    ("greets and never answers", greets_and_is_silent, Cause.TIMEOUT, "within 0.3 s while connecting"),
+    ("logs in and never answers", logs_in_and_is_silent, Cause.TIMEOUT, "while reading the node's state"),
+    ("closes at once", sends_bytes(b""), Cause.CONNECTION_LOST, "closed the connection while connecting"),
+    ("resets", resets, Cause.CONNECTION_LOST, "closed the connection while connecting"),
+    ("cuts after login", cuts_after_login, Cause.CONNECTION_LOST, "while reading the node's state"),
+    ("cuts mid-packet", cuts_mid_packet, Cause.CONNECTION_LOST, "while reading the node's state"),
+    ("a web server", sends_bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9), Cause.ERROR, "does not speak"),
+    ("zeros", sends_bytes(bytes(400)), Cause.ERROR, "does not speak"),
+    ("a packet of no sense", says(b"\x0a\x00\x01"), Cause.ERROR, "does not speak"),
+    ("an empty packet", says(b""), Cause.ERROR, "does not speak"),
+    ("half a greeting", sends_bytes(b"\x4a\x00\x00\x00\x0a8.0"), Cause.CONNECTION_LOST, "while connecting"),
+    ("half a greeting, then silence", sends_bytes(b"\x4a\x00\x00", then_hangs=True), Cause.TIMEOUT, "within 0.3 s"),
+    ("a statement refused", fails_statements, Cause.ERROR, "answered with an error while reading"),
+    ("too many connections", says(error(1040)), Cause.TOO_MANY_CONNECTIONS, "no connection left for user someone"),
+    ("user at its limit", greets_then(error(1203)), Cause.TOO_MANY_CONNECTIONS, "(error 1203)"),
+    ("user over its resources", greets_then(error(1226)), Cause.TOO_MANY_CONNECTIONS, "(error 1226)"),
+    ("host blocked", says(error(1129)), Cause.HOST_BLOCKED, "does not let this host in"),
+    ("host not allowed", says(error(1130)), Cause.HOST_BLOCKED, "does not let this host in"),
+    ("access denied", greets_then(error(1045)), Cause.ACCESS_DENIED, "refused user someone (error 1045)"),
+    ("no password", greets_then(error(1698)), Cause.ACCESS_DENIED, "refused user someone"),
+    ("old client", greets_then(error(1251)), Cause.ACCESS_DENIED, "refused user someone"),
+    ("ed25519", greets_then(auth_switch("client_ed25519")), Cause.ACCESS_DENIED, "plugin client_ed25519"),
+    ("pam", greets_then(auth_switch("dialog")), Cause.ACCESS_DENIED, "plugin dialog"),
+    ("parsec", greets_then(auth_switch("parsec")), Cause.ACCESS_DENIED, "plugin parsec"),
+    ("offline mode", greets_then(error(3032)), Cause.OFFLINE, "offline mode"),
+    ("shutting down", greets_then(error(1053)), Cause.CONNECTION_LOST, "(error 1053)"),
+    ("an error with no cause of its own", greets_then(error(1999)), Cause.ERROR, "(error 1999)"),
+]
+
+
+def database(port: int) -> Database:
+    """Give a database on this port, with a password that must never be seen."""
+    return Database(host="127.0.0.1", port=port, username="someone", password="geheim")
+
+
+def observing(scenario: Callable[[Observer], Awaitable[None]], where: Database) -> None:
+    """Run a scenario with an observer, and close that at the end."""
+
+    async def running() -> None:
+        observer = Observer(where, DEADLINE_SECONDS)
+        try:
+            await scenario(observer)
+        finally:
+            await observer.close()
+
+    asyncio.run(running())
+
+
+@pytest.mark.parametrize(("behaviour", "cause", "words"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
+def test_a_failure_is_a_value_with_its_cause(behaviour: Behaviour, cause: Cause, words: str) -> None:
+    async def scenario(observer: Observer) -> None:
+        seen = await observer.observe()
+        assert isinstance(seen, Unobserved)
+        assert (cause, True) == (seen.cause, words in seen.detail), seen
+        assert "geheim" not in seen.detail
+        assert "message of the server" not in seen.detail
+
+    with fake_mysql(behaviour) as server:
+        observing(scenario, database(server.port))
+        assert server.connections == 1
+
+
+def test_no_failure_leaks_a_descriptor() -> None:
+    def descriptors() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    async def scenario(observer: Observer) -> None:
+        await observer.observe()
+        before = descriptors()
+        for _ in range(3):
+            await observer.observe()
+        # The peer's own end, in this same process, may take a moment longer.
+        async with asyncio.timeout(5):
+            while descriptors() > before:  # noqa: ASYNC110 (nothing tells when a descriptor is gone)
+                await asyncio.sleep(0.01)
+
+    for _, behaviour, cause, _ in BROKEN:
+        # After a refusal the observer asks less often: nothing to leak.
+        if cause not in (Cause.ACCESS_DENIED, Cause.HOST_BLOCKED):
+            with fake_mysql(behaviour) as server:
+                observing(scenario, database(server.port))
+
+
+def test_nobody_listening_is_unreachable() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+
+        async def scenario(observer: Observer) -> None:
+            expected = Unobserved(Cause.UNREACHABLE, f"cannot connect to 127.0.0.1:{port}: Connection refused")
+            assert expected == await observer.observe()
+
+        observing(scenario, database(port))
+
+
+def test_no_socket_is_unreachable(tmp_path: Path) -> None:
+    async def scenario(observer: Observer) -> None:
+        expected = Unobserved(Cause.UNREACHABLE, f"cannot connect to {tmp_path}/no.sock: No such file or directory")
+        assert expected == await observer.observe()
+
+    observing(scenario, Database(socket=f"{tmp_path}/no.sock"))
+
+
+def test_an_unknown_host_name_is_unreachable() -> None:
+    async def scenario(observer: Observer) -> None:
+        seen = await observer.observe()
+        # Without a resolver the deadline may come first.
+        assert isinstance(seen, Unobserved)
+        assert seen.cause in (Cause.UNREACHABLE, Cause.TIMEOUT)
+        assert "no-such-host.invalid" in seen.detail
+
+    observing(scenario, Database(host="no-such-host.invalid"))
+
+
+def test_one_connection_serves_all_observations() -> None:
+    async def scenario(observer: Observer) -> None:
+        for _ in range(5):
+            seen = await observer.observe()
+            assert isinstance(seen, NodeState)
+            assert seen.wsrep_local_state == 4
+
+    with fake_mysql(galera()) as server:
+        observing(scenario, database(server.port))
+        assert server.connections == 1
+
+
+def test_a_connection_found_dead_is_replaced_in_the_same_observation() -> None:
+    def answers_once(peer: Peer) -> None:
+        peer.log_in()
+        for _ in range(2):
+            peer.receive()
+            peer.send(OK)
+        peer.receive()
+
+    async def scenario(observer: Observer) -> None:
+        await observer.observe()
+        server.behaviour = galera()
+        assert isinstance(await observer.observe(), NodeState)
+
+    with fake_mysql(answers_once) as server:
+        observing(scenario, database(server.port))
+        assert server.connections == 2
+
+
+def test_a_refusal_is_repeated_without_asking_again_each_time() -> None:
+    async def scenario(observer: Observer) -> None:
+        first = await observer.observe()
+        for _ in range(20):
+            assert first == await observer.observe()
+
+    with fake_mysql(greets_then(error(1045))) as server:
+        observing(scenario, database(server.port))
+        assert server.connections == 1
+
+
+def test_a_server_that_is_full_sees_one_attempt_an_observation() -> None:
+    async def scenario(observer: Observer) -> None:
+        for _ in range(5):
+            await observer.observe()
+
+    with fake_mysql(says(error(1040))) as server:
+        observing(scenario, database(server.port))
+        assert server.connections == 5
+
+
+def test_a_cancellation_from_outside_comes_through() -> None:
+    async def scenario(observer: Observer) -> None:
+        task = asyncio.create_task(observer.observe())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with fake_mysql(greets_and_is_silent) as server:
+        observing(scenario, database(server.port))
+
+
+def test_values_that_are_no_text_are_read() -> None:
+    async def scenario(observer: Observer) -> None:
+        seen = await observer.observe()
+        assert isinstance(seen, NodeState)
+        assert seen.wsrep_node_name == "n????"
+
+    with fake_mysql(galera(variables={"wsrep_node_name": b"n\xff\xfe\xc3\x28"[:4] + b"\x00"})) as server:
+        observing(scenario, database(server.port))
