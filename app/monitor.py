@@ -1,0 +1,105 @@
+"""The loop that observes the node, the latest observation, and the changes of verdict."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.node_state import Cause, NodeState, Unobserved
+from app.observer import ObservesNode
+from app.verdict import Policy, Switches, Verdict, decide
+
+_log = logging.getLogger(__name__)
+
+SLACK_SECONDS = 0.1
+"""How much longer than interval + deadline an observation may be served: the time the loop may need to notice that
+the next one has failed. Without it that failure's own reason would be hidden behind a moment of `stale`."""
+
+_CHANGES_KEPT = 50
+_ALIVE_SECONDS = 10.0
+_OBSERVER_FAILED = Unobserved(Cause.ERROR, "clustercheckd failed to read the node, see its log")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of verdict. at: Unix time in seconds."""
+
+    at: float
+    verdict: Verdict
+
+
+class Monitor:
+    """Keeps the latest observation of one node and answers from it.
+
+    One observation is under way at a time; one begins every interval_seconds, or as soon as the one before has ended.
+    policy is the configured one, which the log and the changes go by; switches is asked at every decision.
+    """
+
+    def __init__(
+        self,
+        observer: ObservesNode,
+        *,
+        interval_seconds: float,
+        policy: Policy,
+        switches: Callable[[], Switches],
+    ) -> None:
+        self.policy = policy
+        self.changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
+        self.observation: NodeState | Unobserved | None = None
+        self.observed = asyncio.Event()  # set once there is an observation
+        self._observer = observer
+        self._interval_seconds = interval_seconds
+        self._switches = switches
+        self._began_at = self._ended_at = time.monotonic()
+
+    @property
+    def age_seconds(self) -> float:
+        """Time since the latest observation began; before the first, since the monitor was made."""
+        return time.monotonic() - self._began_at
+
+    @property
+    def alive(self) -> bool:
+        """Whether observations, failed ones included, still come in."""
+        return time.monotonic() - self._ended_at < _ALIVE_SECONDS + self.policy.max_age_seconds
+
+    def verdict(self, policy: Policy | None = None) -> Verdict:
+        """Decide now, under the configured policy or the one given."""
+        return decide(self.observation, self.age_seconds, policy or self.policy, self._switches())
+
+    async def run(self) -> None:
+        """Observe for ever; ends only when cancelled."""
+        while True:
+            began_at = time.monotonic()
+            observation = await self._observe()
+            self.observation, self._began_at = observation, began_at
+            self._ended_at = time.monotonic()
+            self.observed.set()
+            self.note_change()
+            # Even a node that always uses up the deadline leaves the loop its turn.
+            await asyncio.sleep(max(0.0, began_at + self._interval_seconds - self._ended_at))
+
+    async def _observe(self) -> NodeState | Unobserved:
+        try:
+            return await self._observer.observe()
+        except Exception:  # noqa: BLE001 (whatever it is, the loop goes on)
+            if self.observation != _OBSERVER_FAILED:
+                _log.exception("the observer failed; the node counts as unobserved")
+            return _OBSERVER_FAILED
+
+    def note_change(self) -> None:
+        """Keep and log the verdict if it is not the one last noted."""
+        verdict = self.verdict()
+        last = self.changes[-1].verdict if self.changes else None
+        if last is not None and (last.available, last.reason) == (verdict.available, verdict.reason):
+            return
+        self.changes.append(Change(time.time(), verdict))
+        _log.log(
+            logging.INFO if verdict.available or verdict.draining else logging.WARNING,
+            "%s %s: %s%s",
+            "available" if verdict.available else "NOT available",
+            verdict.reason,
+            verdict.detail,
+            f" (was {last.reason})" if last is not None else "",
+        )

@@ -1,0 +1,156 @@
+"""The loop, with hand-written observers that fail in ways no server can be brought to."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from app.monitor import SLACK_SECONDS, Monitor
+from app.node_state import Cause, NodeState, Unobserved
+from app.verdict import Policy, Reason, Switches
+
+INTERVAL_SECONDS = 0.01
+MAX_AGE_SECONDS = 0.3
+SYNCED = NodeState(
+    wsrep_local_state=4, wsrep_cluster_status="Primary", wsrep_ready="ON", wsrep_connected="ON", wsrep_on="ON"
+)
+DOWN = Unobserved(Cause.UNREACHABLE, "cannot connect")
+
+
+class ScriptedObserver:
+    """Gives one observation after the other, the last for ever; runs those that are functions."""
+
+    def __init__(self, *script: NodeState | Unobserved | Callable[[], Awaitable[NodeState | Unobserved]]) -> None:
+        self.script = list(script)
+        self.calls = 0
+        self.under_way = 0
+        self.most_under_way = 0
+
+    async def observe(self) -> NodeState | Unobserved:
+        self.calls += 1
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await asyncio.sleep(0)
+            step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+            return await step() if callable(step) else step
+        finally:
+            self.under_way -= 1
+
+
+async def failing() -> NodeState:
+    """Fail as no observer should."""
+    message = "a fault in the observer"
+    raise RuntimeError(message)
+
+
+async def hanging() -> NodeState:
+    """Never come back, as no observer should."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@asynccontextmanager
+async def running(
+    observer: ScriptedObserver,
+    switches: Callable[[], Switches] = Switches,
+) -> AsyncIterator[Monitor]:
+    """Run a monitor on the observer."""
+    monitor = Monitor(observer, interval_seconds=INTERVAL_SECONDS, policy=Policy(MAX_AGE_SECONDS), switches=switches)
+    task = asyncio.create_task(monitor.run())
+    try:
+        yield monitor
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait for a condition."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 (any condition)
+            await asyncio.sleep(0.002)
+
+
+def test_before_the_first_observation_the_node_is_starting() -> None:
+    async def scenario() -> None:
+        async with running(ScriptedObserver(hanging)) as monitor:
+            await asyncio.sleep(0)
+            assert monitor.verdict().reason is Reason.STARTING
+            assert not monitor.observed.is_set()
+
+    asyncio.run(scenario())
+
+
+def test_a_fault_of_the_observer_is_an_error_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        observer = ScriptedObserver(SYNCED, failing, failing, failing, SYNCED)
+        async with running(observer) as monitor:
+            await until(lambda: monitor.verdict().reason is Reason.ERROR)
+            await until(lambda: monitor.verdict().available)
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+def test_one_observation_is_under_way_at_a_time() -> None:
+    async def slowly() -> NodeState:
+        await asyncio.sleep(3 * INTERVAL_SECONDS)
+        return SYNCED
+
+    observer = ScriptedObserver(slowly)
+
+    async def scenario() -> None:
+        async with running(observer):
+            await until(lambda: observer.calls > 5)
+
+    asyncio.run(scenario())
+    assert observer.most_under_way == 1
+
+
+def test_an_observation_that_is_followed_by_none_turns_stale() -> None:
+    async def scenario() -> None:
+        async with running(ScriptedObserver(SYNCED, hanging)) as monitor:
+            await until(lambda: monitor.verdict().available)
+            began = time.monotonic()
+            await until(lambda: not monitor.verdict().available)
+            assert monitor.verdict().reason is Reason.STALE
+            assert time.monotonic() - began <= MAX_AGE_SECONDS + SLACK_SECONDS
+
+    asyncio.run(scenario())
+
+
+def test_each_change_of_verdict_is_kept_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    observer = ScriptedObserver(SYNCED, SYNCED, DOWN, DOWN, DOWN, SYNCED)
+
+    async def scenario() -> list[Reason]:
+        async with running(observer) as monitor:
+            await until(lambda: observer.calls > 10)
+            return [change.verdict.reason for change in monitor.changes]
+
+    with caplog.at_level(logging.INFO):
+        reasons = asyncio.run(scenario())
+    assert reasons == [Reason.SYNCED, Reason.UNREACHABLE, Reason.SYNCED]
+    assert [record.getMessage() for record in caplog.records if record.name == "app.monitor"] == [
+        "available synced: wsrep_local_state is 4 (missing)",
+        "NOT available unreachable: cannot connect (was synced)",
+        "available synced: wsrep_local_state is 4 (missing) (was unreachable)",
+    ]
+
+
+def test_a_switch_counts_at_once() -> None:
+    switched: list[str] = []
+
+    async def scenario() -> None:
+        switches = lambda: Switches(disabled_file=switched[0] if switched else None)  # noqa: E731
+        async with running(ScriptedObserver(SYNCED), switches) as monitor:
+            await until(lambda: monitor.verdict().available)
+            switched.append("/file")
+            assert monitor.verdict().reason is Reason.DISABLED
+
+    asyncio.run(scenario())
