@@ -1,0 +1,104 @@
+"""uvicorn's HTTP protocol with bounds, so that no client can cost another one its answer.
+
+uvicorn itself lets a connection stay silent, trickle or send headers without end for as long as it likes; its own
+limit (limit_concurrency) answers 503 under load, which to a load balancer means that the database is down. Tested
+against the pinned version of uvicorn, whose internals this builds on.
+"""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+DEADLINE_SECONDS = 2.0
+"""How long a connection may last, from accept to close."""
+
+REQUEST_BYTES = 8192
+"""How much a client may send before its request is complete."""
+
+CONNECTIONS = 256
+"""How many connections may be open; one more ends the oldest that is not being answered just now."""
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection, ended without an answer once it is over a bound. Never answers 503 for load."""
+
+    def __init__(
+        self,
+        register: "ConnectionRegister",
+        config: "Config",
+        server_state: "ServerState",
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._register = register
+        self._bytes = 0
+
+    @property
+    def being_answered(self) -> bool:
+        """Whether a request has arrived whose answer is not yet complete."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count the connection, and make room for it."""
+        super().connection_made(transport)
+        self._register.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count the connection no more."""
+        self._register.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what belongs to a request, up to the bound."""
+        self._bytes += len(data)
+        if self._bytes <= REQUEST_BYTES:
+            super().data_received(data)
+        elif not self.being_answered:
+            self.transport.abort()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep the way back open for a client that has sent its request and closed its own side (nc -N)."""
+        # Over TLS there is no half-closing, and asyncio warns if it is asked for.
+        return self.being_answered and self.scheme == "http"
+
+
+class ConnectionRegister:
+    """The open connections in the order of their making, and one timer for the oldest."""
+
+    def __init__(self) -> None:
+        self._made_at: dict[GuardedProtocol, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, protocol: GuardedProtocol) -> None:
+        """Begin the time of a new connection; end the oldest idle one if there are too many."""
+        if len(self._made_at) >= CONNECTIONS:
+            idle = (other for other in self._made_at if not other.being_answered)
+            self._end(next(idle, next(iter(self._made_at))))
+        self._made_at[protocol] = time.monotonic()
+        if self._timer is None:
+            self._timer = protocol.loop.call_later(DEADLINE_SECONDS, self._end_overdue)
+
+    def remove(self, protocol: GuardedProtocol) -> None:
+        """Forget a connection that has ended."""
+        self._made_at.pop(protocol, None)
+
+    def _end(self, protocol: GuardedProtocol) -> None:
+        self.remove(protocol)
+        protocol.transport.abort()
+
+    def _end_overdue(self) -> None:
+        self._timer = None
+        now = time.monotonic()
+        for protocol, made_at in list(self._made_at.items()):
+            left = made_at + DEADLINE_SECONDS - now
+            if left > 0:
+                self._timer = protocol.loop.call_later(left, self._end_overdue)
+                return
+            self._end(protocol)

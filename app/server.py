@@ -1,0 +1,100 @@
+"""uvicorn as this service runs it: its sockets, its protocol, its way to stop."""
+
+import logging
+import os
+import signal
+import socket
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from app.guard import ConnectionRegister, GuardedProtocol
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+EVERY_ADDRESS = "*"
+
+_log = logging.getLogger(__name__)
+
+_FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
+_BACKLOG = 4096
+_GRACE_SECONDS = 1
+
+
+class ListenError(Exception):
+    """A socket that cannot be had; the message is one line that names the setting."""
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that ends with exit code 0 on SIGTERM and SIGINT."""
+
+    def __init__(self, application: "ASGIApp") -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                # Not a class but what makes one instance for each connection, which is all that uvicorn asks of it.
+                http=partial(GuardedProtocol, ConnectionRegister()),  # type: ignore[arg-type]
+                ws="none",
+                lifespan="off",
+                backlog=_BACKLOG,
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                date_header=False,
+                # Bytes from a client are no reason to believe what they say of its address.
+                proxy_headers=False,
+                timeout_keep_alive=_GRACE_SECONDS,
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+            ),
+        )
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
+        """Stop. uvicorn's own handler would raise the signal once more at the end, and with it the exit code."""
+        _log.info("received %s, stopping", signal.Signals(sig).name)
+        self.should_exit = True
+
+
+def listening_sockets(host: str, port: int) -> list[socket.socket]:
+    """Give the sockets to serve on: those handed down by systemd, else one for host and port.
+
+    They listen at once, so that probes which come before the first observation wait for it rather than fail.
+    Raises `ListenError`.
+    """
+    sockets = _inherited_sockets() or [_tcp_socket(host, port)]
+    for listening in sockets:
+        listening.setblocking(False)  # noqa: FBT003 (socket's own signature)
+        listening.listen(_BACKLOG)
+    return sockets
+
+
+def address_of(listening: socket.socket) -> str:
+    """Write a socket's address for the log."""
+    address = listening.getsockname()
+    if listening.family == socket.AF_UNIX:
+        return str(address)
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _inherited_sockets() -> list[socket.socket]:
+    # As sd_listen_fds(3) has it: the variables are meant for the process with this id only.
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    count = os.environ.get("LISTEN_FDS", "")
+    return [socket.socket(fileno=_FIRST_INHERITED_FD + i) for i in range(int(count) if count.isdecimal() else 0)]
+
+
+def _tcp_socket(host: str, port: int) -> socket.socket:
+    try:
+        if host == EVERY_ADDRESS:
+            if socket.has_dualstack_ipv6():
+                return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+            return socket.create_server(("", port))
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as fault:
+        message = f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {fault.strerror or fault}"
+        raise ListenError(message) from None

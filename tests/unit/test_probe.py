@@ -1,0 +1,85 @@
+"""Verdicts into bytes, and query strings into policies."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.probe import BadOverrideError, overridden, verdict_answer
+from app.verdict import Policy, Reason, Verdict
+
+POLICY = Policy(1.0)
+
+
+def test_a_synced_node_gets_the_scripts_answer_to_the_byte() -> None:
+    answer = verdict_answer(Verdict(available=True, reason=Reason.SYNCED, detail="wsrep_local_state is 4 (Synced)"))
+    assert (answer.status, answer.body) == (200, b"Percona XtraDB Cluster Node is synced.\r\n")
+    assert dict(answer.headers) == {
+        b"content-type": b"text/plain",
+        b"content-length": b"40",
+        b"connection": b"close",
+        b"cache-control": b"no-store",
+        b"x-clustercheck-reason": b"synced",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        (Reason.DONOR, "is not synced."),
+        (Reason.UNREACHABLE, "is not synced."),
+        (Reason.READ_ONLY, "is read-only."),
+        (Reason.DISABLED, "is manually disabled."),
+    ],
+)
+def test_an_unavailable_node_gets_the_scripts_sentence_and_why(reason: Reason, sentence: str) -> None:
+    answer = verdict_answer(Verdict(available=False, reason=reason, detail="what was seen"))
+    expected = f"Percona XtraDB Cluster Node {sentence}\r\n{reason}: what was seen\r\n"
+    assert (503, expected.encode()) == (answer.status, answer.body)
+
+
+def test_an_available_donor_gets_the_good_sentence_and_why() -> None:
+    answer = verdict_answer(Verdict(available=True, reason=Reason.DONOR, detail="seen"))
+    assert (answer.status, answer.body) == (200, b"Percona XtraDB Cluster Node is synced.\r\ndonor: seen\r\n")
+
+
+@given(st.sampled_from(Reason), st.text(alphabet="is synced.é\n", max_size=60))
+def test_no_unavailable_body_holds_the_good_sentence(reason: Reason, detail: str) -> None:
+    body = verdict_answer(Verdict(available=False, reason=reason, detail=detail)).body
+    assert b"is synced." not in body
+
+
+def test_overrides_replace_the_settings_they_name() -> None:
+    query = b"available_when_donor=1&available_when_readonly=0&available_when_full=0&max_recv_queue=100"
+    assert Policy(1.0, True, False, False, 100) == overridden(POLICY, query)  # noqa: FBT003 (in the fields' order)
+
+
+def test_an_empty_query_changes_nothing() -> None:
+    assert overridden(POLICY, b"&") == POLICY
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (b"donor=1", "unknown parameter 'donor'"),
+        (b"available_when_donor=yes", "available_when_donor must be 0 or 1, not 'yes'"),
+        (b"available_when_donor=", "available_when_donor must be 0 or 1, not ''"),
+        (b"available_when_donor", "available_when_donor must be 0 or 1, not ''"),
+        (b"available_when_donor=1&available_when_donor=1", "available_when_donor is given twice"),
+        (b"max_recv_queue=-1", "max_recv_queue must be a whole number, not '-1'"),
+        (b"max_recv_queue=1e3", "max_recv_queue must be a whole number, not '1e3'"),
+        (b"max_recv_queue=" + b"9" * 400, "max_recv_queue must be a whole number"),
+        (b"%0d%0aSet-Cookie:x=1", "unknown parameter '??Set-Cookie:x'"),
+    ],
+)
+def test_a_query_that_cannot_be_followed_is_named(query: bytes, message: str) -> None:
+    with pytest.raises(BadOverrideError) as caught:
+        overridden(POLICY, query)
+    assert message in str(caught.value)
+
+
+@given(st.binary(max_size=100))
+def test_no_query_whatever_does_anything_else(query: bytes) -> None:
+    try:
+        assert overridden(POLICY, query).max_age_seconds == POLICY.max_age_seconds
+    except BadOverrideError as fault:
+        assert str(fault).isprintable()  # noqa: PT017 (either outcome is right)
