@@ -1,0 +1,98 @@
+"""The composition root: `clustercheckd`, also as `python -m app`."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import uvloop
+
+from app import __version__
+from app.api import create_application
+from app.log import set_up_log
+from app.monitor import Monitor
+from app.observer import Observer
+from app.probe import Probe
+from app.server import ListenError, Server, address_of, listening_sockets
+from app.settings import Settings, SettingsError, load_settings, unknown_variables
+from app.verdict import Switches
+
+_log = logging.getLogger(__name__)
+
+MISUSED = 2
+"""The exit code for settings that cannot be used."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; give back the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="clustercheckd",
+        description="Tells load balancers whether a Galera node may take traffic: 200 or 503, with the reason.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    try:
+        settings, _ = load_settings(sys.argv[1:] if arguments is None else arguments, parser)
+        set_up_log(settings.clustercheck_log_level)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings))
+    except (SettingsError, ListenError) as fault:
+        for line in str(fault).splitlines():
+            print(f"clustercheckd: {line}", file=sys.stderr)
+        return MISUSED
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    observer = Observer(settings.database(), settings.clustercheck_deadline)
+    monitor = Monitor(
+        observer,
+        interval_seconds=settings.clustercheck_poll_interval,
+        policy=settings.policy(),
+        switches=lambda: _switches(settings),
+    )
+    sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port)
+    _say_what_is_watched(settings, [address_of(listening) for listening in sockets])
+    observing = asyncio.create_task(monitor.run())
+    try:
+        # A probe that is already waiting gets a true answer, not `starting`.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(monitor.policy.max_age_seconds):
+                await monitor.observed.wait()
+        await Server(Probe(monitor, create_application(monitor))).serve(sockets)
+    finally:
+        observing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await observing
+        await observer.close()
+
+
+def _switches(settings: Settings) -> Switches:
+    path = settings.clustercheck_disabled_file
+    # access, not stat: an exception for the usual case would cost more than all else a probe does here.
+    return Switches(disabled_file=path if os.access(path, os.F_OK) else None)
+
+
+def _say_what_is_watched(settings: Settings, addresses: list[str]) -> None:
+    for line in unknown_variables(os.environ):
+        _log.warning("%s", line)
+    policy = settings.policy()
+    _log.info(
+        "clustercheckd %s watches %s every %g s (deadline %g s), answers on %s;"
+        " AVAILABLE_WHEN_DONOR=%d AVAILABLE_WHEN_READONLY=%d AVAILABLE_WHEN_FULL=%d MAX_RECV_QUEUE=%s",
+        __version__,
+        settings.database(),
+        settings.clustercheck_poll_interval,
+        settings.clustercheck_deadline,
+        " and ".join(addresses),
+        policy.available_when_donor,
+        policy.available_when_readonly,
+        policy.available_when_full,
+        "" if policy.max_recv_queue is None else policy.max_recv_queue,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
