@@ -1,0 +1,352 @@
+"""Real MariaDB servers on this machine, with Galera and without: one installation, any number of nodes."""
+
+import getpass
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pymysql
+
+from harness.ports import LOOPBACK, Ports
+from harness.process import Process
+from harness.waiting import wait_for
+
+ACCOUNT, PASSWORD = "clustercheck", "s3cret, with = and #"
+"""The account that clustercheckd logs in with: USAGE only."""
+
+DEMO = "demo"
+"""An account, its password and its database, for clients that read and write."""
+
+_PROVIDERS = (
+    "/usr/lib/galera/libgalera_smm.so",
+    "/usr/lib64/galera-4/libgalera_smm.so",
+    "/usr/lib64/galera/libgalera_smm.so",
+)
+_START_SECONDS = 60.0
+_INSTALL_SECONDS = 60
+_QUERY_SECONDS = 10
+_TOO_MANY_CONNECTIONS = 1040
+_SQL_OF_INSTALLATION = (
+    f"CREATE USER '{ACCOUNT}'@'localhost' IDENTIFIED BY '{PASSWORD}'",
+    f"CREATE USER '{ACCOUNT}'@'{LOOPBACK}' IDENTIFIED BY '{PASSWORD}'",
+    f"CREATE DATABASE {DEMO}",
+    f"CREATE TABLE {DEMO}.writes (id INT PRIMARY KEY AUTO_INCREMENT, node VARCHAR(64), at TIMESTAMP(6) DEFAULT NOW(6))",
+    f"CREATE USER '{DEMO}'@'{LOOPBACK}' IDENTIFIED BY '{DEMO}'",
+    f"GRANT ALL ON {DEMO}.* TO '{DEMO}'@'{LOOPBACK}'",
+)
+
+Rows = tuple[tuple[Any, ...], ...]
+
+
+class Installation:
+    """A directory with the data of a first node, and the nodes made from it.
+
+    All of it, processes included, is gone once the `with` block ends. Started by root, the servers run as mysql:
+    an rsync state transfer refuses to write as root.
+    """
+
+    def __init__(self) -> None:
+        self.user = "mysql" if os.geteuid() == 0 else None
+        self.directory = Path(tempfile.mkdtemp(prefix="clustercheckd-"))
+        self.ports = Ports()
+        self._nodes: list[Node] = []
+
+    def __enter__(self) -> Self:
+        """Install; takes about two seconds."""
+        try:
+            self.give_to_server(self.directory)
+            template = self.node("template")
+            self._install(template)
+            # A first start as a cluster of its own: nodes that copy this data need no full state transfer to join.
+            template.start(["--wsrep-new-cluster"], addresses=[])
+            template.wait_for_state("Synced")
+            for statement in _SQL_OF_INSTALLATION:
+                template.sql(statement)
+            template.stop()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop and remove everything."""
+        self.close()
+
+    def close(self) -> None:
+        """Kill the nodes and remove their data."""
+        for node in self._nodes:
+            node.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.ports.close()
+
+    def node(self, name: str, options: Sequence[str] = ()) -> "Node":
+        """Make a node of this name; it is not started, and has no data yet but for the first."""
+        node = Node(self, name, options)
+        self._nodes.append(node)
+        return node
+
+    def give_to_server(self, path: Path) -> None:
+        """Make the user that the servers run as the owner of path."""
+        path.chmod(0o755)
+        if self.user:
+            entry = pwd.getpwnam(self.user)
+            os.chown(path, entry.pw_uid, entry.pw_gid)
+
+    def copy_data(self, node: "Node") -> None:
+        """Give a node the data of the first one."""
+        template = self._nodes[0].data
+        # cp keeps owners and holes, which shutil does not.
+        subprocess.run(["cp", "-a", str(template), str(node.data)], check=True)
+
+    def _install(self, node: "Node") -> None:
+        command = [
+            "mariadb-install-db",
+            "--no-defaults",
+            f"--datadir={node.data}",
+            "--auth-root-authentication-method=socket",
+            f"--auth-root-socket-user={getpass.getuser()}",
+            "--skip-test-db",
+        ]
+        installing = Process("mariadb-install-db", command, node.log, user=self.user)
+        try:
+            wait_for("mariadb-install-db", lambda: installing.exit_code is not None, seconds=_INSTALL_SECONDS)
+            if installing.exit_code != 0:
+                installing.check()
+        finally:
+            installing.kill()
+
+
+class Node:
+    """One MariaDB server: its own data, socket and ports on the loopback address."""
+
+    def __init__(self, installation: Installation, name: str, options: Sequence[str] = ()) -> None:
+        ports = installation.ports
+        self.name = name
+        self.port = ports.free()
+        self.group_port = ports.free()
+        self.data = installation.directory / name
+        self.socket = installation.directory / f"{name}.sock"
+        self.log = installation.directory / f"{name}.log"
+        self._installation = installation
+        self._options = tuple(options)
+        self._sst_port, self._ist_port = ports.free(), ports.free()
+        self._process: Process | None = None
+
+    @property
+    def process(self) -> Process:
+        """The running server."""
+        if self._process is None:
+            message = f"{self.name} has not been started"
+            raise RuntimeError(message)
+        return self._process
+
+    def start(self, options: Sequence[str] = (), *, addresses: Sequence[str] | None = None) -> None:
+        """Start the server, as a member of the cluster at these addresses; None: without Galera."""
+        if not self.data.exists():
+            self._installation.copy_data(self)
+        galera = [] if addresses is None else self._galera_options(addresses)
+        command = [
+            "mariadbd",
+            "--no-defaults",
+            f"--datadir={self.data}",
+            f"--socket={self.socket}",
+            f"--port={self.port}",
+            f"--bind-address={LOOPBACK}",
+            "--binlog-format=ROW",
+            "--innodb-autoinc-lock-mode=2",
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-log-file-size=16M",
+            "--innodb-flush-log-at-trx-commit=0",
+            *galera,
+            *self._options,
+            *options,
+        ]
+        self._process = Process(f"mariadbd {self.name}", command, self.log, user=self._installation.user)
+
+    def wait_for_state(self, comment: str, *, seconds: float = _START_SECONDS) -> None:
+        """Wait for wsrep_local_state_comment to begin with comment."""
+
+        def reached() -> bool:
+            self.process.check()
+            return (self.status("wsrep_local_state_comment") or "").startswith(comment)
+
+        wait_for(f"{self.name} to be {comment}", reached, seconds=seconds)
+
+    def wait_until_up(self) -> None:
+        """Wait until the server answers, whatever its state."""
+        wait_for(f"{self.name} to answer", lambda: self.process.check() and self.answers(), seconds=_START_SECONDS)
+
+    def connect(self) -> "pymysql.Connection[Any]":
+        """Connect as the administrator over the socket. Raises OSError or pymysql.MySQLError."""
+        connection = pymysql.connect(
+            user=getpass.getuser(),
+            read_timeout=_QUERY_SECONDS,
+            write_timeout=_QUERY_SECONDS,
+            autocommit=True,
+            defer_connect=True,
+        )
+        # Left to connect by itself, PyMySQL 1.2 leaks the descriptor of a unix socket that nobody listens on.
+        channel = socket.socket(socket.AF_UNIX)
+        try:
+            channel.settimeout(_QUERY_SECONDS)
+            channel.connect(str(self.socket))
+            connection.connect(channel)
+        except BaseException:
+            channel.close()
+            raise
+        return connection
+
+    def connect_as_client(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
+        """Connect over TCP with the account for clients; so many seconds for each step. Raises pymysql.MySQLError."""
+        return connect_as_client(self.port, seconds)
+
+    def sql(self, statement: str) -> Rows:
+        """Run a statement as the administrator."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return tuple(cursor.fetchall())
+
+    def status(self, name: str) -> str | None:
+        """Ask for one status variable; None where the server does not answer or does not know it."""
+        try:
+            rows = self.sql(f"SHOW STATUS LIKE '{name}'")
+        except (pymysql.MySQLError, OSError):
+            return None
+        return str(rows[0][1]) if rows else None
+
+    def answers(self) -> bool:
+        """Whether the server answers at all."""
+        return self.status("Uptime") is not None
+
+    def hang(self) -> None:
+        """Stop the server as a hung disk would: its sockets stay, nothing answers."""
+        self.process.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """End the hang."""
+        self.process.send(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Shut the server down in good order."""
+        self.process.stop(seconds=_START_SECONDS)
+
+    def kill(self) -> None:
+        """End the server as kill -9 does; nothing where it never ran."""
+        if self._process is not None:
+            self._process.kill()
+
+    def refuses_clients(self) -> bool:
+        """Whether a new client is told that there are too many connections."""
+        try:
+            self.connect_as_client().close()
+        except pymysql.MySQLError as fault:
+            return bool(fault.args) and fault.args[0] == _TOO_MANY_CONNECTIONS
+        return False
+
+    @contextmanager
+    def holding_up_transfer(self) -> Iterator[None]:
+        """Stop what receives this node's full state transfer, for as long as the block runs: the donor stays one."""
+        receivers = wait_for(f"{self.name} to receive a state transfer", lambda: self.process.of_session("rsync"))
+        for pid in receivers:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in receivers:
+                os.kill(pid, signal.SIGCONT)
+
+    def forget_position(self) -> None:
+        """Have the stopped node ask for a full state transfer at its next start."""
+        (self.data / "grastate.dat").unlink()
+
+    def _galera_options(self, addresses: Sequence[str]) -> list[str]:
+        provider = next((path for path in _PROVIDERS if Path(path).exists()), None)
+        if provider is None:
+            message = "libgalera_smm.so is not installed (package galera-4)"
+            raise RuntimeError(message)
+        provider_options = ";".join(
+            [
+                f"gmcast.listen_addr=tcp://{LOOPBACK}:{self.group_port}",
+                f"ist.recv_addr={LOOPBACK}:{self._ist_port}",
+                "gcache.size=8M",
+                # A tenth of the usual waits: members are on one machine, and tests wait for them.
+                "evs.keepalive_period=PT0.5S",
+                "evs.suspect_timeout=PT2S",
+                "evs.inactive_timeout=PT4S",
+                "gmcast.time_wait=PT1S",
+                "gmcast.peer_timeout=PT1S",
+            ],
+        )
+        return [
+            "--wsrep-on=ON",
+            f"--wsrep-provider={provider}",
+            "--wsrep-cluster-name=clustercheckd",
+            f"--wsrep-cluster-address=gcomm://{','.join(addresses)}",
+            f"--wsrep-node-name={self.name}",
+            f"--wsrep-node-address={LOOPBACK}:{self.group_port}",
+            f"--wsrep-node-incoming-address={LOOPBACK}:{self.port}",
+            "--wsrep-sst-method=rsync",
+            f"--wsrep-sst-receive-address={LOOPBACK}:{self._sst_port}",
+            f"--wsrep-provider-options={provider_options}",
+        ]
+
+
+def connect_as_client(port: int, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
+    """Connect over TCP with the account for clients, to a server or to HAProxy."""
+    return pymysql.connect(
+        host=LOOPBACK,
+        port=port,
+        user=DEMO,
+        password=DEMO,
+        database=DEMO,
+        connect_timeout=seconds,
+        read_timeout=seconds,
+        write_timeout=seconds,
+        autocommit=True,
+    )
+
+
+class Cluster:
+    """Galera nodes that know each other; the installation stops them."""
+
+    def __init__(self, installation: Installation, size: int = 3, options: Sequence[str] = ()) -> None:
+        self.nodes = [installation.node(f"node{number}", options) for number in range(1, size + 1)]
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where the members find each other."""
+        return [f"{LOOPBACK}:{node.group_port}" for node in self.nodes]
+
+    def start(self) -> None:
+        """Start the nodes one after the other, each once the one before is Synced."""
+        for node in self.nodes:
+            self.start_node(node, bootstrap=node is self.nodes[0])
+            node.wait_for_state("Synced")
+
+    def start_node(self, node: Node, *, bootstrap: bool = False) -> None:
+        """Start one node, as the first of a new component or to join the others."""
+        node.start(["--wsrep-new-cluster"] if bootstrap else [], addresses=self.addresses)
+
+    def wait_for_size(self, size: int) -> None:
+        """Wait until every running node sees this many members and is Synced."""
+        for node in self.nodes:
+            if node.process.exit_code is None:
+                node.wait_for_state("Synced")
+                wait_for(
+                    f"{node.name} to see {size} members",
+                    lambda node=node: node.status("wsrep_cluster_size") == str(size),  # type: ignore[misc]
+                )

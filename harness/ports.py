@@ -1,0 +1,45 @@
+"""Free ports on the loopback address, reserved against other runs of the harness."""
+
+import random
+import socket
+
+LOOPBACK = "127.0.0.1"
+
+# Below the range the kernel takes outgoing ports from (32768 up on Linux), so that none is taken in between.
+_PORTS = range(20000, 32000)
+_TRIES = 2000
+
+
+class Ports:
+    """Hands out ports that nothing listens on. Those of one `Ports` stay reserved until it is closed."""
+
+    def __init__(self) -> None:
+        self._reservations: list[socket.socket] = []
+
+    def free(self) -> int:
+        """Reserve a port."""
+        for _ in range(_TRIES):
+            port = random.choice(_PORTS)  # noqa: S311 (no secret)
+            if self._reserve(port):
+                return port
+        message = "no free port between 20000 and 32000"
+        raise RuntimeError(message)
+
+    def close(self) -> None:
+        """Give the ports back."""
+        for reservation in self._reservations:
+            reservation.close()
+
+    def _reserve(self, port: int) -> bool:
+        # An abstract unix socket is a lock that every user of the machine sees and that ends with its process.
+        reservation = socket.socket(socket.AF_UNIX)
+        try:
+            reservation.bind(f"\0clustercheckd-port-{port}")
+            with socket.socket() as attempt:
+                attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                attempt.bind((LOOPBACK, port))
+        except OSError:
+            reservation.close()
+            return False
+        self._reservations.append(reservation)
+        return True

@@ -1,0 +1,148 @@
+"""clustercheckd as its users run it: a process with settings in its environment, asked over HTTP."""
+
+import http.client
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.galera import ACCOUNT, PASSWORD, Node
+from harness.ports import LOOPBACK
+from harness.process import Process
+from harness.waiting import wait_for
+
+_START_SECONDS = 20.0
+_ANSWER_SECONDS = 5.0
+_LIMIT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An HTTP answer; header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+    @property
+    def reason(self) -> str:
+        """Give clustercheckd's word for why."""
+        return self.headers.get("x-clustercheck-reason", "")
+
+
+class Service:
+    """One clustercheckd process on a port of the loopback address."""
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int,
+        environ: Mapping[str, str],
+        *,
+        name: str = "clustercheckd",
+        command: Sequence[str] = (sys.executable, "-m", "app"),
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        self.port = port
+        self.name = name
+        self.log = directory / f"{name}-{port}.log"
+        self._command = tuple(command)
+        self._pass_fds = tuple(pass_fds)
+        self._environ = {
+            **without_settings(os.environ),
+            "CLUSTERCHECK_HOST": LOOPBACK,
+            "CLUSTERCHECK_PORT": str(port),
+            "CLUSTERCHECK_DISABLED_FILE": str(directory / f"{name}-{port}.disabled"),
+            **environ,
+        }
+        self.disabled_file = Path(self._environ["CLUSTERCHECK_DISABLED_FILE"])
+        self.process = self._run()
+
+    def _run(self) -> Process:
+        return Process(self.name, self._command, self.log, environ=self._environ, pass_fds=self._pass_fds)
+
+    def restart(self) -> None:
+        """Start anew after a stop."""
+        self.process = self._run()
+
+    def wait_until_up(self) -> None:
+        """Wait for the first answer."""
+        wait_for(f"{self.name} to answer", lambda: self.process.check() and self._answers(), seconds=_START_SECONDS)
+
+    def get(self, target: str = "/", *, method: str = "GET") -> Reply:
+        """Ask once, on a connection of its own."""
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
+        try:
+            connection.request(method, target)
+            response = connection.getresponse()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return Reply(response.status, headers, response.read().decode())
+        finally:
+            connection.close()
+
+    def wait_for_verdict(self, status: int, reason: str, *, target: str = "/", seconds: float = 30.0) -> Reply:
+        """Ask until the answer is this one."""
+
+        def reached() -> Reply | None:
+            reply = self.get(target)
+            seen.append(f"{reply.status} {reply.reason}")
+            return reply if (reply.status, reply.reason) == (status, reason) else None
+
+        seen: list[str] = []
+        try:
+            return wait_for(f"{self.name} to answer {status} {reason}", reached, seconds=seconds)
+        except AssertionError as fault:
+            fault.add_note(f"last answers: {seen[-5:]}")
+            raise
+
+    def status(self) -> dict[str, Any]:
+        """Read /status."""
+        document: dict[str, Any] = json.loads(self.get("/status").body)
+        return document
+
+    def send(self, request: bytes, *, half_close: bool = False) -> bytes:
+        """Send raw bytes and read until the server closes."""
+        with socket.create_connection((LOOPBACK, self.port), timeout=_ANSWER_SECONDS) as connection:
+            connection.sendall(request)
+            if half_close:
+                connection.shutdown(socket.SHUT_WR)
+            return read_to_end(connection)
+
+    def stop(self) -> int:
+        """End the service as systemd does; gives the exit code."""
+        return self.process.stop()
+
+    def _answers(self) -> bool:
+        try:
+            self.get("/livez")
+        except OSError:
+            return False
+        return True
+
+
+def service_for(node: Node, directory: Path, port: int, **environ: str) -> Service:
+    """Start clustercheckd for a node, over its socket, with the account that may do nothing; settings as keywords."""
+    settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD, **environ}
+    return Service(directory, port, settings, name=f"clustercheckd-{node.name}")
+
+
+def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what would configure clustercheckd."""
+    prefixes = ("MYSQL_", "CLUSTERCHECK_", "AVAILABLE_WHEN_")
+    others = ("MAX_RECV_QUEUE", "DEFAULTS_EXTRA_FILE", "ERR_FILE", "LISTEN_FDS", "LISTEN_PID")
+    return {name: value for name, value in environ.items() if not name.startswith(prefixes) and name not in others}
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    """Read until the peer closes."""
+    received = b""
+    while chunk := connection.recv(65536):
+        received += chunk
+        if len(received) > _LIMIT_BYTES:
+            message = "the server sends without end"
+            raise AssertionError(message)
+    return received

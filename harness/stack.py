@@ -1,0 +1,73 @@
+"""The whole of it: Galera nodes, a clustercheckd for each, HAProxy in front."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from harness.galera import Cluster, Installation, Node
+from harness.haproxy import READER, WRITER, Backend, HAProxy
+from harness.service import Service, service_for
+
+
+class Stack:
+    """A running cluster that is gone once its `with` block ends, also where its start failed half way."""
+
+    def __init__(self, size: int = 3, tell: Callable[[str], None] = lambda _: None) -> None:
+        self._size = size
+        self._tell = tell
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start everything; takes some 15 s."""
+        try:
+            self._start()
+        except BaseException:
+            self._exits.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop and remove everything."""
+        self._exits.close()
+
+    def service(self, node: Node, **environ: str) -> Service:
+        """Start one more clustercheckd for a node, with settings of its own; it answers when this returns."""
+        service = service_for(node, self.installation.directory, self.installation.ports.free(), **environ)
+        self._exits.callback(service.process.kill)
+        service.wait_until_up()
+        return service
+
+    def restart_node(self, node: Node) -> None:
+        """Start a node that has ended, and wait until it is Synced."""
+        self.cluster.start_node(node)
+        node.wait_for_state("Synced")
+
+    def wait_until_whole(self) -> None:
+        """Wait until every node is a Synced member of one cluster, available, and UP in HAProxy."""
+        self.cluster.wait_for_size(len(self.nodes))
+        for backend in self.backends:
+            backend.service.wait_for_verdict(200, "synced")
+            for section in (WRITER, READER):
+                self.haproxy.wait_for_status(section, backend.node, "UP")
+
+    def _start(self) -> None:
+        self._tell("installing a MariaDB server")
+        self.installation = self._exits.enter_context(Installation())
+        self.cluster = Cluster(self.installation, self._size)
+        self.nodes = self.cluster.nodes
+        for node in self.nodes:
+            self._tell(f"starting {node.name}")
+            self.cluster.start_node(node, bootstrap=node is self.nodes[0])
+            node.wait_for_state("Synced")
+        self._tell("starting clustercheckd beside each node, and HAProxy in front")
+        self.backends = [Backend(node, self.service(node)) for node in self.nodes]
+        self.services = [backend.service for backend in self.backends]
+        self.haproxy = HAProxy(self.installation.directory, self.installation.ports, self.backends)
+        self._exits.callback(self.haproxy.process.kill)
+        self.haproxy.wait_until_up()

@@ -1,0 +1,29 @@
+"""Waiting for conditions, with a deadline."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_PAUSE_SECONDS = 0.02
+
+
+class NotInTimeError(AssertionError):
+    """A condition that did not come true in time."""
+
+
+def wait_for(what: str, condition: Callable[[], T | None], *, seconds: float = 30.0) -> T:
+    """Ask condition until it gives something true, and give that back.
+
+    Raises `NotInTimeError`, which names what was waited for and the last answer, after so many seconds.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            message = f"not within {seconds:g} s: {what} (last answer: {answer!r})"
+            raise NotInTimeError(message)
+        time.sleep(_PAUSE_SECONDS)
