@@ -1,0 +1,200 @@
+"""What clustercheckd says of real Galera nodes in every state they can be brought into."""
+
+import getpass
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.monitor import SLACK_SECONDS
+from harness.galera import ACCOUNT, Installation, Node
+from harness.ports import LOOPBACK
+from harness.stack import Stack
+from harness.waiting import wait_for
+from tests.conftest import Services
+
+INTERVAL_AND_DEADLINE_SECONDS = 0.25 + 0.8
+# The promise, and what a busy machine may add to the asking itself.
+PROMISED_SECONDS = INTERVAL_AND_DEADLINE_SECONDS + SLACK_SECONDS + 0.5
+
+
+@contextmanager
+def setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
+    """Set a global variable for as long as the block runs."""
+    node.sql(f"SET GLOBAL {name}={value}")
+    try:
+        yield
+    finally:
+        node.sql(f"SET GLOBAL {name}={back}")
+
+
+def test_a_synced_node_is_available(stack: Stack) -> None:
+    for service in stack.services:
+        reply = service.get()
+        assert (reply.status, reply.reason) == (200, "synced")
+        assert reply.body == "Percona XtraDB Cluster Node is synced.\r\n"
+
+
+def test_a_usage_only_account_is_enough(stack: Stack) -> None:
+    grants = [row[0] for row in stack.nodes[0].sql(f"SHOW GRANTS FOR '{ACCOUNT}'@'localhost'")]
+    assert len(grants) == 1
+    assert grants[0].startswith("GRANT USAGE ON *.* ")
+
+
+def test_unix_socket_authentication_needs_no_password(stack: Stack) -> None:
+    service = stack.service(stack.nodes[0], MYSQL_USERNAME=getpass.getuser(), MYSQL_PASSWORD="")
+    service.wait_for_verdict(200, "synced")
+    assert "(without a password)" in service.log.read_text()
+
+
+def test_tcp_works_as_well_as_the_socket(stack: Stack) -> None:
+    service = stack.service(stack.nodes[0], MYSQL_SOCKET="", MYSQL_HOST=LOOPBACK, MYSQL_PORT=str(stack.nodes[0].port))
+    service.wait_for_verdict(200, "synced")
+
+
+def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) -> None:
+    node, service = stack.nodes[1], stack.services[1]
+    lenient = stack.service(node, AVAILABLE_WHEN_DONOR="1")
+    with setting(node, "wsrep_desync", "ON", "OFF"):
+        reply = service.wait_for_verdict(503, "desynced")
+        assert reply.body == (
+            "Percona XtraDB Cluster Node is not synced.\r\n"
+            "desynced: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\r\n"
+        )
+        lenient.wait_for_verdict(200, "donor")
+        service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
+        lenient.wait_for_verdict(503, "desynced", target="/readyz?available_when_donor=0")
+    service.wait_for_verdict(200, "synced")
+
+
+def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_allowed(stack: Stack) -> None:
+    joiner = stack.nodes[2]
+    joiner.stop()
+    joiner.forget_position()
+    stack.cluster.start_node(joiner)
+    # The transfer is held up where its data arrives, so that it lasts until all has been looked at.
+    with joiner.holding_up_transfer():
+        donor = wait_for(
+            "one of the other nodes to be the donor",
+            lambda: next((b for b in stack.backends[:2] if b.service.get().reason == "donor"), None),
+        )
+        donor.service.wait_for_verdict(503, "donor")
+        donor.service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
+        # A joiner in a physical transfer does not even listen.
+        stack.services[2].wait_for_verdict(503, "unreachable")
+    stack.wait_until_whole()
+    reasons = [change["reason"] for change in donor.service.status()["changes"]][-2:]
+    assert reasons == ["donor", "synced"]
+
+
+def test_an_isolated_node_is_unavailable_and_comes_back(stack: Stack) -> None:
+    node, service = stack.nodes[2], stack.services[2]
+    with setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
+        service.wait_for_verdict(503, "non-primary")
+        assert "wsrep_cluster_status is non-Primary" in service.get().body
+        # The others are the majority.
+        assert [s.get().status for s in stack.services[:2]] == [200, 200]
+    stack.wait_until_whole()
+
+
+def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_healthy(stack: Stack) -> None:
+    node, service = stack.nodes[0], stack.services[0]
+    with setting(node, "wsrep_reject_queries", "ALL", "NONE"):
+        service.wait_for_verdict(503, "rejects-queries")
+        assert [node.status(name) for name in ("wsrep_local_state", "wsrep_ready")] == ["4", "ON"]
+    service.wait_for_verdict(200, "synced")
+
+
+def test_killing_our_session_with_all_others_does_not_hide_the_reason(stack: Stack) -> None:
+    node, service = stack.nodes[0], stack.services[0]
+    with setting(node, "wsrep_reject_queries", "ALL_KILL", "NONE"):
+        service.wait_for_verdict(503, "rejects-queries")
+    service.wait_for_verdict(200, "synced")
+
+
+def test_read_only_counts_only_where_it_is_asked_for(stack: Stack) -> None:
+    node, service = stack.nodes[0], stack.services[0]
+    strict = stack.service(node, AVAILABLE_WHEN_READONLY="0")
+    strict.wait_for_verdict(200, "synced")
+    with setting(node, "read_only", "ON", "OFF"):
+        reply = strict.wait_for_verdict(503, "read-only")
+        assert reply.body.startswith("Percona XtraDB Cluster Node is read-only.\r\n")
+        service.wait_for_verdict(503, "read-only", target="/?available_when_readonly=0")
+        assert service.get().status == 200
+    strict.wait_for_verdict(200, "synced")
+
+
+def test_a_hung_server_is_a_timeout_within_interval_and_deadline(stack: Stack) -> None:
+    node, service = stack.nodes[1], stack.services[1]
+    node.hang()
+    try:
+        service.wait_for_verdict(503, "timeout", seconds=PROMISED_SECONDS)
+        assert service.get("/livez").status == 200
+    finally:
+        node.resume()
+    service.wait_for_verdict(200, "synced")
+
+
+def test_a_killed_server_is_unreachable_and_back_after_its_restart(stack: Stack) -> None:
+    node, service = stack.nodes[2], stack.services[2]
+    node.kill()
+    # Its socket file is still there, and nobody listens.
+    reply = service.wait_for_verdict(503, "unreachable", seconds=PROMISED_SECONDS)
+    assert f"cannot connect to {node.socket}: Connection refused" in reply.body
+    stack.restart_node(node)
+    service.wait_for_verdict(200, "synced")
+
+
+def test_no_free_connection_does_not_take_a_node_out(stack: Stack) -> None:
+    node, service = stack.nodes[0], stack.services[0]
+    with setting(node, "max_connections", "12", "151"):
+        held = []
+        try:
+            while not node.refuses_clients():
+                held.append(node.connect_as_client())
+            began = service.status()["changes"]
+            for _ in range(30):
+                assert (service.get().status, service.get().reason) == (200, "synced")
+            assert service.status()["changes"] == began
+        finally:
+            for connection in held:
+                connection.close()
+
+
+def test_a_session_killed_by_an_administrator_costs_no_answer(stack: Stack) -> None:
+    node, service = stack.nodes[0], stack.services[0]
+
+    def our_sessions() -> list[int]:
+        rows = node.sql("SELECT user, id FROM information_schema.processlist")
+        return [number for user, number in rows if user == ACCOUNT]
+
+    before = service.status()["changes"]
+    killed = our_sessions()
+    for session in killed:
+        node.sql(f"KILL {session}")
+    wait_for("new sessions in place of the killed", lambda: len(now := our_sessions()) == len(killed) and now != killed)
+    assert service.status()["changes"] == before
+
+
+def test_a_wrong_password_is_access_denied_and_never_shown(stack: Stack) -> None:
+    service = stack.service(stack.nodes[0], MYSQL_PASSWORD="geheim")
+    reply = service.wait_for_verdict(503, "access-denied")
+    assert "the server refused user clustercheck (error 1045)" in reply.body
+    assert "geheim" not in reply.body + service.log.read_text() + str(service.status())
+
+
+def test_a_server_without_galera_is_not_galera(installation: Installation, services: Services) -> None:
+    node = installation.node("plain")
+    node.start()
+    node.wait_until_up()
+    service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser())
+    service.wait_for_verdict(503, "not-galera")
+    node.stop()
+
+
+def test_the_node_is_told_goodbye(stack: Stack) -> None:
+    node = stack.nodes[0]
+    service = stack.service(node)
+    service.wait_for_verdict(200, "synced")
+    before = node.status("Aborted_clients")
+    assert service.process.stop(signal.SIGTERM) == 0
+    assert node.status("Aborted_clients") == before

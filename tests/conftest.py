@@ -1,0 +1,65 @@
+"""Fixtures: real processes, started once for all tests that use them."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from harness.galera import Installation
+from harness.ports import Ports
+from harness.service import Service
+from harness.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def ports() -> Iterator[Ports]:
+    """Hand out free ports."""
+    reserved = Ports()
+    yield reserved
+    reserved.close()
+
+
+class Services:
+    """Starts clustercheckd processes, and ends them with the test."""
+
+    def __init__(self, directory: Path, ports: Ports, exits: ExitStack) -> None:
+        self.directory = directory
+        self._ports = ports
+        self._exits = exits
+
+    def start(self, **environ: str) -> Service:
+        """Start one with these settings; without any, its database is not there."""
+        settings = {"MYSQL_SOCKET": str(self.directory / "no.sock"), **environ}
+        service = Service(self.directory, self._ports.free(), settings)
+        self._exits.callback(service.process.stop)
+        service.wait_until_up()
+        return service
+
+
+@pytest.fixture
+def services(tmp_path: Path, ports: Ports) -> Iterator[Services]:
+    """Start clustercheckd processes that end with the test."""
+    with ExitStack() as exits:
+        yield Services(tmp_path, ports, exits)
+
+
+@pytest.fixture(scope="session")
+def shared_stack() -> Iterator[Stack]:
+    """Start three Galera nodes, a clustercheckd beside each, HAProxy in front."""
+    with Stack() as running:
+        yield running
+
+
+@pytest.fixture
+def stack(shared_stack: Stack) -> Stack:
+    """Give the running cluster, whole and with every node available."""
+    shared_stack.wait_until_whole()
+    return shared_stack
+
+
+@pytest.fixture(scope="session")
+def installation() -> Iterator[Installation]:
+    """Install a MariaDB of its own, for servers that are no part of the cluster."""
+    with Installation() as installed:
+        yield installed

@@ -1,0 +1,114 @@
+"""clustercheckd as a process: how it starts, what it logs, how it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from app import __version__
+from harness.service import without_settings
+from tests.conftest import Services
+from tests.fake_mysql import fake_mysql, galera
+
+SECONDS = 20
+
+
+def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command line to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "app", *arguments],
+        env={**without_settings(os.environ), **environ},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
+    done = run(CLUSTERCHECK_DEADLINE="soon")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "clustercheckd: CLUSTERCHECK_DEADLINE=soon: input should be a valid number,"
+        " unable to parse string as a number\n"
+    )
+
+
+def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run(CLUSTERCHECK_HOST="127.0.0.1", CLUSTERCHECK_PORT=port)
+    assert done.returncode == 2
+    expected = f"clustercheckd: cannot listen on CLUSTERCHECK_HOST=127.0.0.1 CLUSTERCHECK_PORT={port}: "
+    assert done.stderr.startswith(expected)
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_explains_each_setting() -> None:
+    shown = " ".join(run("--help").stdout.split())
+    for name, words in {
+        "AVAILABLE_WHEN_DONOR": "a donor or desynced node takes traffic",
+        "CLUSTERCHECK_POLL_INTERVAL": "seconds from the beginning of one observation to the next",
+        "MYSQL_SOCKET": "found in the usual places if not set",
+    }.items():
+        assert f"[env: {name}]" in shown
+        assert words in shown
+    assert "None" not in shown
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"clustercheckd {__version__}\n"
+
+
+def test_the_installed_command_is_the_same_program() -> None:
+    command = os.path.join(os.path.dirname(sys.executable), "clustercheckd")  # noqa: PTH118, PTH120
+    assert subprocess.check_output([command, "--version"], text=True) == f"clustercheckd {__version__}\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_exit_code_0(services: Services, number: signal.Signals) -> None:
+    service = services.start()
+    assert service.process.stop(number) == 0
+    assert f"received {number.name}, stopping" in service.log.read_text()
+
+
+def test_a_connection_that_is_held_open_does_not_delay_the_end(services: Services) -> None:
+    service = services.start()
+    with socket.create_connection(("127.0.0.1", service.port)):
+        assert service.process.stop(seconds=5) == 0
+
+
+def test_the_log_says_what_is_watched_and_each_change_and_no_probe(services: Services) -> None:
+    with fake_mysql(galera()) as server:
+        service = services.start(MYSQL_HOST="127.0.0.1", MYSQL_PORT=str(server.port), MYSQL_USERNAME="someone",
+                                 MYSQL_PASSWORD="geheim", CLUSTERCHECK_PROT="1")  # fmt: skip
+        service.wait_for_verdict(200, "synced")
+        server.behaviour = galera({"wsrep_ready": "OFF"})
+        server.drop_connections()
+        service.wait_for_verdict(503, "not-ready")
+        for _ in range(50):
+            service.get()
+        service.stop()
+    lines = [line.split(" ", 1)[1] for line in service.log.read_text().splitlines()]
+    assert lines == [
+        "WARNING CLUSTERCHECK_PROT is not a setting and is ignored: did you mean CLUSTERCHECK_PORT?",
+        (
+            f"INFO clustercheckd {__version__} watches 127.0.0.1:{server.port} as someone (with a password)"
+            f" every 0.25 s (deadline 0.8 s), answers on 127.0.0.1:{service.port}; AVAILABLE_WHEN_DONOR=0"
+            " AVAILABLE_WHEN_READONLY=1 AVAILABLE_WHEN_FULL=1 MAX_RECV_QUEUE="
+        ),
+        "INFO available synced: wsrep_local_state is 4 (Synced)",
+        "WARNING NOT available not-ready: wsrep_ready is OFF, wsrep_local_state is 4 (Synced) (was synced)",
+        "INFO received SIGTERM, stopping",
+    ]
+
+
+def test_it_answers_on_ipv4_and_ipv6_by_default(services: Services) -> None:
+    service = services.start(CLUSTERCHECK_HOST="*")
+    for host in ("127.0.0.1", "::1"):
+        with socket.create_connection((host, service.port), timeout=5) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 503 ")
