@@ -31,16 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--once", action="store_true", help="run a scripted tour and end, instead of the live view")
     once = parser.parse_args(arguments).once
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     begun = time.monotonic()
     try:
         with Stack(tell=lambda what: print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)) as stack:
-            try:
-                Tour(stack).run() if once else LiveView(stack).run()
-            finally:
-                # A second Ctrl-C must not leave half of it behind.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                print("\nstopping and removing everything the demo started", flush=True)
+            Tour(stack).run() if once else LiveView(stack).run()
+            _let_nothing_interrupt()
     except KeyboardInterrupt:
         return 130 if once else 0
     except (NotInTimeError, ProcessEndedError) as fault:
@@ -177,7 +174,7 @@ class LiveView:
 
     def _hints(self) -> str:
         ports = self._stack.haproxy.ports
-        client = shutil.which("mariadb") or "mysql"
+        client = "mariadb" if shutil.which("mariadb") else "mysql"
         second = self._stack.nodes[1]
         as_admin = f"{client} -S {second.socket}"
         account = f"-h {LOOPBACK} -u {DEMO} -p{DEMO} {DEMO}"
@@ -221,7 +218,14 @@ class LiveView:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's signature)
+    _let_nothing_interrupt()
     raise KeyboardInterrupt
+
+
+def _let_nothing_interrupt() -> None:
+    # A second Ctrl-C must not leave half of it behind.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class Stack:
         try:
             self._start()
         except BaseException:
-            self._exits.close()
+            self.close()
             raise
         return self
 
@@ -34,6 +34,11 @@ class Stack:
         traceback: TracebackType | None,
     ) -> None:
         """Stop and remove everything."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop and remove everything."""
+        self._tell("stopping and removing everything that was started")
         self._exits.close()
 
     def service(self, node: Node, **environ: str) -> Service:
