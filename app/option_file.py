@@ -1,0 +1,123 @@
+"""Option files as the mysql client reads them: the options of the [client] groups.
+
+The rules are those of my_default.c in MariaDB and MySQL: leading blanks, # and ; comments, values in quotes, trailing
+# comments outside quotes, backslash escapes, options without a value, !include and !includedir.
+"""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+GROUPS = ("client", "client-server", "client-mariadb")
+"""The groups read; of an option that comes twice, the later one counts."""
+
+_BLANKS = " \t\n\v\f\r"  # as in the C locale; Python's own notion has many more
+_DEPTH_LIMIT = 10
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
+
+
+class OptionFileError(Exception):
+    """An option file that cannot be read; the message is one line with file and line number."""
+
+
+def read_options(path: str | Path) -> dict[str, str | None]:
+    """Give the client options of a file and of those it includes.
+
+    Names have dashes in place of underscores and no `loose-` in front; the value is None where there is none. Raises
+    `OptionFileError`.
+    """
+    return dict(_options(Path(path), depth=0))
+
+
+def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
+    group: str | None = None
+    for number, raw in enumerate(_lines(path), 1):
+        line = raw.strip(_BLANKS)
+        where = f"{path}, line {number}"
+        if not line or line[0] in "#;":
+            continue
+        if line[0] == "!":
+            yield from _included(line, where, depth)
+        elif line[0] == "[":
+            name, bracket, _ = line[1:].partition("]")
+            if not bracket:
+                message = f"{where}: a group without its closing bracket"
+                raise OptionFileError(message)
+            group = name.rstrip(_BLANKS)
+        elif group is None:
+            message = f"{where}: an option before the first [group]"
+            raise OptionFileError(message)
+        elif group in GROUPS:
+            yield _option(line)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            message = f"{path} is not a file"
+            raise OptionFileError(message)
+        if mode & stat.S_IWOTH:
+            message = f"{path} is writable for everybody: the mysql client does not read such a file either"
+            raise OptionFileError(message)
+        return path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    except OSError as fault:
+        message = f"{path}: {fault.strerror}"
+        raise OptionFileError(message) from None
+
+
+def _included(line: str, where: str, depth: int) -> Iterator[tuple[str, str | None]]:
+    directive, _, target = line[1:].partition(" ")
+    target = target.strip(_BLANKS)
+    if directive not in ("include", "includedir") or not target:
+        message = f"{where}: only !include FILE and !includedir DIRECTORY are known"
+        raise OptionFileError(message)
+    if depth == _DEPTH_LIMIT:
+        message = f"{where}: files include each other more than {_DEPTH_LIMIT} deep"
+        raise OptionFileError(message)
+    found = Path(target)
+    if directive == "include":
+        yield from _options(found, depth=depth + 1)
+        return
+    try:
+        files = sorted(entry for entry in found.iterdir() if entry.suffix == ".cnf")
+    except OSError as fault:
+        message = f"{where}: {found}: {fault.strerror}"
+        raise OptionFileError(message) from None
+    for file in files:
+        yield from _options(file, depth=depth + 1)
+
+
+def _option(line: str) -> tuple[str, str | None]:
+    name, equals, value = _without_comment(line).partition("=")
+    name = name.strip(_BLANKS).replace("_", "-").removeprefix("loose-")
+    return name, _unquoted(value.strip(_BLANKS)) if equals else None
+
+
+def _without_comment(line: str) -> str:
+    quote = ""
+    escaped = False
+    for position, character in enumerate(line):
+        if quote:
+            if character == quote and not escaped:
+                quote = ""
+        elif character in "'\"":
+            quote = character
+        elif character == "#":
+            return line[:position]
+        escaped = character == "\\" and bool(quote) and not escaped
+    return line
+
+
+def _unquoted(value: str) -> str:
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+        value = value[1:-1]
+    result = ""
+    characters = iter(value)
+    for character in characters:
+        if character != "\\":
+            result += character
+            continue
+        following = next(characters, None)
+        result += "\\" if following is None else _ESCAPES.get(following, f"\\{following}")
+    return result

@@ -1,0 +1,135 @@
+"""Option files, read side by side with MariaDB's own reader."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.option_file import GROUPS, OptionFileError, read_options
+
+
+def as_mariadb_reads(path: Path) -> dict[str, str | None]:
+    """Give what my_print_defaults, which shares its code with the mysql client, makes of a file."""
+    command = ["my_print_defaults", f"--defaults-file={path}", *GROUPS]
+    printed = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout.decode(
+        "utf-8", "surrogateescape"
+    )
+    options: dict[str, str | None] = {}
+    for line in printed.split("\n")[:-1]:
+        name, equals, value = line.removeprefix("--").partition("=")
+        options[name.replace("_", "-").removeprefix("loose-")] = value if equals else None
+    return options
+
+
+def written(path: Path, text: str) -> Path:
+    """Write a file that only its owner may change."""
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    path.chmod(0o600)
+    return path
+
+
+EXAMPLE = r"""
+# a comment
+ ; another
+[client]
+user = bob # the account
+password="a#b'c" # x
+port=3307
+quick
+single = 'a\'b#c'
+escapes = a\tb\sc\x\\d
+semicolon=1 ; not a comment
+under_score=2
+[ client ]
+user = nobody reads this
+[client-server]  trailing
+socket = /a b/c
+ssl
+half = 'unbalanced # quote
+inner = a"b#c"d # z
+two = "a" b
+empty =
+quoted_empty = ""
+trailing = x\
+loose_option=1
+[mysqld]
+user=mallory
+[client]
+host=h1
+host=h2
+"""
+
+
+def test_every_rule_is_read_as_mariadb_reads_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "my.cnf", EXAMPLE)
+    read = read_options(path)
+    assert read == as_mariadb_reads(path)
+    assert (read["user"], read["password"], read["host"], read["quick"]) == ("bob", "a#b'c", "h2", None)
+
+
+def test_included_files_are_read_where_they_stand(tmp_path: Path) -> None:
+    directory = tmp_path / "conf.d"
+    directory.mkdir()
+    written(directory / "b.cnf", "[client]\nuser=b\n")
+    written(directory / "a.cnf", "[client]\nuser=a\nhost=a\n")
+    written(directory / "c.txt", "[client]\nuser=c\n")
+    written(tmp_path / "one", "[client]\nport=1\nhost=one\n")
+    path = written(
+        tmp_path / "my.cnf", f"[client]\nuser=first\n!includedir {directory}\n!include {tmp_path}/one\nsocket=/s\n"
+    )
+    expected = {"user": "b", "host": "one", "port": "1", "socket": "/s"}
+    assert expected == read_options(path) == as_mariadb_reads(path)
+
+
+line = st.text(alphabet="ab_- =\"'\\#;\tsé", max_size=24).filter(
+    # An option without a name is an error to no reader and of no use to anybody.
+    lambda text: text.strip(" \t").partition("=")[0].partition("#")[0].strip(" \t\"'\\;") != "",
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(line, min_size=1, max_size=8))
+def test_any_lines_are_read_as_mariadb_reads_them(tmp_path: Path, lines: list[str]) -> None:
+    path = written(tmp_path / "my.cnf", "[client]\n" + "\n".join(lines) + "\n")
+    assert read_options(path) == as_mariadb_reads(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("user=x\n", "line 1: an option before the first [group]"),
+        ("\n[client\n", "line 2: a group without its closing bracket"),
+        ("[client]\n!include\n", "line 2: only !include FILE and !includedir DIRECTORY are known"),
+        ("[client]\n!import /x\n", "line 2: only !include FILE and !includedir DIRECTORY are known"),
+        ("[client]\n!include /no/such/file\n", "/no/such/file: No such file or directory"),
+        ("!includedir /no/such/dir\n", "line 1: /no/such/dir: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_read_names_file_and_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(OptionFileError) as caught:
+        read_options(written(tmp_path / "my.cnf", text))
+    assert message in str(caught.value)
+    assert str(tmp_path) in str(caught.value) or "/no/such" in str(caught.value)
+
+
+def test_a_file_that_includes_itself_ends(tmp_path: Path) -> None:
+    path = tmp_path / "my.cnf"
+    written(path, f"[client]\n!include {path}\n")
+    with pytest.raises(OptionFileError, match="more than 10 deep"):
+        read_options(path)
+
+
+def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionFileError, match=r"none: No such file"):
+        read_options(tmp_path / "none")
+    with pytest.raises(OptionFileError, match="is not a file"):
+        read_options(tmp_path)
+
+
+def test_a_file_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "my.cnf", "[client]\nuser=x\n")
+    path.chmod(0o666)
+    with pytest.raises(OptionFileError, match="writable for everybody"):
+        read_options(path)
