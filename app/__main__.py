@@ -11,14 +11,15 @@ from collections.abc import Sequence
 import uvloop
 
 from app import __version__
-from app.api import create_application
+from app.api import JSON_PATHS, create_application
+from app.guard import ConnectionRegister
 from app.log import set_up_log
 from app.monitor import Monitor
 from app.observer import Observer
 from app.probe import Probe
 from app.server import ListenError, Server, address_of, listening_sockets
 from app.settings import Settings, SettingsError, load_settings, unknown_variables
-from app.verdict import Switches
+from app.switches import ManualSwitches
 
 _log = logging.getLogger(__name__)
 
@@ -47,11 +48,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _serve(settings: Settings) -> None:
     observer = Observer(settings.database(), settings.clustercheck_deadline)
+    switches = ManualSwitches(settings.clustercheck_disabled_file)
     monitor = Monitor(
         observer,
         interval_seconds=settings.clustercheck_poll_interval,
         policy=settings.policy(),
-        switches=lambda: _switches(settings),
+        switches=switches,
+    )
+    register = ConnectionRegister(settings.allowed_networks())
+    probe = Probe(
+        monitor,
+        create_application(monitor, register),
+        drain_status=settings.clustercheck_drain_status,
+        other_paths=JSON_PATHS if settings.clustercheck_any_path else None,
     )
     sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port)
     _say_what_is_watched(settings, [address_of(listening) for listening in sockets])
@@ -61,18 +70,12 @@ async def _serve(settings: Settings) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(monitor.policy.max_age_seconds):
                 await monitor.observed.wait()
-        await Server(Probe(monitor, create_application(monitor))).serve(sockets)
+        await Server(probe, register, switches, settings.clustercheck_drain_seconds).serve(sockets)
     finally:
         observing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await observing
         await observer.close()
-
-
-def _switches(settings: Settings) -> Switches:
-    path = settings.clustercheck_disabled_file
-    # access, not stat: an exception for the usual case would cost more than all else a probe does here.
-    return Switches(disabled_file=path if os.access(path, os.F_OK) else None)
 
 
 def _say_what_is_watched(settings: Settings, addresses: list[str]) -> None:

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
 from app import __version__
+from app.guard import ConnectionRegister
 from app.monitor import Monitor
 from app.node_state import NodeState, Unobserved
 from app.probe import LIVENESS_PATH, plain_answer
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 STATUS_PATH = "/status"
 SCHEMA_PATH = "/openapi.json"
-ENDPOINTS = ("/", "/readyz", LIVENESS_PATH, STATUS_PATH, SCHEMA_PATH)
+JSON_PATHS = (STATUS_PATH, SCHEMA_PATH)
+ENDPOINTS = ("/", "/readyz", LIVENESS_PATH, *JSON_PATHS)
 
 _NOT_FOUND = plain_answer(404, f"not found: there are {', '.join(ENDPOINTS)}\r\n")
 
@@ -43,10 +45,11 @@ class Status(BaseModel):
     node: NodeState | None = Field(description="the latest observation; null where the node could not be read")
     unobserved: Unobserved | None = Field(description="why the node could not be read; null where it was")
     policy: Policy
+    connections_refused: int = Field(description="connections from outside CLUSTERCHECK_ALLOW_FROM since the start")
     changes: list[StatusChange] = Field(description="the latest changes of verdict, oldest first")
 
 
-def create_application(monitor: Monitor) -> FastAPI:
+def create_application(monitor: Monitor, register: ConnectionRegister) -> FastAPI:
     """Make the application that the probe's fast path passes other requests on to."""
     application = FastAPI(
         title="clustercheckd",
@@ -77,6 +80,7 @@ def create_application(monitor: Monitor) -> FastAPI:
             node=seen if isinstance(seen, NodeState) else None,
             unobserved=seen if isinstance(seen, Unobserved) else None,
             policy=monitor.policy,
+            connections_refused=register.refused,
             changes=[
                 StatusChange(
                     at=datetime.fromtimestamp(change.at, UTC),

@@ -6,7 +6,11 @@ against the pinned version of uvicorn, whose internals this builds on.
 """
 
 import asyncio
+import logging
 import time
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -23,6 +27,12 @@ REQUEST_BYTES = 8192
 
 CONNECTIONS = 256
 """How many connections may be open; one more ends the oldest that is not being answered just now."""
+
+
+IPNetwork = IPv4Network | IPv6Network
+
+_log = logging.getLogger(__name__)
+_TELL_SECONDS = 60.0
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -48,7 +58,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection, and make room for it."""
         super().connection_made(transport)
-        self._register.add(self)
+        if self._register.lets_in(self.client):
+            self._register.add(self)
+        else:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count the connection no more."""
@@ -70,11 +83,32 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class ConnectionRegister:
-    """The open connections in the order of their making, and one timer for the oldest."""
+    """Who may connect, the open connections in the order of their making, and one timer for the oldest.
 
-    def __init__(self) -> None:
+    allowed: the networks that may connect; None for everybody. refused counts the connections of all others.
+    """
+
+    def __init__(self, allowed: Sequence[IPNetwork] | None = None) -> None:
+        self.refused = 0
+        self._allowed = allowed
+        self._told_at = -_TELL_SECONDS
         self._made_at: dict[GuardedProtocol, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+
+    def lets_in(self, client: tuple[str, int] | None) -> bool:
+        """Whether a peer may connect; a unix socket's has no address, and its file has permissions of its own."""
+        if self._allowed is None or client is None or _is_in(client[0], tuple(self._allowed)):
+            return True
+        self.refused += 1
+        now = time.monotonic()
+        if now - self._told_at >= _TELL_SECONDS:
+            self._told_at = now
+            _log.warning(
+                "hung up on %s, which is not in CLUSTERCHECK_ALLOW_FROM (%d so far; told once a minute)",
+                client[0],
+                self.refused,
+            )
+        return False
 
     def add(self, protocol: GuardedProtocol) -> None:
         """Begin the time of a new connection; end the oldest idle one if there are too many."""
@@ -102,3 +136,12 @@ class ConnectionRegister:
                 self._timer = protocol.loop.call_later(left, self._end_overdue)
                 return
             self._end(protocol)
+
+
+@lru_cache(maxsize=1024)
+def _is_in(host: str, networks: tuple[IPNetwork, ...]) -> bool:
+    address = ip_address(host)
+    # What comes over IPv4 to a socket that serves both looks like this.
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in network for network in networks)

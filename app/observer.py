@@ -35,6 +35,7 @@ except (KeyError, OSError):
     os.environ["LOGNAME"] = "unknown"
 
 import aiomysql
+from pymysql.constants import CLIENT
 from pymysql.err import MySQLError
 
 # SHOW itself may wait for the applier (up to 30 s) or fail outside a primary component when the server's
@@ -69,8 +70,18 @@ class ObservesNode(Protocol):
         """Make one observation; whatever goes wrong is an `Unobserved`, not an exception."""
 
 
+class _PlainTextError(Exception):
+    """The server offers no TLS where it is required."""
+
+
 class _Connection(aiomysql.Connection):  # type: ignore[misc]
-    """aiomysql's connection, let go of at once when a deadline cancels it."""
+    """aiomysql's connection, but never in plain text where TLS is asked for, and let go of at once when cancelled."""
+
+    async def _request_authentication(self) -> None:
+        # aiomysql goes on in plain text, password included, if the greeting does not offer TLS.
+        if self._ssl_context is not None and not self.server_capabilities & CLIENT.SSL:
+            raise _PlainTextError
+        await super()._request_authentication()
 
     def _close_on_cancel(self) -> None:
         writer = self._writer
@@ -147,7 +158,8 @@ class Observer:
             unix_socket=login.socket,
             user=login.username,
             # The driver sends latin-1, the mysql client what the terminal sends: UTF-8 nearly everywhere.
-            password=login.password.encode().decode("latin-1"),
+            password=login.password.encode("utf-8", "surrogateescape").decode("latin-1"),
+            ssl=login.tls,
             # Both keep values as the bytes the server sent; parse_node_state copes with any.
             use_unicode=False,
             conv={},
@@ -197,40 +209,54 @@ class Observer:
 
     def _unobserved(self, fault: BaseException) -> Unobserved:
         """Say in our own words what a failure means. Driver and server texts stay out: they quote credentials."""
-        if isinstance(fault, DatabaseSettingsError):
-            return Unobserved(Cause.ERROR, str(fault))
         number = _error_number(fault)
         if number == _CONNECT_FAILED and fault.__cause__ is not None:
             fault = fault.__cause__
-        if isinstance(fault, TimeoutError):
-            return Unobserved(
-                Cause.TIMEOUT,
-                f"no answer from {self._login} within {self._deadline_seconds:g} s while {self._phase}",
-            )
-        if isinstance(fault, ssl.SSLError):
-            return Unobserved(Cause.ERROR, f"no TLS connection to {self._login}: {_tls_words(fault)}")
-        if number == _CONNECT_FAILED and isinstance(fault, OSError):
-            return Unobserved(Cause.UNREACHABLE, f"cannot connect to {self._login}: {_os_words(fault)}")
+        match fault:
+            case DatabaseSettingsError():
+                return Unobserved(Cause.ERROR, str(fault))
+            case _PlainTextError():
+                return Unobserved(Cause.ERROR, f"{self._login} offers no TLS, which MYSQL_SSL requires")
+            case TimeoutError():
+                waited = f"within {self._deadline_seconds:g} s while {self._phase}"
+                return Unobserved(Cause.TIMEOUT, f"no answer from {self._login} {waited}")
+            case ssl.SSLError():
+                return Unobserved(Cause.ERROR, f"no TLS connection to {self._login}: {_tls_words(fault)}")
+            case OSError() if number == _CONNECT_FAILED:
+                return Unobserved(Cause.UNREACHABLE, f"cannot connect to {self._login}: {_os_words(fault)}")
+            case RuntimeError() if "cryptography" in str(fault):
+                return Unobserved(Cause.ACCESS_DENIED, self._cryptography_words())
+        return self._driver_fault(fault, number)
+
+    def _driver_fault(self, fault: BaseException, number: int) -> Unobserved:
         if number == _NO_AUTH_PLUGIN:
             return Unobserved(Cause.ACCESS_DENIED, self._plugin_words(str(fault)))
         cause = CAUSE_OF_SERVER_ERROR.get(number)
-        if cause is None and isinstance(fault, MySQLError) and number:
+        if cause is None and number:
             cause = Cause.ERROR
-        if cause is None and isinstance(fault, (OSError, RuntimeError, aiomysql.InterfaceError)):
+        elif cause is None and isinstance(fault, (OSError, RuntimeError, aiomysql.InterfaceError)):
             # What asyncio, uvloop and aiomysql raise on a transport whose peer is gone.
             cause = Cause.CONNECTION_LOST
         if cause is None:
             return Unobserved(Cause.ERROR, f"{self._login} does not speak the MySQL protocol ({self._phase})")
-        user = self._login.username if self._login else ""
-        words = _IN_WORDS[cause].format(user=user, phase=self._phase)
+        words = _IN_WORDS[cause].format(user=self._user, phase=self._phase)
         return Unobserved(cause, f"{words} (error {number})" if number else words)
+
+    @property
+    def _user(self) -> str:
+        return self._login.username if self._login else "unknown"
+
+    def _cryptography_words(self) -> str:
+        return (
+            f"user {self._user} authenticates with caching_sha2_password or sha256_password, which over plain TCP needs"
+            " the extra clustercheckd[cryptography]: install it, or use the socket or TLS"
+        )
 
     def _plugin_words(self, driver_text: str) -> str:
         found = re.search(r"plugin '(?:b')?(\w+)", driver_text)
         plugin = found.group(1) if found else "unknown"
-        user = self._login.username if self._login else ""
         return (
-            f"user {user} authenticates with the plugin {plugin}, which clustercheckd does not speak:"
+            f"user {self._user} authenticates with the plugin {plugin}, which clustercheckd does not speak:"
             " use unix_socket, mysql_native_password or caching_sha2_password for it"
         )
 

@@ -4,6 +4,7 @@ Stands in front of the FastAPI application and answers what probers ask; all els
 waits is what makes clients that half-close after their request get their answer.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -58,11 +59,24 @@ class Answer:
 
 
 class Probe:
-    """An ASGI application that answers probes from the monitor and passes everything else on."""
+    """An ASGI application that answers probes from the monitor and passes everything else on.
 
-    def __init__(self, monitor: Monitor, passed_on: "ASGIApp") -> None:
+    drain_status: the status of a node that is draining. other_paths: what is passed on, None for all that is no path
+    of the probe's own; the verdict is given on the rest.
+    """
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        passed_on: "ASGIApp",
+        *,
+        drain_status: int = UNAVAILABLE,
+        other_paths: Collection[str] | None = None,
+    ) -> None:
         self._monitor = monitor
         self._passed_on = passed_on
+        self._drain_status = drain_status
+        self._other_paths = other_paths
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request; any method gets the same."""
@@ -71,15 +85,18 @@ class Probe:
             await self._verdict(scope["query_string"]).send(send)
         elif path == LIVENESS_PATH:
             await liveness_answer(alive=self._monitor.alive).send(send)
-        else:
+        elif self._other_paths is None or path in self._other_paths:
             await self._passed_on(scope, receive, send)
+        else:
+            # Whatever stands there was never read by the script either.
+            await self._verdict(b"").send(send)
 
     def _verdict(self, query: bytes) -> Answer:
         try:
             policy = overridden(self._monitor.policy, query) if query else None
         except BadOverrideError as fault:
             return plain_answer(BAD_REQUEST, f"{fault}\r\n")
-        return verdict_answer(self._monitor.verdict(policy))
+        return verdict_answer(self._monitor.verdict(policy), self._drain_status)
 
 
 @lru_cache(maxsize=64)
@@ -101,12 +118,13 @@ def overridden(policy: Policy, query: bytes) -> Policy:
 
 
 @lru_cache(maxsize=64)
-def verdict_answer(verdict: Verdict) -> Answer:
+def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
     """Render a verdict: the script's sentence, and, unless the node is plainly synced, the reason and what was seen."""
     if verdict.available:
         status, body = AVAILABLE, _SYNCED_SENTENCE
     else:
-        status, body = UNAVAILABLE, _SENTENCE_OF_REASON.get(verdict.reason, _NOT_SYNCED_SENTENCE)
+        status = drain_status if verdict.draining else UNAVAILABLE
+        body = _SENTENCE_OF_REASON.get(verdict.reason, _NOT_SYNCED_SENTENCE)
     if verdict.reason is not Reason.SYNCED:
         # Whoever matches on the good sentence must not find it in a detail, whatever the server or a path says.
         body += f"\r\n{verdict.reason}: {verdict.detail.replace('is synced.', 'is synced')}"

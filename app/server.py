@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from app.guard import ConnectionRegister, GuardedProtocol
+from app.switches import ManualSwitches
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -29,14 +31,26 @@ class ListenError(Exception):
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that ends with exit code 0 on SIGTERM and SIGINT."""
+    """A uvicorn server that ends with exit code 0 on SIGTERM and SIGINT.
 
-    def __init__(self, application: "ASGIApp") -> None:
+    drain_seconds: how long it goes on after the first signal, with switches.shutting_down set; a second signal ends
+    it at once.
+    """
+
+    def __init__(
+        self,
+        application: "ASGIApp",
+        register: ConnectionRegister,
+        switches: ManualSwitches,
+        drain_seconds: float,
+    ) -> None:
+        self._switches = switches
+        self._drain_seconds = drain_seconds
         super().__init__(
             uvicorn.Config(
                 application,
                 # Not a class but what makes one instance for each connection, which is all that uvicorn asks of it.
-                http=partial(GuardedProtocol, ConnectionRegister()),  # type: ignore[arg-type]
+                http=partial(GuardedProtocol, register),  # type: ignore[arg-type]
                 ws="none",
                 lifespan="off",
                 backlog=_BACKLOG,
@@ -53,8 +67,20 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
         """Stop. uvicorn's own handler would raise the signal once more at the end, and with it the exit code."""
-        _log.info("received %s, stopping", signal.Signals(sig).name)
-        self.should_exit = True
+        name = signal.Signals(sig).name
+        if self._drain_seconds and not self._switches.shutting_down:
+            _log.info("received %s, answering shutting-down for %g s", name, self._drain_seconds)
+            self._switches.shutting_down = True
+            self._drained_at = time.monotonic() + self._drain_seconds
+        else:
+            _log.info("received %s, stopping", name)
+            self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """End once the time to drain is over; uvicorn asks every tenth of a second."""
+        if self._switches.shutting_down and time.monotonic() >= self._drained_at:
+            self.should_exit = True
+        return await super().on_tick(counter)
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:

@@ -4,13 +4,15 @@ import argparse
 import difflib
 import os
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
 
-from app.database import Database
+from app.database import Database, DatabaseSettingsError
+from app.guard import IPNetwork
 from app.monitor import SLACK_SECONDS
 from app.verdict import Policy
 
@@ -45,6 +47,26 @@ class _Flags(BaseSettings):
     mysql_port: int | None = Field(None, ge=1, le=65535, description="the server's port (3306)")
     mysql_username: str | None = Field(None, description="the account to log in with (the user this runs as)")
 
+    mysql_password_file: str | None = Field(
+        None,
+        description="a file that holds the password, read at every connect: a rotated one needs no restart",
+    )
+    defaults_extra_file: str | None = Field(
+        None,
+        description="an option file of the mysql client, whose [client] holds for what is not set here",
+    )
+    mysql_ssl: bool | None = Field(
+        None,
+        description="1: never connect over TCP without TLS (1 where MYSQL_SSL_CA or MYSQL_SSL_CERT is set)",
+    )
+    mysql_ssl_ca: str | None = Field(None, description="certificates to trust, a PEM file (the system's)")
+    mysql_ssl_cert: str | None = Field(None, description="our own certificate, a PEM file")
+    mysql_ssl_key: str | None = Field(None, description="its key, a PEM file")
+    mysql_ssl_verify: Literal["identity", "ca", "none"] = Field(
+        "identity",
+        description="what to check of the server's certificate: issuer and host name, issuer only, nothing",
+    )
+
     available_when_donor: bool = Field(
         default=False,
         description="1: a donor or desynced node takes traffic, wsrep_local_state 2, or 3 where wsrep_ready is ON",
@@ -64,6 +86,17 @@ class _Flags(BaseSettings):
         "/var/tmp/clustercheck.disabled",  # noqa: S108 (the script's own place)
         description="while this file exists, the node takes no traffic",
     )
+    clustercheck_drain_status: Literal[404, 503] = Field(
+        503,
+        description="the status of a node that is unavailable in a planned way; 404 suits http-check disable-on-404",
+    )
+    clustercheck_drain_seconds: float = Field(
+        0,
+        ge=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="how long to answer shutting-down after SIGTERM before ending",
+    )
     clustercheck_poll_interval: float = Field(
         0.25,
         ge=0.05,
@@ -80,6 +113,14 @@ class _Flags(BaseSettings):
     )
     clustercheck_host: str = Field("*", description="the address to listen on; * is every IPv4 and IPv6 address")
     clustercheck_port: int = Field(9200, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
+    clustercheck_allow_from: str | None = Field(
+        None,
+        description="addresses and networks that may connect, as in 10.0.0.0/8 fd00::/8; others are hung up on (all)",
+    )
+    clustercheck_any_path: bool = Field(
+        default=False,
+        description="1: paths that are no endpoint get the verdict too, as from the clustercheck script",
+    )
     clustercheck_log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what to log")
 
 
@@ -87,6 +128,20 @@ class Settings(_Flags):
     """All settings; those added here have no flag, because a command line can be read by everybody on the host."""
 
     mysql_password: SecretStr | None = Field(None, description="the account's password; none with unix_socket")
+
+    @field_validator("clustercheck_allow_from")
+    @classmethod
+    def _networks(cls, value: str | None) -> str | None:
+        for word in (value or "").replace(",", " ").split():
+            ip_network(word)
+        return value
+
+    @model_validator(mode="after")
+    def _one_password(self) -> Self:
+        if self.mysql_password is not None and self.mysql_password_file is not None:
+            message = "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
+            raise ValueError(message)
+        return self
 
     def database(self) -> Database:
         """Give what the observer is to connect to."""
@@ -96,7 +151,21 @@ class Settings(_Flags):
             port=self.mysql_port,
             username=self.mysql_username,
             password=self.mysql_password.get_secret_value() if self.mysql_password else None,
+            password_file=self.mysql_password_file,
+            defaults_extra_file=self.defaults_extra_file,
+            tls=self.mysql_ssl,
+            ssl_ca=self.mysql_ssl_ca,
+            ssl_cert=self.mysql_ssl_cert,
+            ssl_key=self.mysql_ssl_key,
+            # The default leaves it to the option file.
+            ssl_verify=self.mysql_ssl_verify if "mysql_ssl_verify" in self.model_fields_set else None,
         )
+
+    def allowed_networks(self) -> list[IPNetwork] | None:
+        """Give the networks that may connect; None for all."""
+        if self.clustercheck_allow_from is None:
+            return None
+        return [ip_network(word) for word in self.clustercheck_allow_from.replace(",", " ").split()]
 
     def policy(self) -> Policy:
         """Give what decides where no request overrides it."""
@@ -116,6 +185,8 @@ def load_settings(arguments: Sequence[str], parser: argparse.ArgumentParser) -> 
     as argparse does for --help and for unknown flags.
     """
     parser.formatter_class = _HelpFormatter
+    # Or else --mysql-password would be taken for --mysql-password-file.
+    parser.allow_abbrev = False
     parser.add_argument(
         _ENV_FILE_FLAG, metavar="FILE", help="read NAME=value lines from here; variables go before them"
     )
@@ -127,9 +198,14 @@ def load_settings(arguments: Sequence[str], parser: argparse.ArgumentParser) -> 
         raise SettingsError(message)
     try:
         # Not in the signature that pydantic makes up for type checkers.
-        return Settings(_env_file=env_file, _cli_settings_source=flags(parsed_args=parsed)), parsed  # type: ignore[call-arg]
+        settings = Settings(_env_file=env_file, _cli_settings_source=flags(parsed_args=parsed))  # type: ignore[call-arg]
+        # What is read anew at every connect must be readable at the start: better a clear end than a puzzling 503.
+        settings.database().login()
     except ValidationError as fault:
         raise SettingsError("\n".join(_line(error) for error in fault.errors())) from None
+    except DatabaseSettingsError as fault:
+        raise SettingsError(str(fault)) from None
+    return settings, parsed
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -152,9 +228,12 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 
 def _line(error: "ErrorDetails") -> str:
-    field = str(error["loc"][0]) if error["loc"] else ""
+    said = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return said
+    field = str(error["loc"][0])
     name = field.upper()
-    said = error["msg"][:1].lower() + error["msg"][1:]
+    said = said[:1].lower() + said[1:]
     if field not in _Flags.model_fields:
         return f"{name}: {said}"
     value = str(error["input"])
