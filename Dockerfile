@@ -8,9 +8,11 @@ RUN /opt/clustercheckd/bin/pip install --no-cache-dir --require-hashes --only-bi
 COPY app app
 # Straight into the environment: with only one package there is nothing for a build backend to do, and nothing to fetch.
 RUN cp -r app "$(/opt/clustercheckd/bin/python -c 'import site; print(site.getsitepackages()[0])')" \
- && printf '#!/opt/clustercheckd/bin/python\nimport sys\nfrom app.__main__ import main\nsys.exit(main())\n' \
-    > /opt/clustercheckd/bin/clustercheckd \
- && chmod +x /opt/clustercheckd/bin/clustercheckd
+ && for command in clustercheckd=app.__main__ clustercheck=app.clustercheck; do \
+      printf '#!/opt/clustercheckd/bin/python\nimport sys\nfrom %s import main\nsys.exit(main())\n' "${command#*=}" \
+        > "/opt/clustercheckd/bin/${command%=*}"; \
+    done \
+ && chmod +x /opt/clustercheckd/bin/clustercheckd /opt/clustercheckd/bin/clustercheck
 
 FROM python:3.13-slim
 COPY --from=build /opt/clustercheckd /opt/clustercheckd

@@ -1,16 +1,21 @@
 """The composition root: `clustercheckd`, also as `python -m app`."""
 
+import os
+import signal
+
+# Before the imports that make up most of the start: as process 1 of a container, SIGTERM would be ignored until then.
+signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
+
 import argparse
 import asyncio
 import contextlib
 import logging
-import os
 import sys
 from collections.abc import Sequence
 
 import uvloop
 
-from app import __version__
+from app import __version__, cli
 from app.api import JSON_PATHS, create_application
 from app.guard import ConnectionRegister
 from app.log import set_up_log
@@ -26,6 +31,9 @@ _log = logging.getLogger(__name__)
 MISUSED = 2
 """The exit code for settings that cannot be used."""
 
+INTERRUPTED = 130
+"""The exit code for a Ctrl-C before the service has begun, as shells give it."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; give back the exit code."""
@@ -34,8 +42,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Tells load balancers whether a Galera node may take traffic: 200 or 503, with the reason.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=("serve", "check", "watch", "drain", "undrain"),
+        default="serve",
+        help="serve: answer probes (the default); check: ask the node once, exit code 0 available, 1 not; watch: a row"
+        " a second; drain, undrain: make or remove the disabled file",
+    )
+    parser.add_argument("--json", action="store_true", help="check: print JSON")
     try:
-        settings, _ = load_settings(sys.argv[1:] if arguments is None else arguments, parser)
+        settings, given = load_settings(sys.argv[1:] if arguments is None else arguments, parser)
+        if given.json and given.command != "check":
+            parser.error("--json goes with check")
+        match given.command:
+            case "check":
+                return cli.check(settings, as_json=given.json)
+            case "watch":
+                return cli.watch(settings)
+            case "drain":
+                return cli.drain(settings)
+            case "undrain":
+                return cli.undrain(settings)
         set_up_log(settings.clustercheck_log_level)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings))
@@ -43,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in str(fault).splitlines():
             print(f"clustercheckd: {line}", file=sys.stderr)
         return MISUSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 
@@ -59,7 +89,7 @@ async def _serve(settings: Settings) -> None:
     probe = Probe(
         monitor,
         create_application(monitor, register),
-        drain_status=settings.clustercheck_drain_status,
+        drain_status=int(settings.clustercheck_drain_status),
         other_paths=JSON_PATHS if settings.clustercheck_any_path else None,
     )
     sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port)

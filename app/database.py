@@ -4,8 +4,8 @@ Resolved anew for every connection, so that a socket that appears late, a rotate
 needs no restart.
 """
 
-import getpass
 import os
+import pwd
 import ssl
 import stat
 from collections.abc import Mapping
@@ -156,8 +156,9 @@ def _usual_socket() -> str:
 def _own_name() -> str:
     """Give the operating system user's name, which is what unix_socket authentication goes by."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # OSError from Python 3.13 on
+        # Not getpass, which believes LOGNAME: the server asks the kernel.
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
         message = "MYSQL_USERNAME is not set, and this process runs as a user without a name"
         raise DatabaseSettingsError(message) from None
 
@@ -204,7 +205,10 @@ def _tls_context(
             setting = f"MYSQL_SSL_CERT: {cert} with MYSQL_SSL_KEY: {key}"
             context.load_cert_chain(cert, key)
     except (OSError, ValueError) as fault:
-        message = f"{setting}: {getattr(fault, 'strerror', None) or getattr(fault, 'reason', None) or 'no certificate'}"
+        words = fault.strerror if isinstance(fault, OSError) else None
+        if isinstance(fault, ssl.SSLError):
+            words = (fault.reason or "no certificate").lower().replace("_", " ")
+        message = f"{setting}: {words or 'no certificate'}"
         raise DatabaseSettingsError(message) from None
     return context
 

@@ -33,8 +33,11 @@ try:
     getpass.getuser()
 except (KeyError, OSError):
     os.environ["LOGNAME"] = "unknown"
+    import aiomysql
 
-import aiomysql
+    del os.environ["LOGNAME"]
+else:
+    import aiomysql
 from pymysql.constants import CLIENT
 from pymysql.err import MySQLError
 

@@ -86,8 +86,8 @@ class _Flags(BaseSettings):
         "/var/tmp/clustercheck.disabled",  # noqa: S108 (the script's own place)
         description="while this file exists, the node takes no traffic",
     )
-    clustercheck_drain_status: Literal[404, 503] = Field(
-        503,
+    clustercheck_drain_status: Literal["404", "503"] = Field(
+        "503",
         description="the status of a node that is unavailable in a planned way; 404 suits http-check disable-on-404",
     )
     clustercheck_drain_seconds: float = Field(

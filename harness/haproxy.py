@@ -108,11 +108,12 @@ class HAProxy:
         }.items():
             text = _replaced(text, old, new)
         for number, backend in enumerate(backends, 1):
-            old = f"server node{number} 10.0.0.1{number}:3306 check"
-            new = f"server {backend.node.name} {LOOPBACK}:{backend.node.port} check port {backend.service.port}"
+            old = f"server node{number} 10.0.0.1{number}:3306"
+            new = f"server {backend.node.name} {LOOPBACK}:{backend.node.port} port {backend.service.port}"
             text = _replaced(text, old, new)
-        # A cluster of fewer nodes has fewer server lines.
-        return re.sub(r"^ *server node\d 10\.0\.0\..*\n", "", text, flags=re.MULTILINE)
+        # A cluster of fewer nodes has fewer servers.
+        beyond = rf"[{len(backends) + 1}-9]"
+        return re.sub(rf"^ *(server node{beyond} |stick match .*/node{beyond}\)).*\n", "", text, flags=re.MULTILINE)
 
 
 def _replaced(text: str, old: str, new: str) -> str:

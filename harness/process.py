@@ -66,6 +66,10 @@ class Process:
         """Send a signal to this process alone."""
         self._popen.send_signal(number)
 
+    def terminate(self) -> None:
+        """Ask the process to end, and do not wait for it."""
+        self.send(signal.SIGTERM)
+
     def stop(self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0) -> int:
         """End the process, by force after so many seconds, with what it left in its session. Gives the exit code."""
         if self.exit_code is None:

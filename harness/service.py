@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from harness.galera import ACCOUNT, PASSWORD, Node
 from harness.ports import LOOPBACK
@@ -61,6 +61,12 @@ class Service:
         }
         self.disabled_file = Path(self._environ["CLUSTERCHECK_DISABLED_FILE"])
         self.process = self._run()
+
+    @classmethod
+    def of(cls, node: Node, directory: Path, port: int, **environ: str) -> Self:
+        """Start clustercheckd for a node, over its socket, with the account that may do nothing."""
+        settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD, **environ}
+        return cls(directory, port, settings, name=f"clustercheckd-{node.name}")
 
     def _run(self) -> Process:
         return Process(self.name, self._command, self.log, environ=self._environ, pass_fds=self._pass_fds)
@@ -122,12 +128,6 @@ class Service:
         except OSError:
             return False
         return True
-
-
-def service_for(node: Node, directory: Path, port: int, **environ: str) -> Service:
-    """Start clustercheckd for a node, over its socket, with the account that may do nothing; settings as keywords."""
-    settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD, **environ}
-    return Service(directory, port, settings, name=f"clustercheckd-{node.name}")
 
 
 def without_settings(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,21 +1,31 @@
 """The whole of it: Galera nodes, a clustercheckd for each, HAProxy in front."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from harness.galera import Cluster, Installation, Node
 from harness.haproxy import READER, WRITER, Backend, HAProxy
-from harness.service import Service, service_for
+from harness.service import Service
 
 
 class Stack:
-    """A running cluster that is gone once its `with` block ends, also where its start failed half way."""
+    """A running cluster that is gone once its `with` block ends, also where its start failed half way.
 
-    def __init__(self, size: int = 3, tell: Callable[[str], None] = lambda _: None) -> None:
+    settings: further settings of clustercheckd, by node name.
+    """
+
+    def __init__(
+        self,
+        size: int = 3,
+        tell: Callable[[str], None] = lambda _: None,
+        settings: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         self._size = size
         self._tell = tell
+        self._settings = settings or {}
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
@@ -43,10 +53,17 @@ class Stack:
 
     def service(self, node: Node, **environ: str) -> Service:
         """Start one more clustercheckd for a node, with settings of its own; it answers when this returns."""
-        service = service_for(node, self.installation.directory, self.installation.ports.free(), **environ)
+        service = Service.of(node, self.installation.directory, self.installation.ports.free(), **environ)
         self._exits.callback(service.process.kill)
         service.wait_until_up()
         return service
+
+    def haproxy_for(self, backends: Sequence[Backend], directory: Path) -> HAProxy:
+        """Start an HAProxy with its files in directory; it answers when this returns."""
+        haproxy = HAProxy(directory, self.installation.ports, backends)
+        self._exits.callback(haproxy.process.kill)
+        haproxy.wait_until_up()
+        return haproxy
 
     def restart_node(self, node: Node) -> None:
         """Start a node that has ended, and wait until it is Synced."""
@@ -71,8 +88,6 @@ class Stack:
             self.cluster.start_node(node, bootstrap=node is self.nodes[0])
             node.wait_for_state("Synced")
         self._tell("starting clustercheckd beside each node, and HAProxy in front")
-        self.backends = [Backend(node, self.service(node)) for node in self.nodes]
+        self.backends = [Backend(node, self.service(node, **self._settings.get(node.name, {}))) for node in self.nodes]
         self.services = [backend.service for backend in self.backends]
-        self.haproxy = HAProxy(self.installation.directory, self.installation.ports, self.backends)
-        self._exits.callback(self.haproxy.process.kill)
-        self.haproxy.wait_until_up()
+        self.haproxy = self.haproxy_for(self.backends, self.installation.directory)

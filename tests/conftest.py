@@ -30,10 +30,15 @@ class Services:
 
     def start(self, **environ: str) -> Service:
         """Start one with these settings; without any, its database is not there."""
+        service = self.start_unasked(**environ)
+        service.wait_until_up()
+        return service
+
+    def start_unasked(self, **environ: str) -> Service:
+        """Start one without waiting for an answer."""
         settings = {"MYSQL_SOCKET": str(self.directory / "no.sock"), **environ}
         service = Service(self.directory, self._ports.free(), settings)
         self._exits.callback(service.process.stop)
-        service.wait_until_up()
         return service
 
 

@@ -155,6 +155,11 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
+    def hang_all(self) -> None:
+        """Answer nobody any more, those connected included."""
+        self.behaviour = Peer.hang
+        self.drop_connections()
+
     @contextmanager
     def counting(self, connection: socket.socket) -> Iterator[None]:
         """Count a connection for as long as it is handled."""

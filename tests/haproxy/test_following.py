@@ -41,15 +41,28 @@ def test_everybody_lands_on_available_nodes(stack: Stack) -> None:
     assert writer(stack) == writer(stack)
 
 
-def test_a_desynced_node_gets_no_new_readers_and_then_gets_them_again(stack: Stack) -> None:
+def test_a_writer_that_is_desynced_hands_the_writes_over(stack: Stack) -> None:
+    old = next(node for node in stack.nodes if node.name == writer(stack))
+    old.sql("SET GLOBAL wsrep_desync=ON")
+    try:
+        stack.haproxy.wait_for_status(WRITER, old, "DOWN")
+        new = writer(stack)
+        assert new != old.name
+    finally:
+        old.sql("SET GLOBAL wsrep_desync=OFF")
+    stack.haproxy.wait_for_status(WRITER, old, "UP")
+    assert {writer(stack) for _ in range(SAMPLES)} == {new}
+
+
+def test_a_node_that_rejects_queries_gets_no_new_readers_and_then_gets_them_again(stack: Stack) -> None:
     node = stack.nodes[1]
     assert "node2" in readers(stack)
-    node.sql("SET GLOBAL wsrep_desync=ON")
+    node.sql("SET GLOBAL wsrep_reject_queries=ALL")
     try:
         stack.haproxy.wait_for_status(READER, node, "DOWN")
         assert readers(stack) == {"node1", "node3"}
     finally:
-        node.sql("SET GLOBAL wsrep_desync=OFF")
+        node.sql("SET GLOBAL wsrep_reject_queries=NONE")
     stack.haproxy.wait_for_status(READER, node, "UP")
     assert readers(stack) == {"node1", "node2", "node3"}
 
@@ -58,16 +71,18 @@ def test_the_reason_is_in_haproxys_log_and_on_its_stats_page(stack: Stack) -> No
     node = stack.nodes[1]
     node.sql("SET GLOBAL wsrep_desync=ON")
     try:
-        stack.haproxy.wait_for_status(READER, node, "DOWN")
-        row = stack.haproxy.servers()[READER, "node2"]
+        stack.haproxy.wait_for_status(WRITER, node, "DOWN")
+        row = stack.haproxy.servers()[WRITER, "node2"]
         assert (row["check_status"], row["check_code"]) == ("L7STS", "503")
         assert "desynced" in row["last_chk"]
         page = urllib.request.urlopen(f"http://{LOOPBACK}:{stack.haproxy.ports['stats']}/", timeout=10).read().decode()
         assert "desynced" in page
     finally:
         node.sql("SET GLOBAL wsrep_desync=OFF")
-    stack.haproxy.wait_for_status(READER, node, "UP")
-    assert re.search(r"Health check for server galera_reader/node2 failed.*desynced", stack.haproxy.log.read_text())
+    stack.haproxy.wait_for_status(WRITER, node, "UP")
+    assert re.search(
+        r"Health check for backup server galera_writer/node2 failed.*desynced", stack.haproxy.log.read_text()
+    )
 
 
 @pytest.mark.parametrize("fault", ["kill", "isolate"])

@@ -5,15 +5,18 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from app import __version__
 from harness.service import without_settings
+from harness.waiting import wait_for
 from tests.conftest import Services
-from tests.fake_mysql import fake_mysql, galera
+from tests.fake_mysql import Peer, fake_mysql, galera
 
 SECONDS = 20
+USER_NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 
 
 def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -35,6 +38,29 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
         "clustercheckd: CLUSTERCHECK_DEADLINE=soon: input should be a valid number,"
         " unable to parse string as a number\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("environ", "line"),
+    [
+        (
+            {"MYSQL_PASSWORD": "x", "MYSQL_PASSWORD_FILE": "/x"},
+            "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one",
+        ),
+        ({"MYSQL_PASSWORD_FILE": "/no/file"}, "MYSQL_PASSWORD_FILE: /no/file: No such file or directory"),
+        ({"MYSQL_PASSWORD_FILE": "/dev"}, "MYSQL_PASSWORD_FILE: /dev is not a file"),
+        ({"DEFAULTS_EXTRA_FILE": "/no/file"}, "DEFAULTS_EXTRA_FILE: /no/file: No such file or directory"),
+        ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/no/file"}, "MYSQL_SSL_CA: /no/file: No such file or directory"),
+        ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/etc/passwd"}, "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found"),
+        (
+            {"CLUSTERCHECK_ALLOW_FROM": "10.0.0.0/8 10.0.0.1/8"},
+            "CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8 10.0.0.1/8: 10.0.0.1/8 has host bits set",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_at_the_start(environ: dict[str, str], line: str) -> None:
+    done = run(**environ)
+    assert (2, f"clustercheckd: {line}\n") == (done.returncode, done.stderr)
 
 
 def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
@@ -73,6 +99,33 @@ def test_a_signal_ends_it_with_exit_code_0(services: Services, number: signal.Si
     service = services.start()
     assert service.process.stop(number) == 0
     assert f"received {number.name}, stopping" in service.log.read_text()
+
+
+def test_sigterm_during_the_start_ends_it_with_exit_code_0(services: Services) -> None:
+    # A peer that never greets keeps the first observation, and with it the start, waiting.
+    with fake_mysql(Peer.hang) as server:
+        service = services.start_unasked(
+            MYSQL_HOST="127.0.0.1", MYSQL_PORT=str(server.port), CLUSTERCHECK_DEADLINE="60"
+        )
+        wait_for("the first observation", lambda: server.connections)
+        assert service.process.stop(seconds=5) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_user_without_a_name_is_told_to_set_one(tmp_path: Path) -> None:
+    program = "import os; from app.__main__ import main; os.setgid(65532); os.setuid(65532); main(['check'])"
+    environ = {name: value for name, value in without_settings(os.environ).items() if name not in USER_NAMES}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    expected = "clustercheckd: MYSQL_USERNAME is not set, and this process runs as a user without a name\n"
+    assert expected == done.stderr
 
 
 def test_a_connection_that_is_held_open_does_not_delay_the_end(services: Services) -> None:

@@ -1,0 +1,265 @@
+"""`clustercheck`: the shell script's place in xinetd, socat, Zabbix, keepalived and pacemaker, byte for byte.
+
+The same positional arguments, variables, files, output and exit codes as Percona's script; the verdict is
+clustercheckd's. Kept apart from the service: it is started once for each question, and importing the web stack would
+cost more than the question.
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+import shlex
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.database import Database
+from app.node_state import Cause, NodeState, Unobserved
+from app.observer import Observer
+from app.switches import ManualSwitches
+from app.verdict import Policy, Reason, Verdict, decide
+
+USAGE = (
+    "Usage: clustercheck <user> <pass> <available_when_donor=0|1> <log_file> <available_when_readonly=0|1>"
+    " <defaults_extra_file>\n"
+    "       clustercheck - <available_when_donor=0|1> <log_file> <available_when_readonly=0|1> <defaults_extra_file>\n"
+    "Prints an HTTP answer and exits 0 if this Galera node may take traffic, 1 if not. With - instead of user and\n"
+    "password, both are read from the defaults file. Variables: MYSQL_USERNAME, MYSQL_PASSWORD, MYSQL_HOST,\n"
+    "MYSQL_PORT, MYSQL_SOCKET, AVAILABLE_WHEN_DONOR, AVAILABLE_WHEN_READONLY, ERR_FILE, DEFAULTS_EXTRA_FILE,\n"
+    "CLUSTERCHECK_DISABLED_FILE, CLUSTERCHECK_DEADLINE."
+)
+
+CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
+"""Files of NAME=value lines; what they set goes before the environment, as where the script sourced them."""
+
+AVAILABLE, NOT_AVAILABLE = 0, 1
+
+_DEFAULTS = {
+    "MYSQL_USERNAME": "clustercheckuser",
+    "MYSQL_PASSWORD": "clustercheckpassword!",
+    "AVAILABLE_WHEN_DONOR": "0",
+    "ERR_FILE": "/dev/null",
+    "AVAILABLE_WHEN_READONLY": "1",
+    "DEFAULTS_EXTRA_FILE": "/etc/my.cnf",
+    "CLUSTERCHECK_DISABLED_FILE": "/var/tmp/clustercheck.disabled",  # noqa: S108 (the script's own place)
+    "CLUSTERCHECK_DEADLINE": "0.8",
+}
+# The script takes its account as it is given, an empty one too; all else only where it is not empty.
+_KEPT_EMPTY = ("MYSQL_USERNAME", "MYSQL_PASSWORD")
+_POSITIONALS = (
+    "MYSQL_USERNAME",
+    "MYSQL_PASSWORD",
+    "AVAILABLE_WHEN_DONOR",
+    "ERR_FILE",
+    "AVAILABLE_WHEN_READONLY",
+    "DEFAULTS_EXTRA_FILE",
+)
+_ACCOUNT_POSITIONALS = 2
+_VARIABLES = (*_DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET")
+
+_BODY = {
+    Reason.READ_ONLY: "Percona XtraDB Cluster Node is read-only.\r\n",
+    Reason.DISABLED: "Percona XtraDB Cluster Node is manually disabled.\r\n",
+}
+_SYNCED_BODY = "Percona XtraDB Cluster Node is synced.\r\n"
+_NOT_SYNCED_BODY = "Percona XtraDB Cluster Node is not synced.\r\n"
+
+# How long a client's request, and afterwards the end of its connection, is waited for.
+_CLIENT_SECONDS = 0.1
+_REQUEST_BYTES = 8192
+
+
+class _MisusedError(Exception):
+    """A setting that cannot be used; the message is one line that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    database: Database
+    policy: Policy
+    disabled_file: str
+    deadline_seconds: float
+    err_file: str
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    configuration_files: Sequence[str] = CONFIGURATION_FILES,
+) -> int:
+    """Answer one question on standard output; give the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] in (["-h"], ["--help"]):
+        print(USAGE)
+        return AVAILABLE
+    values, complaints = _values(given, os.environ if environ is None else environ, configuration_files)
+    try:
+        settings = _settings(values)
+    except _MisusedError as fault:
+        complaints.append(str(fault))
+        verdict = Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
+        # A misconfigured check must not keep an operator from draining the node, nor claim it can be used.
+        if os.access(values["CLUSTERCHECK_DISABLED_FILE"], os.F_OK):
+            verdict = Verdict(available=False, reason=Reason.DISABLED, detail="")
+    else:
+        verdict = asyncio.run(_verdict(settings))
+        if not verdict.available:
+            complaints.append(f"{verdict.reason}: {verdict.detail}")
+    _tell(values["ERR_FILE"], complaints)
+    _answer(verdict)
+    return AVAILABLE if verdict.available else NOT_AVAILABLE
+
+
+async def _verdict(settings: _Settings) -> Verdict:
+    switches = ManualSwitches(settings.disabled_file)()
+    if switches.disabled_file is not None:
+        # Known without asking, and so also while the server hangs.
+        return decide(None, 0.0, settings.policy, switches)
+    observer = Observer(settings.database, settings.deadline_seconds)
+    seen: NodeState | Unobserved = Unobserved(Cause.ERROR, "not asked")
+    try:
+        seen = await observer.observe()
+    finally:
+        await observer.close()
+    return decide(seen, 0.0, settings.policy, switches)
+
+
+def _values(
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    configuration_files: Sequence[str],
+) -> tuple[dict[str, str], list[str]]:
+    """Give the value of each variable that has one, and what was found wrong on the way."""
+    values = dict(_DEFAULTS)
+    complaints: list[str] = []
+    files = [dict(_assignments(path, complaints)) for path in configuration_files if Path(path).exists()]
+    for source in (environ, *files, _positionals(arguments)):
+        for name in _VARIABLES:
+            if name in source and (source[name] or name in _KEPT_EMPTY):
+                values[name] = source[name]
+    return values, complaints
+
+
+def _positionals(arguments: Sequence[str]) -> dict[str, str]:
+    names: tuple[str, ...] = _POSITIONALS
+    if arguments[:1] == ["-"]:
+        # Newer versions of the script: nothing secret on the command line.
+        given = dict.fromkeys(names[:_ACCOUNT_POSITIONALS], "")
+        return {**given, **dict(zip(names[_ACCOUNT_POSITIONALS:], arguments[1:], strict=False))}
+    return dict(zip(names, arguments, strict=False))
+
+
+def _assignments(path: str, complaints: list[str]) -> Iterator[tuple[str, str]]:
+    """Read NAME=value lines as a shell would, but carry nothing out."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError as fault:
+        complaints.append(f"{path}: {fault.strerror}")
+        return
+    for number, line in enumerate(lines, 1):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            complaints.append(f"{path}, line {number}: a quote without its end; the line is passed over")
+            continue
+        for word in words:
+            name, equals, value = word.partition("=")
+            if not equals or name not in _VARIABLES:
+                continue
+            if ("$" in value and "'" not in line) or "`" in value:
+                complaints.append(f"{path}, line {number}: {name} is taken as written, no shell expands it")
+            yield name, value
+
+
+def _settings(values: Mapping[str, str]) -> _Settings:
+    port = values.get("MYSQL_PORT")
+    if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port[:9]) < 1 << 16):
+        message = f"MYSQL_PORT={port}: no port"
+        raise _MisusedError(message)
+    try:
+        deadline_seconds = float(values["CLUSTERCHECK_DEADLINE"])
+    except ValueError:
+        deadline_seconds = 0.0
+    if not 0.05 <= deadline_seconds <= 60:  # noqa: PLR2004 (clustercheckd's own bounds)
+        message = f"CLUSTERCHECK_DEADLINE={values['CLUSTERCHECK_DEADLINE']}: must be 0.05 to 60 seconds"
+        raise _MisusedError(message)
+    defaults_file = values["DEFAULTS_EXTRA_FILE"]
+    return _Settings(
+        database=Database(
+            socket=values.get("MYSQL_SOCKET"),
+            host=values.get("MYSQL_HOST"),
+            port=int(port) if port else None,
+            username=values["MYSQL_USERNAME"] or None,
+            # An empty password is none given, which leaves it to the defaults file.
+            password=values["MYSQL_PASSWORD"] or None,
+            # As the script: passed over where it cannot be read.
+            defaults_extra_file=defaults_file if os.access(defaults_file, os.R_OK) else None,
+        ),
+        policy=Policy(
+            max_age_seconds=deadline_seconds,
+            available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
+            available_when_readonly=values["AVAILABLE_WHEN_READONLY"] != "0",
+        ),
+        disabled_file=values["CLUSTERCHECK_DISABLED_FILE"],
+        deadline_seconds=deadline_seconds,
+        err_file=values["ERR_FILE"],
+    )
+
+
+def _tell(err_file: str, complaints: Sequence[str]) -> None:
+    """Write what went wrong where the script had the mysql client's errors; that this fails changes no answer."""
+    if not complaints:
+        return
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    with contextlib.suppress(OSError), Path(err_file).open("w", encoding="ascii", errors="replace") as file:
+        file.writelines(f"{now} {line}\n" for line in complaints)
+
+
+def _answer(verdict: Verdict) -> None:
+    """Print the script's bytes, and end a client's connection without resetting it."""
+    if verdict.available:
+        status, body = "200 OK", _SYNCED_BODY
+    else:
+        status, body = "503 Service Unavailable", _BODY.get(verdict.reason, _NOT_SYNCED_BODY)
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    client = _client()
+    # What a client has sent and nobody has read turns the end of the connection into a reset.
+    if client is not None:
+        _read(client, until=b"\r\n\r\n")
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), (head + body).encode())
+        if client is not None:
+            client.shutdown(socket.SHUT_WR)
+            _read(client, until=None)
+
+
+def _client() -> socket.socket | None:
+    """Give the client's connection where standard input is one, as under xinetd and socat."""
+    with contextlib.suppress(OSError, ValueError):
+        number = sys.stdin.fileno()
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            return socket.socket(fileno=os.dup(number))
+    return None
+
+
+def _read(client: socket.socket, until: bytes | None) -> None:
+    """Read until the mark, or the end, or for as long as a client is waited for."""
+    end = time.monotonic() + _CLIENT_SECONDS
+    received = b""
+    with contextlib.suppress(OSError):
+        while len(received) < _REQUEST_BYTES and (until is None or until not in received):
+            ready, _, _ = select.select([client], [], [], max(0.0, end - time.monotonic()))
+            chunk = client.recv(_REQUEST_BYTES) if ready else b""
+            if not chunk:
+                return
+            received += chunk
+
+
+if __name__ == "__main__":
+    sys.exit(main())

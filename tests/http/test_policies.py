@@ -1,0 +1,197 @@
+"""Policies and the listener's settings, beside a hand-written server: PXC cannot be had here."""
+
+import socket
+import struct
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from harness.ports import LOOPBACK
+from harness.service import Service
+from harness.waiting import wait_for
+from tests.conftest import Services
+from tests.fake_mysql import FakeMySQL, fake_mysql, galera
+
+DONOR = {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced"}
+
+
+def beside(services: Services, server: FakeMySQL, **environ: str) -> Service:
+    """Start clustercheckd beside a hand-written server."""
+    return services.start(MYSQL_HOST=LOOPBACK, MYSQL_PORT=str(server.port), MYSQL_USERNAME="someone", **environ)
+
+
+@pytest.mark.parametrize(
+    ("variables", "target", "status", "reason"),
+    [
+        ({"pxc_maint_mode": "DISABLED"}, "/", 200, "synced"),
+        ({"pxc_maint_mode": "MAINTENANCE"}, "/", 503, "maintenance"),
+        ({"pxc_maint_mode": "SHUTDOWN"}, "/", 503, "maintenance"),
+        ({"offline_mode": "OFF"}, "/", 200, "synced"),
+        ({"offline_mode": "ON"}, "/", 503, "offline"),
+        ({"read_only": "ON", "super_read_only": "ON"}, "/", 200, "synced"),
+        ({"read_only": "ON", "super_read_only": "ON"}, "/?available_when_readonly=0", 503, "read-only"),
+        ({"read_only": "OFF", "super_read_only": "ON"}, "/?available_when_readonly=0", 503, "read-only"),
+        ({"read_only": "OFF", "super_read_only": "OFF"}, "/?available_when_readonly=0", 200, "synced"),
+        ({"read_only": "NO_LOCK"}, "/?available_when_readonly=0", 503, "read-only"),
+        ({"read_only": "NO_LOCK_NO_ADMIN"}, "/?available_when_readonly=0", 503, "read-only"),
+    ],
+)
+def test_variables_that_only_other_servers_have(
+    services: Services,
+    variables: Mapping[str, str],
+    target: str,
+    status: int,
+    reason: str,
+) -> None:
+    with fake_mysql(galera(variables=variables)) as server:
+        beside(services, server).wait_for_verdict(status, reason, target=target)
+
+
+@pytest.mark.parametrize("target", ["/", "/readyz"])
+def test_overrides_per_request(services: Services, target: str) -> None:
+    status = {**DONOR, "wsrep_local_recv_queue": "50", "Threads_connected": "151"}
+    with fake_mysql(galera(status, {"read_only": "ON"})) as server:
+        service = beside(services, server)
+        service.wait_for_verdict(503, "donor", target=target)
+        for query, expected in {
+            "available_when_donor=1": (200, "donor"),
+            "available_when_donor=1&max_recv_queue=50": (200, "donor"),
+            "available_when_donor=1&max_recv_queue=49": (503, "lagging"),
+            "available_when_donor=1&available_when_readonly=0": (503, "read-only"),
+            "available_when_donor=1&available_when_full=0": (503, "full"),
+            "available_when_donor=0": (503, "donor"),
+        }.items():
+            reply = service.get(f"{target}?{query}")
+            assert expected == (reply.status, reply.reason), query
+
+
+def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> None:
+    service = services.start(CLUSTERCHECK_ANY_PATH="1")
+    for path in ("/nothing", "/check?whatever=1", "/readyz/"):
+        assert (service.get(path).status, service.get(path).reason) == (503, "unreachable")
+    assert [service.get(path).status for path in ("/livez", "/status", "/?x=1")] == [200, 200, 400]
+
+
+class TestDisabledFile:
+    """The node is taken out by hand, whatever the database does."""
+
+    def test_it_counts_within_one_probe_with_the_database_up_down_and_hung(self, services: Services) -> None:
+        with fake_mysql(galera()) as server:
+            service = beside(services, server)
+            service.wait_for_verdict(200, "synced")
+            for hung in (False, True):
+                if hung:
+                    server.hang_all()
+                service.disabled_file.touch()
+                assert (service.get().status, service.get().reason) == (503, "disabled")
+                service.disabled_file.unlink()
+                assert service.get().reason != "disabled"
+        service.wait_for_verdict(503, "unreachable")
+        service.disabled_file.touch()
+        reply = service.get()
+        assert reply.body == (
+            "Percona XtraDB Cluster Node is manually disabled.\r\n"
+            f"disabled: {service.disabled_file} exists (clustercheckd undrain removes it)\r\n"
+        )
+
+    def test_its_status_can_be_404(self, services: Services) -> None:
+        with fake_mysql(galera()) as server:
+            service = beside(services, server, CLUSTERCHECK_DRAIN_STATUS="404")
+            service.wait_for_verdict(200, "synced")
+            service.disabled_file.touch()
+            assert (service.get().status, service.get().reason) == (404, "disabled")
+            service.disabled_file.unlink()
+            # What is not planned stays a 503.
+            server.behaviour = galera({"wsrep_ready": "OFF"})
+            server.drop_connections()
+            service.wait_for_verdict(503, "not-ready")
+
+
+class TestShutdown:
+    """SIGTERM answers shutting-down for CLUSTERCHECK_DRAIN_SECONDS, then ends with 0."""
+
+    def test_it_answers_shutting_down_and_then_ends(self, services: Services) -> None:
+        with fake_mysql(galera()) as server:
+            service = beside(services, server, CLUSTERCHECK_DRAIN_SECONDS="1", CLUSTERCHECK_DRAIN_STATUS="404")
+            service.wait_for_verdict(200, "synced")
+            began = time.monotonic()
+            service.process.terminate()
+            service.wait_for_verdict(404, "shutting-down")
+            assert wait_for("its end", lambda: service.process.exit_code is not None)
+            assert time.monotonic() - began >= 1
+            assert service.process.exit_code == 0
+
+    def test_a_second_signal_ends_it_at_once(self, services: Services) -> None:
+        service = services.start(CLUSTERCHECK_DRAIN_SECONDS="3600")
+        service.process.terminate()
+        service.wait_for_verdict(503, "shutting-down")
+        assert service.process.stop(seconds=5) == 0
+
+    def test_without_a_time_to_drain_no_answer_says_shutting_down(self, services: Services) -> None:
+        with fake_mysql(galera()) as server:
+            service = beside(services, server)
+            service.wait_for_verdict(200, "synced")
+            service.process.terminate()
+            while service.process.exit_code is None:
+                try:
+                    assert service.get().reason == "synced"
+                except OSError:
+                    break
+
+
+class TestAllowFrom:
+    """Peers outside the networks are hung up on, counted, and logged with restraint."""
+
+    @pytest.mark.parametrize(
+        ("networks", "host", "let_in"),
+        [
+            ("127.0.0.0/8", "127.0.0.1", True),
+            ("127.0.0.1", "127.0.0.1", True),
+            ("10.0.0.0/8, ::1", "::1", True),
+            ("10.0.0.0/8 fd00::/8", "127.0.0.1", False),
+            ("127.0.0.1", "::1", False),
+        ],
+    )
+    def test_networks(self, services: Services, networks: str, host: str, *, let_in: bool) -> None:
+        # Both families on one socket, where IPv4 peers have addresses that look like IPv6.
+        service = services.start_unasked(CLUSTERCHECK_HOST="*", CLUSTERCHECK_ALLOW_FROM=networks)
+
+        def answer() -> bytes | None:
+            try:
+                with socket.create_connection((host, service.port), timeout=5) as connection:
+                    connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                    return connection.recv(100)
+            except ConnectionResetError:
+                return b""
+            except ConnectionRefusedError:
+                return None
+
+        answered = wait_for("it to listen", lambda: (answer(),) if answer() is not None else None)[0]
+        assert (answered or b"").startswith(b"HTTP/1.1 503 ") == let_in
+
+    def test_refusals_are_counted_and_told_once(self, services: Services) -> None:
+        service = services.start(CLUSTERCHECK_HOST="*", CLUSTERCHECK_ALLOW_FROM="127.0.0.1")
+        for _ in range(20):
+            with socket.create_connection(("::1", service.port), timeout=5) as connection:
+                # Hung up on without a byte: an end or a reset.
+                connection.settimeout(5)
+                try:
+                    assert connection.recv(1) == b""
+                except ConnectionResetError:
+                    continue
+        assert service.status()["connections_refused"] == 20
+        told = [line for line in service.log.read_text().splitlines() if "CLUSTERCHECK_ALLOW_FROM" in line]
+        assert len(told) == 1
+        assert "hung up on ::1, which is not in CLUSTERCHECK_ALLOW_FROM" in told[0]
+
+
+def test_probes_that_reset_as_haproxy_does_are_no_error(services: Services) -> None:
+    service = services.start()
+    for _ in range(50):
+        with socket.create_connection((LOOPBACK, service.port), timeout=5) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sendall(b"OPTIONS / HTTP/1.0\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 503"
+    assert service.get().status == 503
+    assert "rror" not in service.log.read_text()
