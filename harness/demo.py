@@ -12,7 +12,7 @@ from types import FrameType
 import pymysql
 
 from harness.galera import DEMO, Node
-from harness.haproxy import READER, WRITER, Backend
+from harness.haproxy import READER, READER_QUESTION, WRITER, Backend
 from harness.ports import LOOPBACK
 from harness.process import ProcessEndedError
 from harness.stack import Stack
@@ -22,6 +22,7 @@ _REFRESH_SECONDS = 0.5
 _RESTART_SECONDS = 10.0
 _STEP_SECONDS = 60.0
 _READER_SAMPLES = 6
+_STALLED_WRITES = 150  # more than the reader's max_recv_queue
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     begun = time.monotonic()
     try:
-        with Stack(tell=lambda what: print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)) as stack:
+        # The tour's drain: node3 answers 404 while it drains, which HAProxy takes for "no new sessions".
+        settings = {"node3": {"CLUSTERCHECK_DRAIN_STATUS": "404"}} if once else {}
+        with Stack(
+            settings=settings, tell=lambda what: print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)
+        ) as stack:
             Tour(stack).run() if once else LiveView(stack).run()
             _let_nothing_interrupt()
     except KeyboardInterrupt:
@@ -55,33 +60,73 @@ class Tour:
 
     def run(self) -> None:
         """Go through all steps. Raises `NotInTimeError` where one is not seen."""
-        first, second, _ = self._stack.backends
+        first, second, third = self._stack.backends
+        self._all_up(first)
+        self._desynced_and_back(second)
+        self._stalled_donor_and_back(first, second)
+        self._drained_and_back(third)
+        self._killed_and_back(first)
+        print(f"\nall {self._number} steps seen")
+
+    def _all_up(self, writer: Backend) -> None:
         with self._step("all up: every node answers 200 synced and is UP in HAProxy, writes go to node1"):
             for backend in self._stack.backends:
                 self._see(backend, 200, "synced")
-                self._see_haproxy(backend.node, up=True)
-            self._see_writes_on([first.node])
-        with self._step("node2 desynced (SET GLOBAL wsrep_desync=ON)"):
-            second.node.sql("SET GLOBAL wsrep_desync=ON")
-            self._see(second, 503, "desynced")
-            self._see_haproxy(second.node, up=False)
-            self._see_readers_elsewhere(second.node)
+                self._see_haproxy(backend.node, "UP", WRITER, READER)
+            self._see_writes_on([writer.node])
+
+    def _desynced_and_back(self, backend: Backend) -> None:
+        with self._step("node2 desynced (SET GLOBAL wsrep_desync=ON): no node for writes, but one that keeps up"):
+            backend.node.sql("SET GLOBAL wsrep_desync=ON")
+            self._see(backend, 503, "desynced")
+            self._see_haproxy(backend.node, "DOWN", WRITER)
+            self._see_haproxy(backend.node, "UP", READER)
         with self._step("node2 back (SET GLOBAL wsrep_desync=OFF)"):
-            second.node.sql("SET GLOBAL wsrep_desync=OFF")
-            self._see(second, 200, "synced")
-            self._see_haproxy(second.node, up=True)
-        others = [node for node in self._stack.nodes if node is not first.node]
+            backend.node.sql("SET GLOBAL wsrep_desync=OFF")
+            self._see(backend, 200, "synced")
+            self._see_haproxy(backend.node, "UP", WRITER, READER)
+
+    def _stalled_donor_and_back(self, writer: Backend, backend: Backend) -> None:
+        with self._step("node2 stalls (FLUSH TABLES WITH READ LOCK) while node1 is written to: readers leave it"):
+            with backend.node.connect() as locking, locking.cursor() as cursor:
+                cursor.execute("FLUSH TABLES WITH READ LOCK")
+                self._see(backend, 503, "donor")
+                with writer.node.connect_as_client() as client, client.cursor() as writing:
+                    for _ in range(_STALLED_WRITES):
+                        writing.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
+                self._see(backend, 503, "lagging", target=READER_QUESTION)
+                self._see_haproxy(backend.node, "DOWN", READER)
+                self._see_readers_elsewhere(backend.node)
+            self._see(backend, 200, "synced")
+            self._see_haproxy(backend.node, "UP", WRITER, READER)
+
+    def _drained_and_back(self, backend: Backend) -> None:
+        with self._step("node3 drained (clustercheckd drain): its open session goes on, new ones land elsewhere"):
+            with self._stack.haproxy.session_on(READER, backend.node) as session, session.cursor() as cursor:
+                cursor.execute("BEGIN")
+                cursor.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
+                backend.service.disabled_file.touch()
+                self._see(backend, 404, "disabled")
+                self._see_haproxy(backend.node, "NOLB", WRITER, READER)
+                self._see_readers_elsewhere(backend.node)
+                cursor.execute("COMMIT")
+                self._seen("the open transaction on node3 was committed")
+            backend.service.disabled_file.unlink()
+            self._see(backend, 200, "synced")
+            self._see_haproxy(backend.node, "UP", WRITER, READER)
+
+    def _killed_and_back(self, backend: Backend) -> None:
+        others = [node for node in self._stack.nodes if node is not backend.node]
         with self._step("node1, the writer, killed (kill -9)"):
-            first.node.kill()
-            self._see(first, 503, "unreachable")
-            self._see_haproxy(first.node, up=False)
+            backend.node.kill()
+            self._see(backend, 503, "unreachable")
+            self._see_haproxy(backend.node, "DOWN", WRITER, READER)
             writer = self._see_writes_on(others)
         with self._step(f"node1 started again: writes stay on {writer.name}, no fail-back"):
-            self._stack.restart_node(first.node)
-            self._see(first, 200, "synced")
-            self._see_haproxy(first.node, up=True)
+            self._stack.restart_node(backend.node)
+            self._see(backend, 200, "synced")
+            self._see_haproxy(backend.node, "UP", WRITER, READER)
             self._see_writes_on([writer])
-        print(f"\nall {self._number} steps seen")
 
     @contextmanager
     def _step(self, title: str) -> Iterator[None]:
@@ -93,15 +138,15 @@ class Tour:
     def _seen(self, what: str) -> None:
         print(f"   {time.monotonic() - self._began:6.2f} s  {what}", flush=True)
 
-    def _see(self, backend: Backend, status: int, reason: str) -> None:
-        backend.service.wait_for_verdict(status, reason, seconds=_STEP_SECONDS)
-        self._seen(f"{backend.node.name}: clustercheckd answers {status} {reason}")
+    def _see(self, backend: Backend, status: int, reason: str, target: str = "/") -> None:
+        backend.service.wait_for_verdict(status, reason, target=target, seconds=_STEP_SECONDS)
+        question = f" to {target}" if target != "/" else ""
+        self._seen(f"{backend.node.name}: clustercheckd answers {status} {reason}{question}")
 
-    def _see_haproxy(self, node: Node, *, up: bool) -> None:
-        wanted = "UP" if up else "DOWN"
-        for section in (WRITER, READER):
+    def _see_haproxy(self, node: Node, wanted: str, *sections: str) -> None:
+        for section in sections:
             self._stack.haproxy.wait_for_status(section, node, wanted, seconds=_STEP_SECONDS)
-        self._seen(f"{node.name}: {wanted} in HAProxy")
+        self._seen(f"{node.name}: {wanted} in HAProxy ({' and '.join(sections)})")
 
     def _see_readers_elsewhere(self, node: Node) -> None:
         landed = {self._stack.haproxy.lands_on(READER) for _ in range(_READER_SAMPLES)}
@@ -192,6 +237,7 @@ class LiveView:
                     f"  kill {node.name}       kill -9 {node.process.pid}{self._fate(node)}"
                     for node in self._stack.nodes
                 ),
+                f"  drain node2      touch {self._stack.services[1].disabled_file}    (and rm)",
                 f"  hang node2       kill -STOP {second.process.pid}    (and -CONT)",
                 "",
                 "Ctrl-C stops and removes everything.",

@@ -20,7 +20,11 @@ from harness.waiting import wait_for
 EXAMPLE = Path(__file__).parent.parent / "haproxy.cfg.example"
 
 WRITER, READER = "galera_writer", "galera_reader"
+READER_QUESTION = "/?available_when_donor=1&max_recv_queue=100"
+"""What the reader's section asks."""
+
 _SECONDS = 10
+_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,18 @@ class HAProxy:
     def connect(self, section: str) -> "pymysql.Connection[Any]":
         """Connect to the database as a client does."""
         return connect_as_client(self.ports[section])
+
+    def session_on(self, section: str, node: Node) -> "pymysql.Connection[Any]":
+        """Open sessions until one is on the node, and keep that one."""
+        for _ in range(_TRIES):
+            session = self.connect(section)
+            with session.cursor() as cursor:
+                cursor.execute("SELECT @@wsrep_node_name")
+                if cursor.fetchone() == (node.name,):
+                    return session
+            session.close()
+        message = f"no session in {section} landed on {node.name}"
+        raise RuntimeError(message)
 
     def lands_on(self, section: str) -> str | None:
         """Name the node a new client lands on; None where it lands on none."""

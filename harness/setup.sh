@@ -31,6 +31,10 @@ command -v mariadbd >/dev/null || packages="$packages mariadb-server"
 has_galera || packages="$packages galera-4"
 command -v rsync >/dev/null || packages="$packages rsync"
 command -v haproxy >/dev/null || packages="$packages haproxy"
+# What the tests run clustercheck under, and make certificates with.
+command -v xinetd >/dev/null || packages="$packages xinetd"
+command -v socat >/dev/null || packages="$packages socat"
+command -v openssl >/dev/null || packages="$packages openssl"
 python=$(find_python)
 if [ -z "$python" ]; then
     packages="$packages python3 python3-venv"
@@ -52,16 +56,14 @@ if [ -n "$packages" ]; then
     $sudo apt-get update -qq
     # shellcheck disable=SC2086 # a list of words
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
-    # The packages start these services. Whoever had none running before the demo wants none after it.
+    # The packages start services. Whoever had none running before wants none after.
     if [ -d /run/systemd/system ]; then
-        case "$packages" in *mariadb-server*)
-            say "stopping the mariadb service that the package has started (systemctl enable --now mariadb undoes it)"
-            $sudo systemctl disable --quiet --now mariadb ;;
-        esac
-        case "$packages" in *haproxy*)
-            say "stopping the haproxy service that the package has started (systemctl enable --now haproxy undoes it)"
-            $sudo systemctl disable --quiet --now haproxy ;;
-        esac
+        for service in mariadb haproxy xinetd; do
+            case "$packages" in *$service*)
+                say "stopping the service $service that its package has started (systemctl enable --now $service)"
+                $sudo systemctl disable --quiet --now "$service" ;;
+            esac
+        done
     fi
     python=$(find_python)
     if [ -z "$python" ]; then

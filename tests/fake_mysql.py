@@ -31,7 +31,8 @@ SYNCED_VARIABLES = {
 OK = b"\x00\x00\x00\x02\x00\x00\x00"
 _EOF = b"\xfe\x00\x00\x02\x00"
 _COM_QUIT, _COM_QUERY = 1, 3
-_CAPABILITIES = 0x0008_A20D  # 4.1 protocol, secure connection, plugin authentication, no TLS
+TLS_CAPABILITY = 0x0800
+CAPABILITIES = 0x0008_A20D  # 4.1 protocol, secure connection, plugin authentication, no TLS
 
 
 def error(number: int, text: str = "message of the server") -> bytes:
@@ -65,7 +66,7 @@ class Peer:
         self._sequence = (header[3] + 1) % 256
         return self._exactly(int.from_bytes(header[:3], "little"))
 
-    def greet(self, plugin: str = "mysql_native_password", capabilities: int = _CAPABILITIES) -> None:
+    def greet(self, plugin: str = "mysql_native_password", capabilities: int = CAPABILITIES) -> None:
         """Send the handshake."""
         self.send(
             b"\x0a8.0.36-fake\0"

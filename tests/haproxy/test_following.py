@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.haproxy import READER, WRITER
+from harness.haproxy import READER, READER_QUESTION, WRITER
 from harness.ports import LOOPBACK
 from harness.process import with_system_path
 from harness.stack import Stack
@@ -34,6 +34,10 @@ def test_the_example_passes_haproxys_own_check() -> None:
     # What the example itself announces, and nothing else.
     warnings = [line for line in done.stderr.splitlines() if "[WARNING]" in line or "[ALERT]" in line]
     assert [line for line in warnings if "HTTP log/header format not usable" not in line] == []
+
+
+def test_the_examples_questions_are_the_ones_that_demo_and_tests_ask() -> None:
+    assert f" uri {READER_QUESTION} ver " in EXAMPLE.read_text()
 
 
 def test_everybody_lands_on_available_nodes(stack: Stack) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from harness.galera import Cluster, Installation, Node
+from harness.galera import Cluster, Installation
 from harness.haproxy import READER, WRITER, Backend, HAProxy
 from harness.service import Service
 from harness.stack import Stack
@@ -59,22 +59,11 @@ def landed_on(session: "pymysql.Connection[pymysql.cursors.Cursor]") -> str:
         return str(row[0])
 
 
-def session_on(haproxy: HAProxy, section: str, node: Node) -> "pymysql.Connection[pymysql.cursors.Cursor]":
-    """Open sessions until one is on the node."""
-    for _ in range(20):
-        session = haproxy.connect(section)
-        if landed_on(session) == node.name:
-            return session
-        session.close()
-    message = f"no session landed on {node.name}"
-    raise AssertionError(message)
-
-
 @pytest.mark.parametrize("section", [WRITER, READER])
 def test_a_drained_node_keeps_its_sessions_and_gets_no_new_ones(stack: Stack, tmp_path: Path, section: str) -> None:
     with draining(stack, tmp_path) as running:
         node, service = stack.nodes[0], running.services[0]
-        with session_on(running.haproxy, section, node) as held, held.cursor() as cursor:
+        with running.haproxy.session_on(section, node) as held, held.cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
             service.disabled_file.touch()
@@ -134,7 +123,7 @@ def test_a_full_node_sends_new_clients_elsewhere_and_keeps_its_sessions(stack: S
     node = stack.nodes[0]
     # Two more of the same policy, from before: ours is open before the server is full.
     with draining(stack, tmp_path, AVAILABLE_WHEN_FULL="0") as running, ExitStack() as held:
-        session = held.enter_context(session_on(running.haproxy, WRITER, node))
+        session = held.enter_context(running.haproxy.session_on(WRITER, node))
         node.sql("SET GLOBAL max_connections=12")
         held.callback(node.sql, "SET GLOBAL max_connections=151")
         while not node.refuses_clients():

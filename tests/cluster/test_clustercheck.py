@@ -1,0 +1,194 @@
+"""The drop-in, on real nodes and under the programs that run the script: the same bytes, the same exit codes."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from harness.galera import ACCOUNT, PASSWORD, Node
+from harness.ports import LOOPBACK, Ports
+from harness.process import Process, with_system_path
+from harness.service import read_to_end, without_settings
+from harness.stack import Stack
+from harness.waiting import wait_for
+
+# Neither xinetd nor socat knows quotes.
+SIMPLE_ACCOUNT, SIMPLE_PASSWORD = "simple", "simple"
+COMMAND = str(Path(sys.executable).parent / "clustercheck")
+SECONDS = 20
+
+
+def printed(status: str, length: int, body: str) -> bytes:
+    """Give the script's answer."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {length}\r\n"
+    return f"{head}\r\n{body}\r\n".encode()
+
+
+SYNCED = printed("200 OK", 40, "Percona XtraDB Cluster Node is synced.")
+NOT_SYNCED = printed("503 Service Unavailable", 44, "Percona XtraDB Cluster Node is not synced.")
+READ_ONLY = printed("503 Service Unavailable", 43, "Percona XtraDB Cluster Node is read-only.")
+DISABLED = printed("503 Service Unavailable", 51, "Percona XtraDB Cluster Node is manually disabled.")
+
+
+def variables(node: Node, directory: Path) -> dict[str, str]:
+    """Give an environment that leads to a node."""
+    return {
+        **with_system_path(without_settings(os.environ)),
+        "MYSQL_SOCKET": str(node.socket),
+        "CLUSTERCHECK_DISABLED_FILE": str(directory / "disabled"),
+    }
+
+
+def clustercheck(environ: Mapping[str, str], *arguments: str) -> tuple[int, bytes]:
+    """Run the command; give exit code and output."""
+    done = subprocess.run([COMMAND, *arguments], env=environ, capture_output=True, timeout=SECONDS, check=False)
+    assert done.stderr == b""
+    return done.returncode, done.stdout
+
+
+def test_its_bytes_for_every_state_of_a_real_node(stack: Stack, tmp_path: Path) -> None:
+    node = stack.nodes[1]
+    environ = variables(node, tmp_path)
+    strict, lenient = (ACCOUNT, PASSWORD), (ACCOUNT, PASSWORD, "1")
+    assert clustercheck(environ, *strict) == clustercheck(environ, *lenient) == (0, SYNCED)
+    node.sql("SET GLOBAL wsrep_desync=ON")
+    try:
+        assert clustercheck(environ, *strict) == (1, NOT_SYNCED)
+        assert clustercheck(environ, *lenient) == (0, SYNCED)
+    finally:
+        node.sql("SET GLOBAL wsrep_desync=OFF")
+    node.sql("SET GLOBAL read_only=ON")
+    try:
+        assert clustercheck(environ, *lenient) == (0, SYNCED)
+        assert clustercheck(environ, *lenient, "/dev/null", "0") == (1, READ_ONLY)
+    finally:
+        node.sql("SET GLOBAL read_only=OFF")
+    (tmp_path / "disabled").touch()
+    assert clustercheck(environ, *strict) == (1, DISABLED)
+
+
+def test_a_hung_server_is_not_synced_under_the_deadline(stack: Stack, tmp_path: Path) -> None:
+    node = stack.nodes[1]
+    errors = tmp_path / "errors"
+    node.hang()
+    try:
+        code, output = clustercheck(variables(node, tmp_path), ACCOUNT, PASSWORD, "0", str(errors))
+    finally:
+        node.resume()
+    assert (code, output) == (1, NOT_SYNCED)
+    assert "timeout: no answer from" in errors.read_text()
+
+
+def test_what_is_wrong_is_in_the_error_file(stack: Stack, tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    environ = variables(stack.nodes[0], tmp_path)
+    assert clustercheck(environ, ACCOUNT, "wrong", "0", str(errors)) == (1, NOT_SYNCED)
+    assert "access-denied: the server refused user clustercheck (error 1045)" in errors.read_text()
+    assert clustercheck({**environ, "MYSQL_PORT": "x", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
+    assert "MYSQL_PORT=x: no port" in errors.read_text()
+    # That it cannot be written changes no answer.
+    assert clustercheck(environ, ACCOUNT, PASSWORD, "0", "/no/such/directory/file") == (0, SYNCED)
+
+
+def test_the_account_comes_from_variables_and_from_the_defaults_file(stack: Stack, tmp_path: Path) -> None:
+    environ = variables(stack.nodes[0], tmp_path)
+    account = {"MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD}
+    assert clustercheck({**environ, **account}) == (0, SYNCED)
+    # Positional arguments go before variables.
+    assert clustercheck({**environ, **account}, ACCOUNT, "wrong") == (1, NOT_SYNCED)
+    defaults = tmp_path / "my.cnf"
+    defaults.write_text(f'[client]\nuser={ACCOUNT}\npassword="{PASSWORD}"\n')
+    defaults.chmod(0o600)
+    assert clustercheck(environ, "", "", "0", "", "1", str(defaults)) == (0, SYNCED)
+    assert clustercheck(environ, "-", "0", "/dev/null", "1", str(defaults)) == (0, SYNCED)
+
+
+def test_its_configuration_files_are_read_and_never_run(stack: Stack, tmp_path: Path) -> None:
+    marker, errors, file = tmp_path / "marker", tmp_path / "errors", tmp_path / "clustercheck"
+    file.write_text(
+        f"# comment\ntouch {marker}\nexport MYSQL_USERNAME={ACCOUNT} # comment\nMYSQL_PASSWORD='{PASSWORD}'\n"
+        f"AVAILABLE_WHEN_DONOR=$(touch {marker})\n"
+    )
+    program = f"import sys; from app.clustercheck import main; sys.exit(main([], configuration_files=['{file}']))"
+    environ = {**variables(stack.nodes[0], tmp_path), "ERR_FILE": str(errors)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, timeout=SECONDS, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, SYNCED)
+    assert not marker.exists()
+    assert f"{file}, line 5: AVAILABLE_WHEN_DONOR is taken as written, no shell expands it" in errors.read_text()
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_names_the_arguments(flag: str) -> None:
+    code, output = clustercheck(os.environ, flag)
+    assert code == 0
+    assert b"<user> <pass> <available_when_donor=0|1> <log_file>" in output
+
+
+def test_it_does_not_import_the_web_stack() -> None:
+    program = "import sys, app.clustercheck; print(*sys.modules)"
+    modules = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=SECONDS).split()
+    assert "aiomysql" in modules
+    assert not {"fastapi", "starlette", "uvicorn", "pydantic", "pydantic_settings", "uvloop"} & set(modules)
+
+
+def probe(port: int, request: bytes) -> bytes:
+    """Ask as a prober does; a reset is an error."""
+    with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
+        connection.sendall(request)
+        return read_to_end(connection)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody listens."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+REQUESTS = [b"OPTIONS / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: " + b"y" * 500 + b"\r\n\r\n", b""]
+
+
+def xinetd(directory: Path, port: int, environ: Mapping[str, str]) -> Process:
+    """Start an xinetd of our own."""
+    configuration = directory / "xinetd.conf"
+    passed = " ".join(f"{name}={environ[name]}" for name in ("MYSQL_SOCKET", "CLUSTERCHECK_DISABLED_FILE"))
+    configuration.write_text(
+        f"service mysqlchk\n{{\n type = UNLISTED\n port = {port}\n bind = {LOOPBACK}\n socket_type = stream\n"
+        f" protocol = tcp\n wait = no\n user = root\n server = {COMMAND}\n env = {passed}\n"
+        f" server_args = {SIMPLE_ACCOUNT} {SIMPLE_PASSWORD} 1\n per_source = UNLIMITED\n cps = 1000 1\n}}\n"
+    )
+    command = ["xinetd", "-dontfork", "-f", str(configuration), "-pidfile", str(directory / "xinetd.pid")]
+    return Process("xinetd", command, directory / "xinetd.log", environ=environ)
+
+
+def socat(directory: Path, port: int, environ: Mapping[str, str]) -> Process:
+    """Start a socat that runs the command for each connection."""
+    listen = f"TCP-LISTEN:{port},bind={LOOPBACK},reuseaddr,fork"
+    program = f"EXEC:{COMMAND} {SIMPLE_ACCOUNT} {SIMPLE_PASSWORD} 1"
+    return Process("socat", ["socat", listen, program], directory / "socat.log", environ=environ)
+
+
+Runner = Callable[[Path, int, Mapping[str, str]], Process]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="xinetd runs its services as root here")
+@pytest.mark.parametrize("runner", [xinetd, socat])
+def test_under_xinetd_and_socat_no_probe_is_reset(stack: Stack, tmp_path: Path, ports: Ports, runner: Runner) -> None:
+    node, port = stack.nodes[0], ports.free()
+    node.sql(f"CREATE OR REPLACE USER '{SIMPLE_ACCOUNT}'@'localhost' IDENTIFIED BY '{SIMPLE_PASSWORD}'")
+    environ = variables(node, tmp_path)
+    process = runner(tmp_path, port, environ)
+    try:
+        wait_for(f"{runner.__name__} to listen", lambda: process.check() and listens(port))
+        for request in REQUESTS * 5:
+            assert probe(port, request) == SYNCED
+    finally:
+        process.stop()
