@@ -136,9 +136,11 @@ class Observer:
         """Say goodbye to the server, so that it does not log and count an aborted client."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            writer = connection._writer  # noqa: SLF001 (the driver does not wait for its own end)
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_QUIT_SECONDS):
                     await connection.ensure_closed()
+                    await writer.wait_closed()
             connection.close()
 
     async def _read_or_reconnect(self) -> NodeState | Unobserved:
@@ -225,6 +227,9 @@ class Observer:
                 return Unobserved(Cause.TIMEOUT, f"no answer from {self._login} {waited}")
             case ssl.SSLError():
                 return Unobserved(Cause.ERROR, f"no TLS connection to {self._login}: {_tls_words(fault)}")
+            case BrokenPipeError() | ConnectionResetError() | ConnectionAbortedError():
+                # The connection was there, and the peer ended it, however early.
+                return self._driver_fault(fault, number=0)
             case OSError() if number == _CONNECT_FAILED:
                 return Unobserved(Cause.UNREACHABLE, f"cannot connect to {self._login}: {_os_words(fault)}")
             case RuntimeError() if "cryptography" in str(fault):

@@ -32,7 +32,7 @@ from tests.fake_mysql import (
 PLUGIN = "caching_sha2_password"
 FULL_AUTHENTICATION, PUBLIC_KEY_PLEASE = b"\x01\x04", b"\x02"
 PASSWORD = "geheim é"
-DEADLINE_SECONDS = 2.0
+DEADLINE_SECONDS = 10.0
 
 
 def observed(database: Database) -> NodeState | Unobserved:
