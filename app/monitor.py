@@ -18,7 +18,11 @@ SLACK_SECONDS = 0.1
 the next one has failed. Without it that failure's own reason would be hidden behind a moment of `stale`."""
 
 _CHANGES_KEPT = 50
-_ALIVE_SECONDS = 10.0
+_TIMER_SECONDS = 0.01  # event loops' timers may be some milliseconds early
+_TURNS_MISSED = 3
+"""The turns (an observation takes interval + deadline at the most) after which a loop that brings nothing is not slow,
+but stuck. The turns are counted by a timer of the same event loop: one that was stopped as a whole (SIGSTOP, a paused
+machine) and goes on needs no restart."""
 _OBSERVER_FAILED = Unobserved(Cause.ERROR, "clustercheckd failed to read the node, see its log")
 
 
@@ -52,7 +56,10 @@ class Monitor:
         self._observer = observer
         self._interval_seconds = interval_seconds
         self._switches = switches
-        self._began_at = self._ended_at = time.monotonic()
+        self._began_at = time.monotonic()
+        self._ended = False
+        self._turns_missed = 0
+        self._overdue: asyncio.TimerHandle | None = None
 
     @property
     def age_seconds(self) -> float:
@@ -62,7 +69,7 @@ class Monitor:
     @property
     def alive(self) -> bool:
         """Whether observations, failed ones included, still come in."""
-        return time.monotonic() - self._ended_at < _ALIVE_SECONDS + self.policy.max_age_seconds
+        return not self._ended and self._turns_missed < _TURNS_MISSED
 
     def verdict(self, policy: Policy | None = None) -> Verdict:
         """Decide now, under the configured policy or the one given."""
@@ -70,15 +77,33 @@ class Monitor:
 
     async def run(self) -> None:
         """Observe for ever; ends only when cancelled."""
-        while True:
-            began_at = time.monotonic()
-            observation = await self._observe()
-            self.observation, self._began_at = observation, began_at
-            self._ended_at = time.monotonic()
-            self.observed.set()
-            self.note_change()
-            # Even a node that always uses up the deadline leaves the loop its turn.
-            await asyncio.sleep(max(0.0, began_at + self._interval_seconds - self._ended_at))
+        self._expect_observation(self.policy.max_age_seconds)
+        try:
+            while True:
+                began_at = time.monotonic()
+                observation = await self._observe()
+                self.observation, self._began_at = observation, began_at
+                ended_at = time.monotonic()
+                self._turns_missed = 0
+                self._expect_observation(began_at + self.policy.max_age_seconds - ended_at)
+                self.observed.set()
+                self.note_change()
+                # Even a node that always uses up the deadline leaves the loop its turn.
+                await asyncio.sleep(max(0.0, began_at + self._interval_seconds - ended_at))
+        finally:
+            self._ended = True
+
+    def _expect_observation(self, seconds: float) -> None:
+        """Have it counted and logged if no observation ends within so many seconds, also where this task has ended."""
+        if self._overdue is not None:
+            self._overdue.cancel()
+        loop = asyncio.get_running_loop()
+        self._overdue = loop.call_later(max(0.0, seconds) + _TIMER_SECONDS, self._miss_observation)
+
+    def _miss_observation(self) -> None:
+        self._turns_missed += 1
+        self._expect_observation(self.policy.max_age_seconds)
+        self.note_change()
 
     async def _observe(self) -> NodeState | Unobserved:
         try:
