@@ -7,6 +7,7 @@ against the pinned version of uvicorn, whose internals this builds on.
 
 import asyncio
 import logging
+import resource
 import time
 from collections.abc import Sequence
 from functools import lru_cache
@@ -27,6 +28,9 @@ REQUEST_BYTES = 8192
 
 CONNECTIONS = 256
 """How many connections may be open; one more ends the oldest that is not being answered just now."""
+
+_OTHER_DESCRIPTORS = 32
+"""How many descriptors clients leave to everything else: without one for the database, a healthy node would be 503."""
 
 
 IPNetwork = IPv4Network | IPv6Network
@@ -92,6 +96,7 @@ class ConnectionRegister:
         self.refused = 0
         self._allowed = allowed
         self._told_at = -_TELL_SECONDS
+        self._most = connections_within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._made_at: dict[GuardedProtocol, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -112,7 +117,7 @@ class ConnectionRegister:
 
     def add(self, protocol: GuardedProtocol) -> None:
         """Begin the time of a new connection; end the oldest idle one if there are too many."""
-        if len(self._made_at) >= CONNECTIONS:
+        if len(self._made_at) >= self._most:
             idle = (other for other in self._made_at if not other.being_answered)
             self._end(next(idle, next(iter(self._made_at))))
         self._made_at[protocol] = time.monotonic()
@@ -136,6 +141,13 @@ class ConnectionRegister:
                 self._timer = protocol.loop.call_later(left, self._end_overdue)
                 return
             self._end(protocol)
+
+
+def connections_within(descriptors: int) -> int:
+    """Give the most connections that a limit on descriptors (ulimit -n) has room for."""
+    if descriptors == resource.RLIM_INFINITY:
+        return CONNECTIONS
+    return min(CONNECTIONS, max(1, descriptors - _OTHER_DESCRIPTORS))
 
 
 @lru_cache(maxsize=1024)

@@ -54,6 +54,23 @@ class Process:
         """The exit code, negative for a signal; None while it runs."""
         return self._popen.poll()
 
+    @property
+    def descriptors(self) -> int:
+        """How many descriptors it has open."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    @property
+    def resident_kib(self) -> int:
+        """How much of its memory is resident, in KiB."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0])
+
+    @property
+    def cpu_seconds(self) -> float:
+        """How much CPU time it has used."""
+        after = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(after[11]) + int(after[12])) / os.sysconf("SC_CLK_TCK")
+
     def check(self) -> bool:
         """Raise `ProcessEndedError` if the process has ended; otherwise True."""
         if self.exit_code is not None:

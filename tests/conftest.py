@@ -1,6 +1,7 @@
 """Fixtures: real processes, started once for all tests that use them."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,17 +29,32 @@ class Services:
         self._ports = ports
         self._exits = exits
 
-    def start(self, **environ: str) -> Service:
-        """Start one with these settings; without any, its database is not there."""
-        service = self.start_unasked(**environ)
+    def start(
+        self,
+        *,
+        wrapper: Sequence[str] = (),
+        port: int | None = None,
+        pass_fds: Sequence[int] = (),
+        **environ: str,
+    ) -> Service:
+        """Start one with these settings, by way of a wrapper's command; without any, its database is not there."""
+        service = self.start_unasked(wrapper=wrapper, port=port, pass_fds=pass_fds, **environ)
         service.wait_until_up()
         return service
 
-    def start_unasked(self, **environ: str) -> Service:
+    def start_unasked(
+        self,
+        *,
+        wrapper: Sequence[str] = (),
+        port: int | None = None,
+        pass_fds: Sequence[int] = (),
+        **environ: str,
+    ) -> Service:
         """Start one without waiting for an answer."""
         settings = {"MYSQL_SOCKET": str(self.directory / "no.sock"), **environ}
-        service = Service(self.directory, self._ports.free(), settings)
-        self._exits.callback(service.process.stop)
+        command = (*wrapper, sys.executable, "-m", "app")
+        service = Service(self.directory, port or self._ports.free(), settings, command=command, pass_fds=pass_fds)
+        self._exits.callback(service.stop)
         return service
 
 
