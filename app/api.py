@@ -65,7 +65,9 @@ def create_application(monitor: Monitor, register: ConnectionRegister) -> FastAP
     )
     application.router.default = _not_found
 
-    @application.api_route(STATUS_PATH, methods=["GET", "HEAD"], summary="Verdict, node state and recent changes")
+    # One operation in the schema: FastAPI warns, in the log, of two with the same id.
+    @application.head(STATUS_PATH, include_in_schema=False)
+    @application.get(STATUS_PATH, summary="Verdict, node state and recent changes")
     async def status() -> Status:
         """Answer 200 whatever the verdict."""
         verdict = monitor.verdict()
