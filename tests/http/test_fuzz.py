@@ -1,0 +1,175 @@
+"""Random and mutated requests by the thousand: answered or hung up on, and nothing else happens."""
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+from harness.ports import LOOPBACK
+from harness.service import Service
+from tests.conftest import Services
+from tests.fake_mysql import fake_mysql, galera
+from tests.http.test_probe_requests import REQUESTS
+
+REQUESTS_SENT = 20_000
+AT_ONCE = 64
+SECONDS = 60
+SEED = 4
+
+_METHODS = [
+    b"GET",
+    b"HEAD",
+    b"OPTIONS",
+    b"POST",
+    b"PUT",
+    b"DELETE",
+    b"CONNECT",
+    b"TRACE",
+    b"PRI",
+    b"M-SEARCH",
+    b"X",
+    b"",
+]
+_TARGETS = [
+    b"/", b"*", b"/readyz", b"/livez", b"/status", b"/openapi.json", b"//", b"/%00", b"/%ff%fe", b"", b"?", b"#",
+    b"http://x/", b"http://[::1]:80/", b"http://", b"http://[", b"x:443", b"/?available_when_donor=1",
+    b"/?available_when_donor=%ff", b"/?max_recv_queue=99999999999999999999", b"/readyz?a&b&c", b"/\xc3\xa9",
+    b"/?" + b"&" * 2000, b"/" + b"a" * 7000,
+]  # fmt: skip
+_VERSIONS = [b"HTTP/1.0", b"HTTP/1.1", b"HTTP/2.0", b"HTTP/0.9", b"HTTP/9.9", b"http/1.1", b"", b"ICY"]
+_HEADERS = [
+    b"Host: x", b"Host:", b"Host: a\r\nHost: b", b"Content-Length: 0", b"Content-Length: 5", b"Content-Length: -1",
+    b"Content-Length: 99999999999999999999999", b"Content-Length: 1\r\nContent-Length: 2", b"Upgrade: h2c",
+    b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked\r\nContent-Length: 3", b"Connection: close",
+    b"Connection: keep-alive", b"Connection: Upgrade\r\nUpgrade: websocket", b"Transfer-Encoding: chunked",
+    b"Expect: 100-continue", b"Expect: nonsense", b": no name", b"none", b" fold", b"X: \xff\xfe\x00", b"X\x00: y",
+    b"X-Forwarded-For: 1.2.3.4", b"Accept-Encoding: " + b"gzip," * 500, b"Range: bytes=0-", b"If-None-Match: *",
+]  # fmt: skip
+_BODIES = [b"", b"", b"", b"hello", b"5\r\nhello\r\n0\r\n\r\n", b"zz\r\n", b"\0" * 100, b"GET / HTTP/1.1\r\n\r\n"]
+_SPLICES = [
+    b"\r\n",
+    b"\r",
+    b"\n",
+    b"\0",
+    b" ",
+    b"%",
+    b"\xff",
+    b"\x80",
+    b"\r\n\r\n",
+    b":",
+    b"?",
+    b"HTTP/1.1",
+    b"\x16\x03\x01",
+]
+
+
+def composed(chance: random.Random) -> bytes:
+    """Put a request together from parts that are each odd in their own way."""
+    line = b" ".join((chance.choice(_METHODS), chance.choice(_TARGETS), chance.choice(_VERSIONS)))
+    headers = chance.choices(_HEADERS, k=chance.randrange(4))
+    return b"\r\n".join((line, *headers, b"", chance.choice(_BODIES)))
+
+
+def mutated(chance: random.Random) -> bytes:
+    """Take a request that a prober sends, and spoil it."""
+    request = bytearray(chance.choice(list(REQUESTS.values())))
+    for _ in range(chance.randrange(1, 6)):
+        at = chance.randrange(len(request) + 1)
+        match chance.randrange(5):
+            case 0:
+                request[at : at + 1] = chance.randbytes(1)
+            case 1:
+                request[at:at] = chance.choice(_SPLICES)
+            case 2:
+                del request[at : at + chance.randrange(1, 10)]
+            case 3:
+                request[at:at] = request[: chance.randrange(len(request) + 1)]
+            case 4:
+                request[at:at] = chance.randbytes(chance.randrange(1, 20))
+    return bytes(request)
+
+
+def requests(seed: int) -> Iterator[bytes]:
+    """Give all requests, the same for the same seed."""
+    chance = random.Random(seed)
+    for _ in range(REQUESTS_SENT):
+        match chance.randrange(10):
+            case 0:
+                yield chance.randbytes(chance.randrange(1, 200))
+            case 1 | 2 | 3 | 4:
+                yield composed(chance)
+            case _:
+                yield mutated(chance)
+
+
+def statuses(answer: bytes) -> list[bytes]:
+    """Give the status of each answer in what came back: a request may hold further ones."""
+    return [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
+
+
+def json_allows(request: bytes) -> bool:
+    """Whether a 405 may be meant: only the endpoints that answer JSON know of methods."""
+    return b"/status" in request or b"/openapi.json" in request
+
+
+async def ask(port: int, request: bytes, *, half_close: bool = True) -> bytes:
+    """Send a request, and the end of it unless told otherwise; read until the server closes."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    try:
+        writer.write(request)
+        if half_close:
+            writer.write_eof()
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+class Fuzz:
+    """Sends all requests, many at a time, and an honest probe after every hundredth."""
+
+    def __init__(self, service: Service) -> None:
+        self.seen: Counter[bytes] = Counter()
+        self.wrong: list[tuple[bytes, bytes]] = []
+        self._service = service
+        self._requests = requests(SEED)
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Send all."""
+        async with asyncio.timeout(SECONDS):
+            await asyncio.gather(*(self._send() for _ in range(AT_ONCE)))
+
+    async def _send(self) -> None:
+        for request in self._requests:
+            # Without the end of it the server may wait for more until its deadline: not each time.
+            answer = await ask(self._service.port, request, half_close=self._sent % 100 != 50)
+            given = statuses(answer)
+            self.seen.update(given or [b"none"])
+            allowed = {b"200", b"400", b"404", b"503", *([b"405"] if json_allows(request) else [])}
+            if not set(given) <= allowed or (answer and not answer.startswith(b"HTTP/1.1 ")):
+                self.wrong.append((request, answer))
+            self._sent += 1
+            if self._sent % 100 == 0:
+                probe = await ask(self._service.port, b"GET / HTTP/1.0\r\n\r\n")
+                if not probe.startswith(b"HTTP/1.1 200 OK\r\n"):
+                    self.wrong.append((b"an honest probe", probe))
+
+
+def test_20000_random_requests_are_answered_or_hung_up_on_and_change_nothing(services: Services) -> None:
+    with fake_mysql(galera()) as server:
+        service = services.start(MYSQL_HOST=LOOPBACK, MYSQL_PORT=str(server.port), MYSQL_USERNAME="someone")
+        service.wait_for_verdict(200, "synced")
+        descriptors = service.process.descriptors
+        log = service.log.read_text()
+        fuzz = Fuzz(service)
+        asyncio.run(fuzz.run())
+        assert fuzz.wrong[:5] == []
+        assert fuzz.seen.total() >= REQUESTS_SENT
+        # Every kind of answer was provoked.
+        assert fuzz.seen.keys() >= {b"200", b"400", b"404", b"none"}, fuzz.seen
+        assert service.log.read_text() == log
+        assert service.process.descriptors <= descriptors
+        assert json.loads(service.get("/status").body)["reason"] == "synced"
