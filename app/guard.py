@@ -29,6 +29,9 @@ REQUEST_BYTES = 8192
 CONNECTIONS = 256
 """How many connections may be open; one more ends the oldest that is not being answered just now."""
 
+_LAST_REQUEST_SECONDS = 0.2
+"""How long, at the end of the service, a connection that was accepted may take for its request to arrive."""
+
 _OTHER_DESCRIPTORS = 32
 """How many descriptors clients leave to everything else: without one for the database, a healthy node would be 503."""
 
@@ -84,6 +87,13 @@ class GuardedProtocol(HttpToolsProtocol):
         """Keep the way back open for a client that has sent its request and closed its own side (nc -N)."""
         # Over TLS there is no half-closing, and asyncio warns if it is asked for.
         return self.being_answered and self.scheme == "http"
+
+    def shutdown(self) -> None:
+        """Let everybody who was accepted have an answer; uvicorn would hang up on whose request is on its way."""
+        if self.cycle is None:
+            self.loop.call_later(_LAST_REQUEST_SECONDS, super().shutdown)
+        else:
+            super().shutdown()
 
 
 class ConnectionRegister:

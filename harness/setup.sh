@@ -35,6 +35,8 @@ command -v haproxy >/dev/null || packages="$packages haproxy"
 command -v xinetd >/dev/null || packages="$packages xinetd"
 command -v socat >/dev/null || packages="$packages socat"
 command -v openssl >/dev/null || packages="$packages openssl"
+command -v ip >/dev/null || packages="$packages iproute2"
+command -v systemd-socket-activate >/dev/null || packages="$packages systemd"
 python=$(find_python)
 if [ -z "$python" ]; then
     packages="$packages python3 python3-venv"

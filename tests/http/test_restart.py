@@ -1,0 +1,178 @@
+"""A restart that no prober sees: the listening socket stays, and what it is asked meanwhile waits."""
+
+import itertools
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Self
+
+from harness.ports import LOOPBACK, Ports
+from harness.service import Service, read_to_end
+from harness.waiting import wait_for
+from tests.conftest import Services
+from tests.fake_mysql import FakeMySQL, fake_mysql, galera
+
+RESTARTS = 10
+PROBE = b"GET / HTTP/1.0\r\n\r\n"
+PROBERS = 4
+
+# What systemd does before it runs a service with a socket: the socket is descriptor 3, and the variables say so.
+HAND_DOWN = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Prober:
+    """Probes over and over from threads of its own, and counts what it gets."""
+
+    def __init__(self, port: int) -> None:
+        self.seen: Counter[str] = Counter()
+        self.slowest_seconds = 0.0
+        self._port = port
+        self._done = threading.Event()
+        self._threads = [threading.Thread(target=self._run) for _ in range(PROBERS)]
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End, with the last answers counted."""
+        self._done.set()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def failures(self) -> Counter[str]:
+        """All that was no 200."""
+        return Counter({outcome: count for outcome, count in self.seen.items() if outcome != "HTTP/1.1 200 OK"})
+
+    def _run(self) -> None:
+        while not self._done.wait(0.002):
+            began = time.monotonic()
+            self.seen[self._ask()] += 1
+            self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
+
+    def _ask(self) -> str:
+        try:
+            with socket.create_connection((LOOPBACK, self._port), timeout=15) as connection:
+                connection.sendall(PROBE)
+                return read_to_end(connection).partition(b"\r\n")[0].decode()
+        except OSError as fault:
+            return repr(fault)
+
+
+@contextmanager
+def listening() -> Iterator[socket.socket]:
+    """Hold a listening socket, as systemd does for a socket unit."""
+    with socket.create_server((LOOPBACK, 0), backlog=1024) as held:
+        yield held
+
+
+def start_on(held: socket.socket, node: FakeMySQL, services: Services, **environ: str) -> Service:
+    """Start clustercheckd on a socket that is handed down."""
+    return services.start(
+        wrapper=(sys.executable, "-c", HAND_DOWN, str(held.fileno())),
+        port=held.getsockname()[1],
+        pass_fds=[held.fileno()],
+        MYSQL_HOST=LOOPBACK,
+        MYSQL_PORT=str(node.port),
+        MYSQL_USERNAME="someone",
+        **environ,
+    )
+
+
+def wait_for_more(prober: Prober, count: int = 20) -> None:
+    """Wait until so many more probes were answered."""
+    before = prober.seen.total()
+    wait_for("more answers", lambda: prober.seen.total() >= before + count, seconds=20)
+
+
+def restart(service: Service, number: signal.Signals) -> None:
+    """End the service by a signal and start it anew."""
+    code = service.process.stop(number)
+    assert code == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+    service.restart()
+
+
+def test_a_probe_loop_sees_no_restart_but_what_a_kill_tears_out_of_its_hands(services: Services) -> None:
+    with fake_mysql(galera()) as node, listening() as held:
+        service = start_on(held, node, services)
+        with Prober(service.port) as prober:
+            for number in itertools.islice(itertools.cycle([signal.SIGTERM, signal.SIGKILL]), RESTARTS):
+                wait_for_more(prober)
+                before = prober.failures.total()
+                restart(service, number)
+                wait_for_more(prober)
+                lost = prober.failures.total() - before
+                # The kernel resets what a killed process had accepted, and nothing else.
+                assert lost <= (PROBERS if number == signal.SIGKILL else 0), prober.failures
+        assert all(outcome == "" or "ConnectionReset" in outcome for outcome in prober.failures), prober.failures
+        assert prober.slowest_seconds < 10
+
+
+def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(services: Services) -> None:
+    with fake_mysql(galera()) as node, listening() as held, ExitStack() as exits:
+        service = start_on(held, node, services)
+        # Stopped, it accepts nothing: all of these are the kernel's when it is killed.
+        service.process.send(signal.SIGSTOP)
+        waiting = [
+            exits.enter_context(socket.create_connection((LOOPBACK, service.port), timeout=15)) for _ in range(50)
+        ]
+        for connection in waiting:
+            connection.sendall(PROBE)
+        restart(service, signal.SIGKILL)
+        for connection in waiting:
+            assert read_to_end(connection).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_a_request_that_is_on_its_way_at_the_end_is_answered(services: Services) -> None:
+    with ExitStack() as exits:
+        service = services.start()
+        early = [exits.enter_context(socket.create_connection((LOOPBACK, service.port), timeout=5)) for _ in range(5)]
+        # Once a later connection is answered, these have been accepted.
+        service.get()
+        service.process.send(signal.SIGTERM)
+        wait_for("the end to begin", lambda: not can_connect(service.port), seconds=5)
+        for connection in early:
+            connection.sendall(PROBE)
+            assert read_to_end(connection).startswith(b"HTTP/1.1 503 ")
+        wait_for("its end", lambda: service.process.exit_code is not None, seconds=5)
+        assert service.process.exit_code == 0
+
+
+def can_connect(port: int) -> bool:
+    """Whether anybody listens."""
+    with socket.socket() as attempt:
+        return attempt.connect_ex((LOOPBACK, port)) == 0
+
+
+def test_systemds_own_socket_activation_wakes_it_with_a_probe_that_gets_its_verdict(
+    services: Services, ports: Ports
+) -> None:
+    port = ports.free()
+    with fake_mysql(galera()) as node:
+        settings = {
+            "MYSQL_HOST": LOOPBACK,
+            "MYSQL_PORT": str(node.port),
+            "MYSQL_USERNAME": "someone",
+            # Anything else than what is handed down would not even start.
+            "CLUSTERCHECK_HOST": "192.0.2.1",
+        }
+        handed_on = [f"--setenv={name}={value}" for name, value in settings.items()]
+        wrapper = ("systemd-socket-activate", f"--listen={LOOPBACK}:{port}", *handed_on)
+        service = services.start_unasked(wrapper=wrapper, port=port)
+        wait_for("systemd to listen", lambda: "Listening on" in service.log.read_text(), seconds=10)
+        assert service.get().reason == "synced"
+        assert f"answers on {LOOPBACK}:{port};" in service.log.read_text()
+        assert service.stop() == 0
