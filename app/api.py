@@ -41,7 +41,7 @@ class Status(BaseModel):
     draining: bool = Field(description="unavailable in a planned way: sessions may finish")
     reason: Reason
     detail: str = Field(description="what was seen, and which setting decided")
-    age_seconds: float = Field(description="time since the latest observation began")
+    age_seconds: float = Field(description="time since the latest observation began, or failed")
     node: NodeState | None = Field(description="the latest observation; null where the node could not be read")
     unobserved: Unobserved | None = Field(description="why the node could not be read; null where it was")
     policy: Policy

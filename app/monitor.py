@@ -56,15 +56,15 @@ class Monitor:
         self._observer = observer
         self._interval_seconds = interval_seconds
         self._switches = switches
-        self._began_at = time.monotonic()
+        self._holds_from = time.monotonic()
         self._ended = False
         self._turns_missed = 0
         self._overdue: asyncio.TimerHandle | None = None
 
     @property
     def age_seconds(self) -> float:
-        """Time since the latest observation began; before the first, since the monitor was made."""
-        return time.monotonic() - self._began_at
+        """Time since the latest observation began, or failed; before the first, since the monitor was made."""
+        return time.monotonic() - self._holds_from
 
     @property
     def alive(self) -> bool:
@@ -82,10 +82,13 @@ class Monitor:
             while True:
                 began_at = time.monotonic()
                 observation = await self._observe()
-                self.observation, self._began_at = observation, began_at
                 ended_at = time.monotonic()
+                # What was read may have changed since it was asked for. What failed did so just now: counted from its
+                # beginning, a hung server would look stale before the next attempt can have ended.
+                self._holds_from = began_at if isinstance(observation, NodeState) else ended_at
+                self.observation = observation
                 self._turns_missed = 0
-                self._expect_observation(began_at + self.policy.max_age_seconds - ended_at)
+                self._expect_observation(self._holds_from + self.policy.max_age_seconds - ended_at)
                 self.observed.set()
                 self.note_change()
                 # Even a node that always uses up the deadline leaves the loop its turn.

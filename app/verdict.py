@@ -124,7 +124,8 @@ def decide(
 ) -> Verdict:
     """Decide by the rules in this module's docstring.
 
-    observation: the latest one, None before the first. age_seconds: time since that observation began.
+    observation: the latest one, None before the first. age_seconds: time since that observation began, or
+    failed.
     """
     if switches.disabled_file is not None:
         return _no(Reason.DISABLED, f"{switches.disabled_file} exists (clustercheckd undrain removes it)")

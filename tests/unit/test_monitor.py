@@ -125,6 +125,21 @@ def test_an_observation_that_is_followed_by_none_turns_stale() -> None:
     asyncio.run(scenario())
 
 
+def test_failures_that_each_take_long_keep_their_reason_in_between() -> None:
+    async def slowly() -> Unobserved:
+        await asyncio.sleep(MAX_AGE_SECONDS * 0.7)
+        return DOWN
+
+    observer = ScriptedObserver(slowly)
+
+    async def scenario() -> None:
+        async with running(observer) as monitor:
+            await until(lambda: observer.calls > 4)
+            assert [change.verdict.reason for change in monitor.changes] == [Reason.UNREACHABLE]
+
+    asyncio.run(scenario())
+
+
 def test_each_change_of_verdict_is_kept_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     observer = ScriptedObserver(SYNCED, SYNCED, DOWN, DOWN, DOWN, SYNCED)
 
