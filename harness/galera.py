@@ -232,6 +232,14 @@ class Node:
         """Whether the server answers at all."""
         return self.status("Uptime") is not None
 
+    def sessions_of(self, account: str) -> int | None:
+        """Count the sessions of an account; None where the server does not answer."""
+        try:
+            rows = self.sql("SHOW PROCESSLIST")
+        except (pymysql.MySQLError, OSError):
+            return None
+        return [row[1] for row in rows].count(account)
+
     def hang(self) -> None:
         """Stop the server as a hung disk would: its sockets stay, nothing answers."""
         self.process.send(signal.SIGSTOP)

@@ -36,6 +36,7 @@ command -v xinetd >/dev/null || packages="$packages xinetd"
 command -v socat >/dev/null || packages="$packages socat"
 command -v openssl >/dev/null || packages="$packages openssl"
 command -v ip >/dev/null || packages="$packages iproute2"
+command -v openssl >/dev/null || packages="$packages openssl"
 command -v systemd-socket-activate >/dev/null || packages="$packages systemd"
 python=$(find_python)
 if [ -z "$python" ]; then

@@ -31,8 +31,9 @@ SYNCED_VARIABLES = {
 OK = b"\x00\x00\x00\x02\x00\x00\x00"
 _EOF = b"\xfe\x00\x00\x02\x00"
 _COM_QUIT, _COM_QUERY = 1, 3
-TLS_CAPABILITY = 0x0800
+_ESTABLISHED = 1  # tcp(7), the first byte of TCP_INFO
 CAPABILITIES = 0x0008_A20D  # 4.1 protocol, secure connection, plugin authentication, no TLS
+TLS_CAPABILITIES = CAPABILITIES | 0x800
 
 
 def error(number: int, text: str = "message of the server") -> bytes:
@@ -166,7 +167,11 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
         """Count a connection for as long as it is handled."""
         self._sockets.add(connection)
         self.connections += 1
-        self.most_open_connections = max(self.most_open_connections, len(self._sockets))
+        # One that the client has hung up on is none of its connections, though it is still handled here.
+        still_open = sum(
+            other.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO) == _ESTABLISHED for other in list(self._sockets)
+        )
+        self.most_open_connections = max(self.most_open_connections, still_open)
         try:
             yield
         finally:

@@ -19,11 +19,10 @@ from app.node_state import Cause, NodeState, Unobserved
 from app.observer import Observer
 from harness.certificates import make_authority, make_certificate
 from tests.fake_mysql import (
-    CAPABILITIES,
     OK,
     SYNCED_STATUS,
     SYNCED_VARIABLES,
-    TLS_CAPABILITY,
+    TLS_CAPABILITIES,
     Peer,
     error,
     fake_mysql,
@@ -97,7 +96,7 @@ def test_over_tls_the_password_is_sent_within_it(tmp_path: Path) -> None:
     context.load_cert_chain(server.cert, server.key)
 
     def behaviour(peer: Peer) -> None:
-        peer.greet(PLUGIN, CAPABILITIES | TLS_CAPABILITY)
+        peer.greet(PLUGIN, TLS_CAPABILITIES)
         peer.receive()
         with context.wrap_socket(peer.connection, server_side=True) as peer.connection:
             peer.receive()
