@@ -2,7 +2,7 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test check format lock clean
+.PHONY: help demo test check bench format lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ test: $(VENV)/ready  ## lint, types and all tests, on real MariaDB and HAProxy (
 	$(PYTHON) -m coverage run -m pytest $(ARGS)
 	$(PYTHON) -m coverage combine --quiet
 	$(PYTHON) -m coverage report
+
+bench: $(VENV)/ready  ## measure it on a real node beside xinetd and bare uvicorn, as one table (ARGS: --only NAME, --full, --output FILE)
+	@$(PYTHON) -m bench $(ARGS)
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server
 	$(VENV)/bin/ruff check

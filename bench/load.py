@@ -1,0 +1,159 @@
+"""The load generator: one probe a connection, as HAProxy does it, ended by a reset once the answer is whole.
+
+Blocking connects (on the loopback device the handshake is done by the time the call returns), one epoll for the
+answers, no event loop: about half of what the server spends on a probe, so that the server is what is measured. Every
+answer must be the expected one to the last byte; anything else ends the measurement.
+"""
+
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+
+from harness.ports import LOOPBACK
+
+REQUEST = b"GET / HTTP/1.0\r\n\r\n"
+
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER, no time: close() sends RST, and no port is left in TIME_WAIT
+_ANSWER_SECONDS = 10.0
+_CHUNK = 65536
+
+
+class WrongAnswerError(Exception):
+    """A probe that was not answered as it should have been; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What was done to a server: probes answered, in how long, at what CPU time of the generator itself."""
+
+    probes: int
+    seconds: float
+    own_cpu_seconds: float
+    latencies: list[float] = field(repr=False)
+
+    @property
+    def per_second(self) -> float:
+        """Probes answered per second."""
+        return self.probes / self.seconds
+
+    @property
+    def own_share(self) -> float:
+        """How much of a core the generator used: near 1, it is itself what limits the rate."""
+        return self.own_cpu_seconds / self.seconds
+
+
+def ask(port: int) -> bytes:
+    """Send one probe; give the whole answer."""
+    with socket.create_connection((LOOPBACK, port), timeout=_ANSWER_SECONDS) as connection:
+        connection.sendall(REQUEST)
+        received = b""
+        while chunk := connection.recv(_CHUNK):
+            received += chunk
+        return received
+
+
+def at_full_speed(port: int, connections: int, *, seconds: float = float("inf"), probes: float = float("inf")) -> Load:
+    """Keep so many probes under way, for so long or until so many have been sent."""
+    probing = _Probing(port)
+    end = time.monotonic() + seconds
+
+    def next_one() -> None:
+        if probing.sent < probes and time.monotonic() < end:
+            probing.open()
+
+    probing.begin()
+    for _ in range(connections):
+        next_one()
+    while probing.under_way:
+        for _ in range(probing.take(_ANSWER_SECONDS)):
+            next_one()
+    return probing.result()
+
+
+def at_rate(port: int, per_second: float, seconds: float) -> Load:
+    """Send probes by the clock, whether or not those before have been answered (open loop)."""
+    probing = _Probing(port)
+    probing.begin()
+    begun = time.monotonic()
+    wanted = round(per_second * seconds)
+    while probing.sent < wanted:
+        now = time.monotonic()
+        due = begun + probing.sent / per_second
+        if now >= due:
+            probing.open()
+            probing.take(0)
+        else:
+            probing.take_until(due - now)
+    while probing.under_way:
+        probing.take(_ANSWER_SECONDS)
+    return probing.result()
+
+
+class _Probing:
+    """The probes under way to one port."""
+
+    def __init__(self, port: int) -> None:
+        self.sent = 0
+        self._address = (LOOPBACK, port)
+        self._expected = ask(port)
+        if not self._expected.startswith(b"HTTP/1.1 200 "):
+            message = f"port {port} answers {self._expected[:80]!r}"
+            raise WrongAnswerError(message)
+        self._epoll = select.epoll()
+        self._open: dict[int, tuple[socket.socket, float]] = {}
+        self._parts: dict[int, bytes] = {}
+        self._latencies: list[float] = []
+
+    @property
+    def under_way(self) -> int:
+        return len(self._open)
+
+    def begin(self) -> None:
+        self._begun = time.monotonic()
+        self._own_cpu = time.thread_time()
+
+    def open(self) -> None:
+        began = time.perf_counter()
+        probe = socket.socket()
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        probe.connect(self._address)
+        probe.send(REQUEST)
+        number = probe.fileno()
+        self._open[number] = (probe, began)
+        self._epoll.register(number, select.EPOLLIN)
+        self.sent += 1
+
+    def take(self, seconds: float) -> int:
+        """Take in what has been answered, waiting up to so long where nothing has; give the number completed."""
+        ready = self._epoll.poll(seconds)
+        if not ready and seconds:
+            message = f"{self.under_way} probes without an answer for {seconds:g} s"
+            raise WrongAnswerError(message)
+        return sum(self._receive(number) for number, _ in ready)
+
+    def take_until(self, seconds: float) -> None:
+        """Take in answers for at most so long; epoll's own timeout knows whole milliseconds only."""
+        if select.select([self._epoll], (), (), seconds)[0]:
+            self.take(0)
+
+    def result(self) -> Load:
+        seconds = time.monotonic() - self._begun
+        self._epoll.close()
+        return Load(self.sent, seconds, time.thread_time() - self._own_cpu, self._latencies)
+
+    def _receive(self, number: int) -> bool:
+        probe, began = self._open[number]
+        chunk = probe.recv(_CHUNK)
+        received = self._parts.pop(number, b"") + chunk
+        if received != self._expected:
+            if not chunk or not self._expected.startswith(received):
+                message = f"port {self._address[1]} answered {received[:80]!r}"
+                raise WrongAnswerError(message)
+            self._parts[number] = received
+            return False
+        self._latencies.append(time.perf_counter() - began)
+        del self._open[number]
+        probe.close()
+        return True

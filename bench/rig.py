@@ -1,0 +1,126 @@
+"""What is measured: a real one-node Galera cluster, clustercheckd at its defaults, the floor, the shell check."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench import load
+from bench.machine import cpu_seconds, description
+from bench.xinetd import ShellCheck
+from harness.galera import Cluster, Installation
+from harness.process import Process
+from harness.service import service_for
+from harness.waiting import wait_for
+
+INTERVAL_SECONDS = 0.25
+"""The default poll interval, which every row is measured at."""
+
+_FLOOR_SECONDS = 20.0
+_PACKAGES = ("uvicorn", "uvloop", "httptools", "fastapi", "aiomysql")
+
+
+class Rig:
+    """All that takes part, gone once the `with` block ends. What a row does not ask for is not started."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start the node and clustercheckd; takes about 10 s."""
+        try:
+            self.tell("starting a Galera node and clustercheckd")
+            self.installation = self._exits.enter_context(Installation())
+            cluster = Cluster(self.installation, size=1)
+            cluster.start()
+            self.node = cluster.nodes[0]
+            self.service = service_for(self.node, self.installation.directory, self.installation.ports.free())
+            self._exits.callback(self.service.process.kill)
+            self.service.wait_until_up()
+            self.service.wait_for_verdict(200, "synced")
+        except BaseException:
+            self._exits.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop and remove everything."""
+        self._exits.close()
+
+    @cached_property
+    def floor(self) -> "Floor":
+        """The floor, which gives the same answer as clustercheckd to the last byte."""
+        floor = Floor(self.installation.directory, self.installation.ports.free(), self.service.get().body)
+        self._exits.callback(floor.process.kill)
+        floor.wait_until_up()
+        if (ours := load.ask(self.service.port)) != (constant := load.ask(floor.port)):
+            message = f"the floor answers {constant!r}, clustercheckd {ours!r}"
+            raise load.WrongAnswerError(message)
+        return floor
+
+    @cached_property
+    def shell_check(self) -> ShellCheck:
+        """Xinetd and the shell check."""
+        check = ShellCheck(self.node, self.installation.directory, self.installation.ports.free(), self.tell)
+        self._exits.callback(check.process.kill)
+        return check
+
+    @contextmanager
+    def service_paused(self) -> Iterator[None]:
+        """Keep clustercheckd from doing anything, so that its observations are not counted for others."""
+        self.service.process.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.service.process.send(signal.SIGCONT)
+            self.service.wait_for_verdict(200, "synced")
+
+    def node_cpu_seconds(self) -> float:
+        """CPU time of mariadbd."""
+        return cpu_seconds(self.node.process)
+
+    def node_idle_share(self, seconds: float) -> float:
+        """How much of a core mariadbd uses with nobody asking it anything."""
+        with self.service_paused():
+            before = self.node_cpu_seconds()
+            time.sleep(seconds)
+            return (self.node_cpu_seconds() - before) / seconds
+
+    def description(self) -> str:
+        """Say what it ran on: machine and versions."""
+        server = self.node.sql("SELECT VERSION()")[0][0].partition("-")[0]
+        provider = (self.node.status("wsrep_provider_version") or "").partition("(")[0]
+        packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+        python = ".".join(map(str, sys.version_info[:3]))
+        return f"{description()}; Python {python}, {packages}; MariaDB {server}, Galera {provider}"
+
+
+class Floor:
+    """The process of bench/floor.py."""
+
+    def __init__(self, directory: Path, port: int, body: str) -> None:
+        self.port = port
+        command = [sys.executable, "-m", "bench.floor", str(port), body]
+        self.process = Process("floor", command, directory / "floor.log")
+
+    def wait_until_up(self) -> None:
+        """Wait for the first answer."""
+        wait_for("the floor to answer", lambda: self.process.check() and self._answers(), seconds=_FLOOR_SECONDS)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(load.ask(self.port))
+        except OSError:
+            return False

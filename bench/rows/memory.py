@@ -1,0 +1,40 @@
+"""Memory after the start and after many probes, each on a connection of its own."""
+
+from bench import load
+from bench.machine import on_cores_of_their_own, resident_bytes
+from bench.rig import Rig
+from bench.table import Row
+from harness.service import service_for
+
+GOAL_BYTES = 55 << 20
+GOAL_GROWTH_BYTES = 1 << 20
+
+_CONNECTIONS = 64
+
+
+def rows(rig: Rig, probes: int) -> list[Row]:
+    """Measure a service of its own, which has answered nothing before."""
+    service = service_for(rig.node, rig.installation.directory, rig.installation.ports.free())
+    try:
+        service.wait_until_up()
+        service.wait_for_verdict(200, "synced")
+        with on_cores_of_their_own([service.process]):
+            started = resident_bytes(service.process)
+            load.at_full_speed(service.port, _CONNECTIONS, probes=probes)
+            after = resident_bytes(service.process)
+    finally:
+        service.process.kill()
+    return [
+        Row(
+            f"memory (RSS) after the start, and after {probes:,} probes",
+            f"{_mebibytes(started)}, {_mebibytes(after)}",
+            "",
+            f"growth {_mebibytes(after - started)}",
+            f"<= {_mebibytes(GOAL_BYTES, 0)}, growth < {_mebibytes(GOAL_GROWTH_BYTES, 0)}",
+            max(started, after) <= GOAL_BYTES and after - started < GOAL_GROWTH_BYTES,
+        ),
+    ]
+
+
+def _mebibytes(count: int, digits: int = 1) -> str:
+    return f"{count / (1 << 20):.{digits}f} MiB"

@@ -1,0 +1,106 @@
+"""What the node sees of it: statements, new connections and sessions held, at any rate of probes."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+
+from bench import load
+from bench.rig import INTERVAL_SECONDS, Rig
+from bench.table import Row
+
+_SECONDS = 5.0
+_CONNECTIONS = 64
+_SCRIPT_CONNECTIONS = 4
+_STATEMENTS_EACH = 2
+_TOLERANCE = 0.1
+_COUNTERS = ("Questions", "Com_show_status", "Com_show_variables", "Connections", "Threads_connected")
+_SHOW = f"SHOW GLOBAL STATUS WHERE Variable_name IN ({', '.join(map(repr, _COUNTERS))})"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """By the node, without what the measuring session did."""
+
+    statements_per_second: float
+    shows_per_second: float
+    new_connections: int
+    held: int
+    probes_per_second: float
+
+
+def rows(rig: Rig) -> list[Row]:
+    """Measure each rate once: these are counts, which no noise changes."""
+    session = rig.node.connect()
+    try:
+        return [_row(rig, session, rate) for rate in (0, 10, 1000, None)]
+    finally:
+        session.close()
+
+
+def _row(rig: Rig, session: "pymysql.Connection[Any]", per_second: int | None) -> Row:
+    ours = _seen(session, _probing(rig.service.port, per_second, _CONNECTIONS))
+    wanted = _STATEMENTS_EACH / INTERVAL_SECONDS
+    flat = abs(ours.statements_per_second - wanted) <= wanted * _TOLERANCE
+    # A thousand a second is beyond the script, whose row at full speed says how far it gets.
+    script = None
+    if per_second is None or per_second <= 10:  # noqa: PLR2004
+        with rig.service_paused():
+            script = _seen(session, _probing(rig.shell_check.port, per_second, _SCRIPT_CONNECTIONS))
+    speed = "full speed" if per_second is None else f"{per_second:,} probes/s"
+    return Row(
+        f"statements and new connections the node sees at {speed}",
+        f"{_cell(ours)}, {ours.held} session held",
+        f"script {_cell(script)}" if script else "script cannot",
+        f"at {ours.probes_per_second:,.0f} probes/s"
+        + (f", script at {script.probes_per_second:,.0f}" if script else ""),
+        f"{wanted:.0f}/s, 0 new, 1 held",
+        flat and ours.new_connections == 0 and ours.held == 1,
+    )
+
+
+def _seen(session: "pymysql.Connection[Any]", probing: Callable[[], int]) -> _Seen:
+    before, begun = _counters(session), time.monotonic()
+    probes = probing()
+    seconds = time.monotonic() - begun
+    after = _counters(session)
+    own = 1  # of the two readings, the first is in both
+    return _Seen(
+        (after["Questions"] - before["Questions"] - own) / seconds,
+        (
+            after["Com_show_status"]
+            + after["Com_show_variables"]
+            - before["Com_show_status"]
+            - before["Com_show_variables"]
+            - own
+        )
+        / seconds,
+        after["Connections"] - before["Connections"],
+        after["Threads_connected"] - 1,
+        probes / seconds,
+    )
+
+
+def _probing(port: int, per_second: int | None, connections: int) -> Callable[[], int]:
+    if per_second is None:
+        return lambda: load.at_full_speed(port, connections, seconds=_SECONDS).probes
+    if per_second:
+        return lambda: load.at_rate(port, per_second, _SECONDS).probes
+    return _nobody
+
+
+def _nobody() -> int:
+    time.sleep(_SECONDS)
+    return 0
+
+
+def _counters(session: "pymysql.Connection[Any]") -> dict[str, int]:
+    with session.cursor() as cursor:
+        cursor.execute(_SHOW)
+        return {name: int(value) for name, value in cursor.fetchall()}
+
+
+def _cell(seen: _Seen) -> str:
+    return f"{seen.statements_per_second:,.1f}/s ({seen.shows_per_second:,.1f} SHOW), {seen.new_connections:,} new"
