@@ -11,7 +11,8 @@ def set_up_log(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler])
-    # uvicorn warns of each malformed request: anybody could fill the disk.
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    # uvicorn warns of each malformed request: anybody could fill the disk. Set on the logger itself, which it asks for
+    # its own level, twice a connection, before it leaves out what it would trace.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     # asyncio tells of its selector at debug level, and of nothing else we would want.
     logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -32,6 +32,7 @@ rule needs it. The numbers of the states are those of wsrep_local_state in the G
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from app.node_state import NodeState, Unobserved
 
@@ -136,6 +137,12 @@ def decide(
     # Written as a negated comparison so that an age that is no number is refused as well.
     if not age_seconds <= policy.max_age_seconds:
         return _no(Reason.STALE, f"the last observation is older than {policy.max_age_seconds:.3g} s")
+    return _observed_verdict(observation, policy)
+
+
+@lru_cache(maxsize=64)
+def _observed_verdict(observation: NodeState | Unobserved, policy: Policy) -> Verdict:
+    """Rules 4 to 22, which the observation and the policy decide alone: between two observations, no probe anew."""
     if isinstance(observation, Unobserved):
         return _no(Reason(observation.cause.value), observation.detail)
     return _component_verdict(observation) or _node_verdict(observation, policy)
