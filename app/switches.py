@@ -15,5 +15,9 @@ class ManualSwitches:
     def __call__(self) -> Switches:
         """Look at the switches now."""
         # access, not stat: an exception for the usual case would cost more than all else a probe does here.
-        exists = os.access(self._disabled_file, os.F_OK)
-        return Switches(self._disabled_file if exists else None, self.shutting_down)
+        if os.access(self._disabled_file, os.F_OK):
+            return Switches(self._disabled_file, self.shutting_down)
+        return _SHUTTING_DOWN if self.shutting_down else _NONE
+
+
+_NONE, _SHUTTING_DOWN = Switches(), Switches(shutting_down=True)
