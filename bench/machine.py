@@ -57,10 +57,10 @@ def on_cores_of_their_own(servers: Sequence[Process]) -> Iterator[None]:
 
 
 def description() -> str:
-    """Say which machine this is: CPU, cores, kernel."""
+    """Say which machine this is: CPU, cores, kernel; and how busy it was."""
     models = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
     model = models[0] if models else platform.machine()
-    return f"{model}, {len(cores())} cores, Linux {platform.release()}"
+    return f"{model}, {len(cores())} cores, Linux {platform.release()}, load average {os.getloadavg()[2]:.1f}"
 
 
 def _cpuinfo() -> list[str]:
