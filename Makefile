@@ -2,7 +2,7 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test check bench format lock clean
+.PHONY: help demo test check bench truth format lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ test: $(VENV)/ready  ## lint, types and all tests, on real MariaDB and HAProxy (
 
 bench: $(VENV)/ready  ## measure it on a real node beside xinetd and bare uvicorn, as one table (ARGS: --only NAME, --full, --output FILE)
 	@$(PYTHON) -m bench $(ARGS)
+
+truth: $(VENV)/ready  ## 5 minutes of random faults: was each 200 and each 503 true (ARGS: --seed N --minutes M)
+	@$(PYTHON) -m bench.truth $(ARGS)
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server
 	$(VENV)/bin/ruff check

@@ -190,19 +190,22 @@ class Node:
         """Wait until the server answers, whatever its state."""
         wait_for(f"{self.name} to answer", lambda: self.process.check() and self.answers(), seconds=_START_SECONDS)
 
-    def connect(self) -> "pymysql.Connection[Any]":
-        """Connect as the administrator over the socket. Raises OSError or pymysql.MySQLError."""
+    def connect(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
+        """Connect as the administrator over the socket; so many seconds for each step.
+
+        Raises OSError or pymysql.MySQLError.
+        """
         connection = pymysql.connect(
             user=getpass.getuser(),
-            read_timeout=_QUERY_SECONDS,
-            write_timeout=_QUERY_SECONDS,
+            read_timeout=seconds,
+            write_timeout=seconds,
             autocommit=True,
             defer_connect=True,
         )
         # Left to connect by itself, PyMySQL 1.2 leaks the descriptor of a unix socket that nobody listens on.
         channel = socket.socket(socket.AF_UNIX)
         try:
-            channel.settimeout(_QUERY_SECONDS)
+            channel.settimeout(seconds)
             channel.connect(str(self.socket))
             connection.connect(channel)
         except BaseException:

@@ -1,0 +1,10 @@
+#!/bin/bash
+# The classic check in its shortest form, as xinetd runs it at every probe: a new client, one SHOW STATUS, 200 if
+# wsrep_local_state is 4, else 503. Usage: MYSQL_PWD=... classic_check.sh SOCKET USER
+client=$(command -v mariadb || command -v mysql)
+state=$("$client" --no-defaults --socket="$1" --user="$2" -NBe "SHOW STATUS LIKE 'wsrep_local_state'" 2>/dev/null | cut -f 2)
+if [ "$state" = 4 ]; then
+    printf 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nNode is synced.\r\n'
+else
+    printf 'HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nNode is not synced (%s).\r\n' "${state:-no answer}"
+fi

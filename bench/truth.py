@@ -1,0 +1,207 @@
+"""`make truth`: is every 200 true, and every 503? Random faults on a real cluster, verdicts beside the truth."""
+
+import argparse
+import contextlib
+import os
+import platform
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from app import __version__
+from bench.truth_faults import Fault, inject, plan
+from bench.truth_report import OURS, SCRIPT, NodeSamples, Report, Window
+from bench.truth_samplers import (
+    CLASSIC_PACE_SECONDS,
+    Sampler,
+    Witness,
+    WritingClient,
+    classic_verdict,
+    our_verdict,
+    truth,
+)
+from harness.process import ProcessEndedError
+from harness.service import Service
+from harness.stack import Stack
+from harness.waiting import NotInTimeError
+
+_QUIET_SECONDS = 1.0
+_MOST_MINUTES = 60.0
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; the exit code is 0 if nothing false stood for longer than the goal, else 1."""
+    parser = argparse.ArgumentParser(prog="make truth", description=__doc__)
+    parser.add_argument("--seed", type=int, help="the seed of faults, nodes and durations (default: one by chance)")
+    parser.add_argument("--minutes", type=_minutes, default=5.0, help="how long to inject faults (default: 5)")
+    parser.add_argument("--samples", type=Path, metavar="FILE", help="write every sample into this file, as TSV")
+    options = parser.parse_args(arguments)
+    seed: int = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    if options.samples is not None:
+        try:
+            options.samples.write_text("")
+        except OSError as fault:
+            parser.error(f"--samples {options.samples}: {fault.strerror}")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        report = _run(seed, options.minutes * 60, options.samples)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except (NotInTimeError, ProcessEndedError, RuntimeError) as fault:
+        print(f"FAILED: {fault}", file=sys.stderr)
+        return 1
+    print(f"\n{report.text()}")
+    violations = report.violations()
+    for violation in violations:
+        print(f"\nVIOLATION: {violation}")
+    print(f"\n{len(violations)} violations" if violations else "\nthe goal is met")
+    return 1 if violations else 0
+
+
+class Sampling:
+    """All threads that ask about the nodes, and the application that writes; they end with the `with` block."""
+
+    def __init__(self, stack: Stack, services: Sequence[Service]) -> None:
+        self._asking = {
+            node.name: {
+                OURS: Sampler(f"verdict {node.name}", our_verdict(service)),
+                SCRIPT: Sampler(f"script {node.name}", classic_verdict(node), CLASSIC_PACE_SECONDS),
+                "truth": Sampler(f"truth {node.name}", truth(node)),
+                "witness": Sampler(f"witness {node.name}", Witness(node).ask),
+            }
+            for node, service in zip(stack.nodes, services, strict=True)
+        }
+        self.client = WritingClient(stack.haproxy)
+
+    def start(self) -> None:
+        """Begin."""
+        self.client.start()
+        for sampler in self._all():
+            sampler.start()
+
+    def end(self) -> None:
+        """Have all of them end, without waiting for it."""
+        self.client.end()
+        for sampler in self._all():
+            sampler.end()
+
+    def finish(self) -> None:
+        """End all of them. Raises RuntimeError where one failed."""
+        self.end()
+        self.client.join()
+        for sampler in self._all():
+            sampler.finish()
+
+    def nodes(self) -> dict[str, NodeSamples]:
+        """Give what they saw, by node."""
+        return {
+            name: NodeSamples(
+                {checker: asked[checker].samples for checker in (OURS, SCRIPT)},
+                asked["truth"].samples,
+                asked["witness"].samples,
+            )
+            for name, asked in self._asking.items()
+        }
+
+    def write_to(self, path: Path) -> None:
+        """Write all samples, a line each: node, who was asked, from, to, kind, what was seen."""
+        with path.open("w") as file:
+            for name, asked in self._asking.items():
+                for who, sampler in asked.items():
+                    for sample in sampler.samples:
+                        times = f"{sample.began_at:.3f}\t{sample.ended_at:.3f}"
+                        file.write(f"{name}\t{who}\t{times}\t{sample.kind}\t{' '.join(sample.seen.split())}\n")
+
+    def _all(self) -> Iterator[Sampler]:
+        for asked in self._asking.values():
+            yield from asked.values()
+
+
+def _run(seed: int, seconds: float, samples: Path | None) -> Report:
+    begun = time.monotonic()
+
+    def tell(what: str) -> None:
+        print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)
+
+    tell(f"seed {seed}, {seconds / 60:g} minutes")
+    with ExitStack() as exits:
+        stack = exits.enter_context(Stack(tell=tell))
+        strict = [
+            stack.service(node, AVAILABLE_WHEN_DONOR="0", AVAILABLE_WHEN_READONLY="0", AVAILABLE_WHEN_FULL="0")
+            for node in stack.nodes
+        ]
+        tell(_versions(stack))
+        _wait_until_whole(stack, strict)
+        sampling = Sampling(stack, strict)
+        exits.callback(sampling.end)
+        sampling.start()
+        time.sleep(_QUIET_SECONDS)
+        windows = []
+        end = time.monotonic() + seconds
+        for number, fault in enumerate(plan(seed, len(stack.nodes)), 1):
+            if time.monotonic() > end:
+                break
+            tell(f"{number:3}: {fault.kind} on {stack.nodes[fault.node].name} for {fault.seconds} s")
+            windows.append(Window(number, fault.kind, stack.nodes[fault.node].name, time.monotonic()))
+            _go_through(fault, stack, strict)
+        sampling.finish()
+        client = sampling.client
+        tell(f"{len(windows)} faults; the client committed {client.committed} rows, reconnected {client.failed} times")
+        if samples is not None:
+            sampling.write_to(samples)
+        report = Report(sampling.nodes(), windows)
+        _let_nothing_interrupt()
+    return report
+
+
+def _go_through(fault: Fault, stack: Stack, strict: Sequence[Service]) -> None:
+    with inject(fault, stack):
+        time.sleep(fault.seconds)
+    _wait_until_whole(stack, strict)
+    time.sleep(_QUIET_SECONDS)
+
+
+def _wait_until_whole(stack: Stack, strict: Sequence[Service]) -> None:
+    stack.wait_until_whole()
+    for service in strict:
+        service.wait_for_verdict(200, "synced")
+
+
+def _versions(stack: Stack) -> str:
+    node = stack.nodes[0]
+    server = node.sql("SELECT VERSION()")[0][0]
+    return (
+        f"clustercheckd {__version__}, MariaDB {server}, Galera {node.status('wsrep_provider_version')},"
+        f" Python {platform.python_version()}, {os.cpu_count()} cores"
+    )
+
+
+def _minutes(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        minutes = float(text)
+        if 0 < minutes <= _MOST_MINUTES:
+            return minutes
+    message = f"{text} is not a number above 0 and up to {_MOST_MINUTES:g}"
+    raise argparse.ArgumentTypeError(message)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's signature)
+    _let_nothing_interrupt()
+    raise KeyboardInterrupt
+
+
+def _let_nothing_interrupt() -> None:
+    # A second Ctrl-C must not leave half of it behind.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""The faults: what is done to a node, and how it is undone."""
+
+import contextlib
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+
+from harness.galera import Node
+from harness.stack import Stack
+
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 2.0, 6.0
+_FEW_CONNECTIONS, _USUAL_CONNECTIONS = 20, 151
+_REFILL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of the plan: its kind, the number of its node, and how long it stays."""
+
+    kind: str
+    node: int
+    seconds: float
+
+
+def plan(seed: int, nodes: int) -> Iterator[Fault]:
+    """Give faults without end: all kinds in random order, then all again in another."""
+    chance = random.Random(seed)  # noqa: S311 (no secret)
+    while True:
+        for kind in chance.sample(sorted(KINDS), len(KINDS)):
+            yield Fault(kind, chance.randrange(nodes), round(chance.uniform(_SHORTEST_SECONDS, _LONGEST_SECONDS), 1))
+
+
+def inject(fault: Fault, stack: Stack) -> AbstractContextManager[None]:
+    """Break the node for as long as the block runs."""
+    return KINDS[fault.kind](stack, stack.nodes[fault.node])
+
+
+@contextmanager
+def _setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
+    node.sql(f"SET GLOBAL {name}={value}")
+    try:
+        yield
+    finally:
+        node.sql(f"SET GLOBAL {name}={back}")
+
+
+def _desync(_: Stack, node: Node) -> AbstractContextManager[None]:
+    return _setting(node, "wsrep_desync", "ON", "OFF")
+
+
+def _isolate(_: Stack, node: Node) -> AbstractContextManager[None]:
+    return _setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'")
+
+
+def _reject_queries(_: Stack, node: Node) -> AbstractContextManager[None]:
+    return _setting(node, "wsrep_reject_queries", "ALL", "NONE")
+
+
+def _read_only(_: Stack, node: Node) -> AbstractContextManager[None]:
+    return _setting(node, "read_only", "ON", "OFF")
+
+
+@contextmanager
+def _read_lock(_: Stack, node: Node) -> Iterator[None]:
+    with node.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        yield
+        cursor.execute("UNLOCK TABLES")
+
+
+@contextmanager
+def _full(_: Stack, node: Node) -> Iterator[None]:
+    # Sessions that end give their places back, so places are taken for as long as it lasts.
+    over = threading.Event()
+    held: list[pymysql.Connection[Any]] = []
+
+    def fill() -> None:
+        while not over.is_set():
+            try:
+                held.append(node.connect_as_client(seconds=1.0))
+            except pymysql.MySQLError:
+                over.wait(_REFILL_SECONDS)
+
+    filler = threading.Thread(target=fill, daemon=True)
+    with _setting(node, "max_connections", str(_FEW_CONNECTIONS), str(_USUAL_CONNECTIONS)):
+        filler.start()
+        try:
+            yield
+        finally:
+            over.set()
+            filler.join()
+            for connection in held:
+                with contextlib.suppress(pymysql.MySQLError):
+                    connection.close()
+
+
+@contextmanager
+def _hang(_: Stack, node: Node) -> Iterator[None]:
+    node.hang()
+    try:
+        yield
+    finally:
+        node.resume()
+
+
+@contextmanager
+def _kill(stack: Stack, node: Node) -> Iterator[None]:
+    node.kill()
+    yield
+    stack.restart_node(node)
+
+
+@contextmanager
+def _full_state_transfer(stack: Stack, node: Node) -> Iterator[None]:
+    # The data here would be through in a moment; the transfer is held up where it arrives.
+    node.stop()
+    node.forget_position()
+    stack.cluster.start_node(node)
+    with node.holding_up_transfer():
+        yield
+    node.wait_for_state("Synced")
+
+
+KINDS: dict[str, Callable[[Stack, Node], AbstractContextManager[None]]] = {
+    "desync": _desync,
+    "isolate": _isolate,
+    "FTWRL": _read_lock,
+    "reject queries": _reject_queries,
+    "read-only": _read_only,
+    "max_connections": _full,
+    "SIGSTOP": _hang,
+    "kill -9": _kill,
+    "full SST": _full_state_transfer,
+}

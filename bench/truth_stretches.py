@@ -1,0 +1,118 @@
+"""From samples to stretches of time, and from those to what was false: pure arithmetic.
+
+A sample is an answer to a question that was asked at one time and answered at another; what it says was so at some
+moment in between. The rules, which never make a stretch longer than what was seen:
+
+1. A stretch of a kind runs from where the first of consecutive samples of that kind began to where the last of them
+   ended. The time between two samples of different kinds belongs to neither. So each end of a stretch may in truth lie
+   up to one sampling step (0.1 s, the script 0.5 s) further out.
+2. A truth sample is `usable` if a fresh client could log in, read a row and commit one within 1 s, each step of it
+   included; error 1213 (deadlock, certification conflict) is a working server's answer. Anything else is `unusable`,
+   and one that hung was so from its beginning to its end.
+3. A success that itself waited (over 0.25 s) right after a failure shows that the node hung until then: it still
+   belongs to the unusable stretch. This only ever makes a false 200 longer.
+4. False 200: 200 was said while the node was unusable, but for 5. False 503: 503 was said while it was usable, but
+   for 6.
+5. Invisible: of a false 200, the part in which a witness, reading the status variables in the same moments over a
+   connection of its own, saw nothing wrong: Synced, Primary, connected, ready, no reject_queries, not read-only, not
+   full. Nobody who goes by variables can know.
+6. By policy: of a false 503, the part in which the witness saw wsrep_local_state 2 or 3 and nothing else wrong. A
+   node that lags on purpose is refused by AVAILABLE_WHEN_DONOR=0, however well it reads and commits.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+SAYS_200, SAYS_503 = "200", "503"
+USABLE, UNUSABLE = "usable", "unusable"
+HEALTHY, DESYNCED, UNHEALTHY = "healthy", "desynced", "unhealthy"
+
+PROMPT_SECONDS = 0.25
+
+Stretch = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One question and its answer; times of the monotonic clock. seen: the answer in words."""
+
+    began_at: float
+    ended_at: float
+    kind: str
+    seen: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one checker said of one node, beside the truth."""
+
+    false_200: list[Stretch]
+    false_503: list[Stretch]
+    invisible: list[Stretch]
+    by_policy: list[Stretch]
+
+
+def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence[Sample]) -> Findings:
+    """Compare what a checker said of a node with what was true of it."""
+    truth = settled(truth)
+    wrong_200 = intersection(stretches(verdicts, SAYS_200), stretches(truth, UNUSABLE))
+    wrong_503 = intersection(stretches(verdicts, SAYS_503), stretches(truth, USABLE))
+    healthy, desynced = stretches(witness, HEALTHY), stretches(witness, DESYNCED)
+    return Findings(
+        false_200=difference(wrong_200, healthy),
+        false_503=difference(wrong_503, desynced),
+        invisible=intersection(wrong_200, healthy),
+        by_policy=intersection(wrong_503, desynced),
+    )
+
+
+def settled(truth: Sequence[Sample]) -> list[Sample]:
+    """Count a success that waited right after a failure among the failures (rule 3)."""
+    result = list(truth)
+    for index in range(1, len(truth)):
+        before, sample = truth[index - 1], truth[index]
+        waited = sample.ended_at - sample.began_at > PROMPT_SECONDS
+        if before.kind == UNUSABLE and sample.kind == USABLE and waited:
+            result[index] = replace(sample, kind=UNUSABLE)
+    return result
+
+
+def stretches(samples: Sequence[Sample], kind: str) -> list[Stretch]:
+    """Give the stretches of one kind (rule 1)."""
+    found: list[Stretch] = []
+    before = None
+    for sample in samples:
+        if sample.kind == kind:
+            began_at = found.pop()[0] if before == kind else sample.began_at
+            found.append((began_at, sample.ended_at))
+        before = sample.kind
+    return found
+
+
+def intersection(some: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stretch]:
+    """Give what is in both; each is in order and without overlaps."""
+    both = [(max(a, c), min(b, d)) for a, b in some for c, d in others if a < d and c < b]
+    return [(began_at, ended_at) for began_at, ended_at in both if began_at < ended_at]
+
+
+def difference(some: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stretch]:
+    """Give what is in some and not in others."""
+    left = list(some)
+    for c, d in others:
+        left = [piece for a, b in left for piece in ((a, min(b, c)), (max(a, d), b)) if piece[0] < piece[1]]
+    return left
+
+
+def length(stretch: Stretch) -> float:
+    """Give its seconds."""
+    return stretch[1] - stretch[0]
+
+
+def longest(some: Iterable[Stretch]) -> float:
+    """Give the seconds of the longest; 0 where there is none."""
+    return max(map(length, some), default=0.0)
+
+
+def total(some: Iterable[Stretch]) -> float:
+    """Give the seconds of all together."""
+    return sum(map(length, some))

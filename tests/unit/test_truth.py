@@ -1,0 +1,132 @@
+"""The arithmetic of the truth run: what counts as false, and for how long."""
+
+from itertools import islice
+
+from bench.truth_faults import KINDS, plan
+from bench.truth_report import OURS, SCRIPT, NodeSamples, Report, Window
+from bench.truth_samplers import read_by_eye
+from bench.truth_stretches import (
+    DESYNCED,
+    HEALTHY,
+    SAYS_200,
+    SAYS_503,
+    UNHEALTHY,
+    UNUSABLE,
+    USABLE,
+    Sample,
+    difference,
+    intersection,
+    judge,
+    settled,
+    stretches,
+)
+
+WELL = {
+    "wsrep_local_state": "4",
+    "wsrep_cluster_status": "Primary",
+    "wsrep_connected": "ON",
+    "wsrep_ready": "ON",
+    "wsrep_evs_state": "OPERATIONAL",
+    "wsrep_reject_queries": "NONE",
+    "read_only": "OFF",
+    "Threads_connected": "5",
+    "max_connections": "151",
+}
+
+
+def samples(*kinds: str, seconds: float = 0.0) -> list[Sample]:
+    """One a second, each answered after so many seconds."""
+    return [Sample(number, number + seconds, kind, kind) for number, kind in enumerate(kinds)]
+
+
+def test_a_stretch_runs_from_its_first_sample_to_its_last_and_no_further() -> None:
+    asked = samples("a", "a", "b", "a", "b", "b", seconds=0.5)
+    assert stretches(asked, "a") == [(0, 1.5), (3, 3.5)]
+    assert stretches(asked, "b") == [(2, 2.5), (4, 5.5)]
+    assert stretches([], "a") == []
+
+
+def test_stretches_are_cut_and_taken_from_each_other() -> None:
+    assert intersection([(0, 4), (6, 9)], [(1, 2), (3, 7)]) == [(1, 2), (3, 4), (6, 7)]
+    assert difference([(0, 4), (6, 9)], [(1, 2), (3, 7)]) == [(0, 1), (2, 3), (7, 9)]
+    assert difference([(0, 4)], []) == [(0, 4)]
+
+
+def test_a_success_that_waited_after_a_failure_belongs_to_the_failure() -> None:
+    hung = [Sample(0, 1, UNUSABLE, "hung"), Sample(1, 1.9, USABLE, "committed"), Sample(2, 2.9, USABLE, "committed")]
+    assert [sample.kind for sample in settled(hung)] == [UNUSABLE, UNUSABLE, USABLE]
+    refused = [Sample(0, 0.01, UNUSABLE, "refused"), Sample(0.1, 0.11, USABLE, "committed")]
+    assert settled(refused) == refused
+
+
+def test_a_200_on_an_unusable_node_is_false_unless_no_variable_shows_it() -> None:
+    said, unusable = samples(*[SAYS_200] * 6), samples(USABLE, *[UNUSABLE] * 5)
+    seen = judge(said, unusable, samples(HEALTHY, HEALTHY, HEALTHY, UNHEALTHY, UNHEALTHY, UNHEALTHY))
+    assert (seen.invisible, seen.false_200) == ([(1, 2)], [(2, 5)])
+    assert judge(said, unusable, samples(*[UNHEALTHY] * 6)).false_200 == [(1, 5)]
+    assert judge(said, samples(*[USABLE] * 6), samples(*[UNHEALTHY] * 6)).false_200 == []
+
+
+def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced() -> None:
+    said, usable = samples(*[SAYS_503] * 6), samples(UNUSABLE, *[USABLE] * 5)
+    seen = judge(said, usable, samples(DESYNCED, DESYNCED, DESYNCED, HEALTHY, HEALTHY, HEALTHY))
+    assert (seen.by_policy, seen.false_503) == ([(1, 2)], [(2, 5)])
+    # Whatever else is wrong with its variables: it can be used.
+    assert judge(said, usable, samples(*[UNHEALTHY] * 6)).false_503 == [(1, 5)]
+
+
+def test_the_witness_names_what_is_odd() -> None:
+    assert read_by_eye(WELL) == (HEALTHY, "wsrep_local_state 4")
+    assert read_by_eye({**WELL, "wsrep_local_state": "2"})[0] == DESYNCED
+    assert read_by_eye({**WELL, "wsrep_local_state": "1"})[0] == UNHEALTHY
+    assert read_by_eye({**WELL, "wsrep_evs_state": "GATHER"}) == (
+        HEALTHY,
+        "wsrep_local_state 4, wsrep_evs_state GATHER",
+    )
+    for name, odd in {
+        "wsrep_cluster_status": "non-Primary",
+        "wsrep_ready": "OFF",
+        "wsrep_reject_queries": "ALL",
+        "read_only": "ON",
+        "Threads_connected": "151",
+    }.items():
+        for state in ("2", "4"):
+            assert read_by_eye({**WELL, "wsrep_local_state": state, name: odd})[0] == UNHEALTHY, name
+
+
+def test_a_seed_gives_the_same_faults_again_and_every_kind_in_each_round() -> None:
+    first, second = (list(islice(plan(seed, 3), 3 * len(KINDS))) for seed in (1, 2))
+    assert first == list(islice(plan(1, 3), len(first)))
+    assert first != second
+    for begin in range(0, len(first), len(KINDS)):
+        assert {fault.kind for fault in first[begin : begin + len(KINDS)]} == set(KINDS)
+    assert {fault.node for fault in first} == {0, 1, 2}
+
+
+def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> None:
+    nodes = {
+        "node1": NodeSamples(
+            {OURS: samples(*[SAYS_200] * 6), SCRIPT: samples(*[SAYS_503] * 6)},
+            samples(USABLE, USABLE, UNUSABLE, UNUSABLE, UNUSABLE, USABLE),
+            samples(*[UNHEALTHY] * 6),
+        ),
+    }
+    report = Report(nodes, [Window(1, "desync", "node1", 1.5)])
+    (violation,) = report.violations()
+    assert violation.startswith("false 200 for 2.00 s on node1 at 2.00 s (")
+    assert "fault 1, desync on node1" in violation
+    assert "truth: unusable: unusable" in violation
+    table = report.text()
+    assert "| desync | 1 | 2.00 / 2.0 | 0 | 0 | 0 | 0 | 0 |" in table
+    assert "| (none) |  | 0 | 0 | 0 | 1.00 / 1.0 | 0 | 0 |" in table
+
+
+def test_nothing_beyond_interval_and_deadline_is_no_violation() -> None:
+    nodes = {
+        "node1": NodeSamples(
+            {OURS: samples(SAYS_200, SAYS_200, SAYS_200, SAYS_503), SCRIPT: samples(SAYS_200)},
+            samples(USABLE, UNUSABLE, UNUSABLE, UNUSABLE),
+            samples(*[UNHEALTHY] * 4),
+        ),
+    }
+    assert Report(nodes, []).violations() == []
