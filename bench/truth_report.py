@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 from bench.truth_stretches import (
     HEALTHY,
@@ -73,7 +74,7 @@ class NodeSamples:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One stretch of something false, and the fault in whose time it began."""
+    """One stretch of something false, and the fault in whose time it was."""
 
     window: Window
     node: str
@@ -166,14 +167,18 @@ class Report:
 
     def _runs(self, checker: str, what: str) -> list[Run]:
         return [
-            Run(self._window_at(stretch[0]), name, stretch)
+            Run(self._window_of(stretch), name, stretch)
             for (asked, name), findings in self._findings.items()
             if asked == checker
             for stretch in _of(findings, what)
         ]
 
-    def _window_at(self, moment: float) -> Window:
-        return [window for window in self._windows if window.began_at <= moment][-1]
+    def _window_of(self, stretch: Stretch) -> Window:
+        # By where most of it lies: the client that met a fault may have come a moment before it.
+        begins = [window.began_at for window in self._windows]
+        spans = zip(begins, [*begins[1:], inf], strict=True)
+        overlaps = [total(intersection([stretch], [span])) for span in spans]
+        return self._windows[overlaps.index(max(overlaps))]
 
     def _gathering(self, run: Run) -> float:
         marked = [
