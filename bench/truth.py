@@ -137,7 +137,8 @@ def _run(seed: int, seconds: float, samples: Path | None) -> Report:
             stack.service(node, AVAILABLE_WHEN_DONOR="0", AVAILABLE_WHEN_READONLY="0", AVAILABLE_WHEN_FULL="0")
             for node in stack.nodes
         ]
-        tell(_versions(stack))
+        versions = _versions(stack)
+        tell(versions)
         _wait_until_whole(stack, strict)
         sampling = Sampling(stack, strict)
         exits.callback(sampling.end)
@@ -156,7 +157,10 @@ def _run(seed: int, seconds: float, samples: Path | None) -> Report:
         tell(f"{len(windows)} faults; the client committed {client.committed} rows, reconnected {client.failed} times")
         if samples is not None:
             sampling.write_to(samples)
-        report = Report(sampling.nodes(), windows)
+        told = (
+            f"Seed {seed}, {len(windows)} faults in {(time.monotonic() - end + seconds) / 60:.1f} minutes; {versions}."
+        )
+        report = Report(told, sampling.nodes(), windows)
         _let_nothing_interrupt()
     return report
 

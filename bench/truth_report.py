@@ -30,27 +30,27 @@ EXPLANATION = """\
 Longest stretch / total, in seconds. `false 200`: 200 stood while a fresh client could not read and commit on that node.
 `false 503`: 503 stood while it could. The strict policy: no donors, no read-only, no full nodes. A stretch is counted
 from the first to the last sample that shows it, so it may have lasted a sampling step (0.1 s; the script is run every
-0.5 s) longer at either end. A script that hangs counts as 503 from its beginning, which favours it. `by policy`: 503
+0.5 s) longer at either end. While the script hangs (it is ended after 2 s), its answer before stands. `by policy`: 503
 while usable, but the node was seen in wsrep_local_state 2 or 3: a node that lags on purpose is refused under
 AVAILABLE_WHEN_DONOR=0, whether or not it happens to keep up. bench/truth_stretches.py has the rules in full."""
 
 INVISIBLE = """\
-Not visible in any status variable: 200 stood while commits hung or failed, and a witness that read the variables in the
-same moments saw Synced, Primary, connected, ready, queries not rejected, not read-only, not full. Counted apart, as no
-checker can know.
+Not visible in any status variable that tells a bad node from a good one, and so counted apart: 200 stood while commits
+hung or failed, and a witness that read the variables in the same moments saw Synced, Primary, connected, ready, queries
+not rejected, not read-only, not full.
 
 - A member that is killed, hangs or is cut off holds up the commits of ALL members until the group gives it up: after
-  evs.suspect_timeout (here 2 s, by default 5 s) at the earliest, then the new view is agreed on. Reads go on. The node
-  that is cut off looks healthy to itself for as long.
-- A node that resumes after a hang still believes in its old view until it hears that it is out of the group.
-- The one trace is wsrep_evs_state GATHER, in the last second or so of it (column "GATHER"), on all members at once. It
-  is no reason to refuse: that would take out every node of the cluster, and it shows at every harmless join and leave.
+  evs.suspect_timeout (here 2 s, by default 5 s), and another second to agree on the new view. Reads go on. The node
+  that is cut off looks healthy to itself for as long, and one that resumes after a hang believes in the old view.
+- When it comes back, all agree anew on who is in, and commits hang again: 1 s, up to 10 s after a hang.
+- The one trace is wsrep_evs_state, OPERATIONAL otherwise (last column: for how long it was not). It is no reason to
+  refuse: it changes on all members at once, good ones included, and at each harmless join.
 
 What an operator can set: a shorter evs.suspect_timeout and evs.inactive_timeout (with evs.keepalive_period and
-evs.inactive_check_period below them) in wsrep_provider_options shorten all of this, at the price of losing nodes to
-short network hiccups. Where donors are allowed (AVAILABLE_WHEN_DONOR=1), a node that holds FLUSH TABLES WITH READ LOCK
-looks like a desynced one and stops committing; MAX_RECV_QUEUE takes it out as soon as more write-sets than that wait:
-while nobody writes elsewhere in the cluster, nothing waits and nothing shows. Clients need timeouts of their own."""
+evs.inactive_check_period below them) in wsrep_provider_options shorten the wait, at the price of losing nodes to short
+network hiccups. Where donors are allowed (AVAILABLE_WHEN_DONOR=1), a node that holds FLUSH TABLES WITH READ LOCK looks
+like a desynced one and stops committing; MAX_RECV_QUEUE takes it out as soon as more write-sets than that wait: while
+nobody writes elsewhere in the cluster, nothing waits and nothing shows. Clients need timeouts of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,11 @@ class Run:
 
 
 class Report:
-    """The comparison of what was said with what was true, by kind of fault."""
+    """The comparison of what was said with what was true, by kind of fault. told: what run it was."""
 
-    def __init__(self, nodes: Mapping[str, NodeSamples], windows: Sequence[Window]) -> None:
+    def __init__(self, told: str, nodes: Mapping[str, NodeSamples], windows: Sequence[Window]) -> None:
         first = min(sample.began_at for node in nodes.values() for sample in node.truth[:1])
+        self._told = told
         self._began_at = first
         self._clock_offset = time.time() - time.monotonic()
         self._nodes = nodes
@@ -113,7 +114,19 @@ class Report:
     def text(self) -> str:
         """Give the tables and their explanation."""
         return "\n".join(
-            [*self._table(), "", EXPLANATION, "", *self._invisible_table(), "", INVISIBLE, "", *self._coverage()],
+            [
+                self._told,
+                "",
+                *self._table(),
+                "",
+                EXPLANATION,
+                "",
+                *self._invisible_table(),
+                "",
+                INVISIBLE,
+                "",
+                *self._coverage(),
+            ],
         )
 
     def _table(self) -> list[str]:
@@ -134,7 +147,7 @@ class Report:
 
     def _invisible_table(self) -> list[str]:
         rows = [
-            "| fault | seen on | 200 while commits hung: ours | script | of ours with GATHER |",
+            "| fault | seen on | 200 while commits hung: ours | script | evs not OPERATIONAL |",
             "|---|---|---|---|---|",
         ]
         for kind in self._kinds():
@@ -144,9 +157,9 @@ class Report:
                     for checker in (OURS, SCRIPT)
                 )
                 if ours or script:
-                    gather = sum(self._gathering(run) for run in ours)
+                    regrouping = sum(self._regrouping(run) for run in ours)
                     cells = [kind, place, _cell(r.stretch for r in ours), _cell(r.stretch for r in script)]
-                    rows.append(f"| {' | '.join(cells)} | {gather:.1f} |")
+                    rows.append(f"| {' | '.join(cells)} | {regrouping:.1f} |")
         return rows
 
     def _coverage(self) -> list[str]:
@@ -180,7 +193,7 @@ class Report:
         overlaps = [total(intersection([stretch], [span])) for span in spans]
         return self._windows[overlaps.index(max(overlaps))]
 
-    def _gathering(self, run: Run) -> float:
+    def _regrouping(self, run: Run) -> float:
         marked = [
             Sample(sample.began_at, sample.ended_at, str("wsrep_evs_state" in sample.seen), "")
             for sample in self._nodes[run.node].witness

@@ -98,7 +98,7 @@ def our_verdict(service: Service) -> Callable[[], Answer]:
 
 
 def classic_verdict(node: Node) -> Callable[[], Answer]:
-    """Run the shell check; one that hangs is ended after HAProxy's patience and counts as a 503 from its beginning."""
+    """Run the shell check; one that hangs is ended after HAProxy's patience, and counts as a 503 then."""
     environ = {**os.environ, "MYSQL_PWD": PASSWORD}
     command = [str(_CLASSIC_CHECK), str(node.socket), ACCOUNT]
 

@@ -18,6 +18,7 @@ from bench.truth_stretches import (
     intersection,
     judge,
     settled,
+    standing,
     stretches,
 )
 
@@ -59,12 +60,27 @@ def test_a_success_that_waited_after_a_failure_belongs_to_the_failure() -> None:
     assert settled(refused) == refused
 
 
+def test_the_answer_before_stands_while_a_checker_hangs() -> None:
+    asked = [Sample(0, 0, SAYS_200, ""), Sample(1, 3, SAYS_503, "no answer"), Sample(3, 5, SAYS_503, "no answer")]
+    assert stretches(standing(asked), SAYS_200) == [(0, 3)]
+    assert stretches(standing(asked), SAYS_503) == [(3, 5)]
+    assert standing(asked[:1]) == asked[:1]
+
+
 def test_a_200_on_an_unusable_node_is_false_unless_no_variable_shows_it() -> None:
     said, unusable = samples(*[SAYS_200] * 6), samples(USABLE, *[UNUSABLE] * 5)
     seen = judge(said, unusable, samples(HEALTHY, HEALTHY, HEALTHY, UNHEALTHY, UNHEALTHY, UNHEALTHY))
     assert (seen.invisible, seen.false_200) == ([(1, 2)], [(2, 5)])
     assert judge(said, unusable, samples(*[UNHEALTHY] * 6)).false_200 == [(1, 5)]
     assert judge(said, samples(*[USABLE] * 6), samples(*[UNHEALTHY] * 6)).false_200 == []
+
+
+def test_what_the_witness_saw_a_sampling_step_later_was_visible() -> None:
+    said = [Sample(0, 9, SAYS_200, "")]
+    unusable = [Sample(0, 9, UNUSABLE, "")]
+    witness = [Sample(0.15, 0.15, HEALTHY, ""), Sample(0.25, 0.25, UNHEALTHY, "")]
+    seen = judge(said, unusable, [Sample(0, 0, HEALTHY, ""), *witness])
+    assert (seen.invisible, seen.false_200) == ([], [(0, 9)])
 
 
 def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced() -> None:
@@ -111,7 +127,7 @@ def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> No
             samples(*[UNHEALTHY] * 6),
         ),
     }
-    report = Report(nodes, [Window(1, "desync", "node1", 1.5)])
+    report = Report("a test", nodes, [Window(1, "desync", "node1", 1.5)])
     (violation,) = report.violations()
     assert violation.startswith("false 200 for 2.00 s on node1 at 2.00 s (")
     assert "fault 1, desync on node1" in violation
@@ -129,4 +145,4 @@ def test_nothing_beyond_interval_and_deadline_is_no_violation() -> None:
             samples(*[UNHEALTHY] * 4),
         ),
     }
-    assert Report(nodes, []).violations() == []
+    assert Report("a test", nodes, []).violations() == []
