@@ -13,11 +13,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
+import pymysql
+
 from app import __version__
 from bench.truth_faults import Fault, inject, plan
-from bench.truth_report import OURS, SCRIPT, NodeSamples, Report, Window
+from bench.truth_report import DONORS, OURS, SCRIPT, SHORT_QUEUE, NodeSamples, Report, Window
 from bench.truth_samplers import (
     CLASSIC_PACE_SECONDS,
+    LENIENT_PACE_SECONDS,
     Sampler,
     Witness,
     WritingClient,
@@ -54,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report = _run(seed, options.minutes * 60, options.samples)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except (NotInTimeError, ProcessEndedError, RuntimeError) as fault:
+    except (NotInTimeError, ProcessEndedError, RuntimeError, OSError, pymysql.MySQLError) as fault:
         print(f"FAILED: {fault}", file=sys.stderr)
         return 1
     print(f"\n{report.text()}")
@@ -72,6 +75,16 @@ class Sampling:
         self._asking = {
             node.name: {
                 OURS: Sampler(f"verdict {node.name}", our_verdict(service)),
+                DONORS: Sampler(
+                    f"lenient verdict {node.name}",
+                    our_verdict(service, "/?available_when_donor=1"),
+                    LENIENT_PACE_SECONDS,
+                ),
+                SHORT_QUEUE: Sampler(
+                    f"lenient verdict with a queue {node.name}",
+                    our_verdict(service, "/?available_when_donor=1&max_recv_queue=10"),
+                    LENIENT_PACE_SECONDS,
+                ),
                 SCRIPT: Sampler(f"script {node.name}", classic_verdict(node), CLASSIC_PACE_SECONDS),
                 "truth": Sampler(f"truth {node.name}", truth(node)),
                 "witness": Sampler(f"witness {node.name}", Witness(node).ask),
@@ -103,7 +116,7 @@ class Sampling:
         """Give what they saw, by node."""
         return {
             name: NodeSamples(
-                {checker: asked[checker].samples for checker in (OURS, SCRIPT)},
+                {checker: asked[checker].samples for checker in (OURS, DONORS, SHORT_QUEUE, SCRIPT)},
                 asked["truth"].samples,
                 asked["witness"].samples,
             )

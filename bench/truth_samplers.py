@@ -18,6 +18,7 @@ from harness.haproxy import WRITER, HAProxy
 from harness.service import Service
 
 PACE_SECONDS = 0.1
+LENIENT_PACE_SECONDS = 0.2
 CLASSIC_PACE_SECONDS = 0.5
 TRUTH_SECONDS = 1.0
 _CLASSIC_SECONDS = 2.0  # HAProxy's default for a whole check
@@ -84,12 +85,12 @@ class Sampler(threading.Thread):
             raise RuntimeError(message) from self.fault
 
 
-def our_verdict(service: Service) -> Callable[[], Answer]:
+def our_verdict(service: Service, target: str = "/") -> Callable[[], Answer]:
     """Ask clustercheckd."""
 
     def ask() -> Answer:
         try:
-            reply = service.get()
+            reply = service.get(target)
         except OSError as fault:
             return SAYS_503, f"no answer: {fault}"
         return (SAYS_200 if reply.status == int(SAYS_200) else SAYS_503), f"{reply.status} {reply.reason}"

@@ -1,14 +1,14 @@
 """From samples to stretches of time, and from those to what was false: pure arithmetic.
 
 A sample is an answer to a question that was asked at one time and answered at another; what it says was so at some
-moment in between. The rules, which never make a stretch longer than what was seen:
+moment in between. The rules, which where in doubt call a node unusable rather than usable:
 
 1. A stretch of a kind runs from where the first of consecutive samples of that kind began to where the last of them
    ended. The time between two samples of different kinds belongs to neither. So each end of a stretch may in truth lie
    up to one sampling step (0.1 s, the script 0.5 s) further out.
 2. A truth sample is `usable` if a fresh client could log in, read a row and commit one within 1 s, each step of it
    included; error 1213 (deadlock, certification conflict) is a working server's answer. Anything else is `unusable`,
-   and one that hung was so from its beginning to its end.
+   and was so from its beginning to its end, though the client may have come a little before the fault.
 3. A success that itself waited (over 0.25 s) right after a failure shows that the node hung until then: it still
    belongs to the unusable stretch. This only ever makes a false 200 longer.
 4. False 200: 200 was said while the node was unusable, but for 5. False 503: 503 was said while it was usable, but
