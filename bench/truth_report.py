@@ -25,7 +25,7 @@ INTERVAL_AND_DEADLINE_SECONDS = 0.25 + 0.8
 _SAMPLING_SECONDS = 0.1
 
 OURS, SCRIPT = "clustercheckd", "script"
-DONORS, SHORT_QUEUE = "AVAILABLE_WHEN_DONOR=1", "AVAILABLE_WHEN_DONOR=1, MAX_RECV_QUEUE=10"
+DONORS, SHORT_QUEUE = "donors allowed", "donors allowed, MAX_RECV_QUEUE=10"
 _NOTHING = "(none)"
 _AROUND_SECONDS = 0.5
 _OF_DONORS = ("desync", "FTWRL", "full SST")
@@ -132,6 +132,10 @@ class Report:
                 *self._invisible_table(),
                 "",
                 INVISIBLE,
+                "",
+                *self._lenient_table(),
+                "",
+                LENIENT,
                 "",
                 *self._coverage(),
             ],

@@ -3,7 +3,7 @@
 from itertools import islice
 
 from bench.truth_faults import KINDS, plan
-from bench.truth_report import OURS, SCRIPT, NodeSamples, Report, Window
+from bench.truth_report import DONORS, OURS, SCRIPT, SHORT_QUEUE, NodeSamples, Report, Window
 from bench.truth_samplers import read_by_eye
 from bench.truth_stretches import (
     DESYNCED,
@@ -122,7 +122,12 @@ def test_a_seed_gives_the_same_faults_again_and_every_kind_in_each_round() -> No
 def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> None:
     nodes = {
         "node1": NodeSamples(
-            {OURS: samples(*[SAYS_200] * 6), SCRIPT: samples(*[SAYS_503] * 6)},
+            {
+                OURS: samples(*[SAYS_200] * 6),
+                SCRIPT: samples(*[SAYS_503] * 6),
+                DONORS: samples(*[SAYS_200] * 6),
+                SHORT_QUEUE: samples(*[SAYS_503] * 6),
+            },
             samples(USABLE, USABLE, UNUSABLE, UNUSABLE, UNUSABLE, USABLE),
             samples(*[UNHEALTHY] * 6),
         ),
@@ -134,6 +139,7 @@ def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> No
     assert "truth: unusable: unusable" in violation
     table = report.text()
     assert "| desync | 1 | 2.00 / 2.0 | 0 | 0 | 0 | 0 | 0 |" in table
+    assert "| desync | 2.00 / 2.0 | 2.00 / 2.0 | 0 |" in table
     assert "| (none) |  | 0 | 0 | 0 | 1.00 / 1.0 | 0 | 0 |" in table
 
 
