@@ -12,6 +12,7 @@ import pymysql
 
 from harness.galera import Node
 from harness.stack import Stack
+from harness.waiting import wait_for
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 2.0, 6.0
 _FEW_CONNECTIONS, _USUAL_CONNECTIONS = 20, 151
@@ -76,7 +77,7 @@ def _read_lock(_: Stack, node: Node) -> Iterator[None]:
 @contextmanager
 def _full(_: Stack, node: Node) -> Iterator[None]:
     # Sessions that end give their places back, so places are taken for as long as it lasts.
-    over = threading.Event()
+    over, full = threading.Event(), threading.Event()
     held: list[pymysql.Connection[Any]] = []
 
     def fill() -> None:
@@ -84,12 +85,14 @@ def _full(_: Stack, node: Node) -> Iterator[None]:
             try:
                 held.append(node.connect_as_client(seconds=1.0))
             except pymysql.MySQLError:
+                full.set()
                 over.wait(_REFILL_SECONDS)
 
     filler = threading.Thread(target=fill, daemon=True)
     with _setting(node, "max_connections", str(_FEW_CONNECTIONS), str(_USUAL_CONNECTIONS)):
         filler.start()
         try:
+            wait_for(f"{node.name} to be full", full.is_set)
             yield
         finally:
             over.set()
