@@ -12,7 +12,17 @@ from typing import Any
 
 import pymysql
 
-from bench.truth_stretches import DESYNCED, HEALTHY, SAYS_200, SAYS_503, UNHEALTHY, UNUSABLE, USABLE, Sample
+from bench.truth_stretches import (
+    DESYNCED,
+    HEALTHY,
+    SAYS_200,
+    SAYS_503,
+    TRUTH_SECONDS,
+    UNHEALTHY,
+    UNUSABLE,
+    USABLE,
+    Sample,
+)
 from harness.galera import ACCOUNT, PASSWORD, Node
 from harness.haproxy import WRITER, HAProxy
 from harness.service import Service
@@ -20,7 +30,6 @@ from harness.service import Service
 PACE_SECONDS = 0.1
 LENIENT_PACE_SECONDS = 0.2
 CLASSIC_PACE_SECONDS = 0.5
-TRUTH_SECONDS = 1.0
 _CLASSIC_SECONDS = 2.0  # HAProxy's default for a whole check
 _WITNESS_SECONDS = 1.0
 _WRITE_PACE_SECONDS = 0.02

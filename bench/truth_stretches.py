@@ -8,7 +8,8 @@ moment in between. The rules, which where in doubt call a node unusable rather t
    up to one sampling step (0.1 s, the script 0.5 s) further out.
 2. A truth sample is `usable` if a fresh client could log in, read a row and commit one within 1 s, each step of it
    included; error 1213 (deadlock, certification conflict) is a working server's answer. Anything else is `unusable`,
-   and was so from its beginning to its end, though the client may have come a little before the fault.
+   and was so from its beginning to its end. Only the first after a success, where the client waited in vain, counts
+   from 1 s before its end: the server answered its earlier steps.
 3. A success that itself waited (over 0.25 s) right after a failure shows that the node hung until then: it still
    belongs to the unusable stretch. This only ever makes a false 200 longer.
 4. False 200: 200 was said while the node was unusable, but for 5. False 503: 503 was said while it was usable, but
@@ -23,10 +24,14 @@ moment in between. The rules, which where in doubt call a node unusable rather t
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 SAYS_200, SAYS_503 = "200", "503"
 USABLE, UNUSABLE = "usable", "unusable"
 HEALTHY, DESYNCED, UNHEALTHY = "healthy", "desynced", "unhealthy"
+
+TRUTH_SECONDS = 1.0
+"""How long a client waits for the server at each step, and for all of them."""
 
 PROMPT_SECONDS = 0.25
 _INVISIBLE_SECONDS = 0.5
@@ -71,13 +76,14 @@ def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence
 
 
 def settled(truth: Sequence[Sample]) -> list[Sample]:
-    """Count a success that waited right after a failure among the failures (rule 3)."""
+    """Say from when a failure after a success holds (rule 2), and until when one before a success does (rule 3)."""
     result = list(truth)
-    for index in range(1, len(truth)):
-        before, sample = truth[index - 1], truth[index]
+    for index, (before, sample) in enumerate(pairwise(truth), 1):
         waited = sample.ended_at - sample.began_at > PROMPT_SECONDS
-        if before.kind == UNUSABLE and sample.kind == USABLE and waited:
+        if (before.kind, sample.kind) == (UNUSABLE, USABLE) and waited:
             result[index] = replace(sample, kind=UNUSABLE)
+        if (before.kind, sample.kind) == (USABLE, UNUSABLE):
+            result[index] = replace(sample, began_at=max(sample.began_at, sample.ended_at - TRUTH_SECONDS))
     return result
 
 

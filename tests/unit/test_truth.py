@@ -60,6 +60,14 @@ def test_a_success_that_waited_after_a_failure_belongs_to_the_failure() -> None:
     assert settled(refused) == refused
 
 
+def test_a_client_that_waits_in_vain_after_a_success_met_a_hang_no_earlier_than_its_last_step() -> None:
+    asked = [Sample(0, 0.1, USABLE, ""), Sample(0.1, 1.3, UNUSABLE, ""), Sample(1.3, 2.5, UNUSABLE, "")]
+    ((began_at, ended_at),) = stretches(settled(asked), UNUSABLE)
+    assert (round(began_at, 3), ended_at) == (0.3, 2.5)
+    refused = [asked[0], Sample(0.1, 0.2, UNUSABLE, "refused")]
+    assert settled(refused) == refused
+
+
 def test_the_answer_before_stands_while_a_checker_hangs() -> None:
     asked = [Sample(0, 0, SAYS_200, ""), Sample(1, 3, SAYS_503, "no answer"), Sample(3, 5, SAYS_503, "no answer")]
     assert stretches(standing(asked), SAYS_200) == [(0, 3)]
