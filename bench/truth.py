@@ -28,12 +28,14 @@ from bench.truth_samplers import (
     our_verdict,
     truth,
 )
+from bench.truth_stretches import USABLE
 from harness.process import ProcessEndedError
 from harness.service import Service
 from harness.stack import Stack
-from harness.waiting import NotInTimeError
+from harness.waiting import NotInTimeError, wait_for
 
 _QUIET_SECONDS = 1.0
+_LATEST, _SETTLED_SECONDS = 3, 0.5
 _MOST_MINUTES = 60.0
 _INTERRUPTED = 130
 
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        report = _run(seed, options.minutes * 60, options.samples)
+        report, failure = _run(seed, options.minutes * 60, options.samples)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (NotInTimeError, ProcessEndedError, RuntimeError, OSError, pymysql.MySQLError) as fault:
@@ -64,8 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     violations = report.violations()
     for violation in violations:
         print(f"\nVIOLATION: {violation}")
-    print(f"\n{len(violations)} violations" if violations else "\nthe goal is met")
-    return 1 if violations else 0
+    if failure:
+        print(f"\nFAILED: {failure}", file=sys.stderr)
+    print(f"\n{len(violations)} violations" if violations else "\nno violation of the goal")
+    return 1 if violations or failure else 0
 
 
 class Sampling:
@@ -112,6 +116,11 @@ class Sampling:
         for sampler in self._all():
             sampler.finish()
 
+    def all_commit(self) -> bool:
+        """Whether on every node the latest clients committed, and none of them had to wait long."""
+        latest = [sample for asked in self._asking.values() for sample in asked["truth"].samples[-_LATEST:]]
+        return all(s.kind == USABLE and s.ended_at - s.began_at <= _SETTLED_SECONDS for s in latest)
+
     def nodes(self) -> dict[str, NodeSamples]:
         """Give what they saw, by node."""
         return {
@@ -137,7 +146,7 @@ class Sampling:
             yield from asked.values()
 
 
-def _run(seed: int, seconds: float, samples: Path | None) -> Report:
+def _run(seed: int, seconds: float, samples: Path | None) -> tuple[Report, str]:
     begun = time.monotonic()
 
     def tell(what: str) -> None:
@@ -159,12 +168,18 @@ def _run(seed: int, seconds: float, samples: Path | None) -> Report:
         time.sleep(_QUIET_SECONDS)
         windows = []
         end = time.monotonic() + seconds
+        failure = ""
         for number, fault in enumerate(plan(seed, len(stack.nodes)), 1):
             if time.monotonic() > end:
                 break
             tell(f"{number:3}: {fault.kind} on {stack.nodes[fault.node].name} for {fault.seconds} s")
             windows.append(Window(number, fault.kind, stack.nodes[fault.node].name, time.monotonic()))
-            _go_through(fault, stack, strict)
+            try:
+                _go_through(fault, stack, strict, sampling)
+            except (NotInTimeError, ProcessEndedError, OSError, pymysql.MySQLError) as fault_of_ours:
+                # What was seen until then is still worth telling.
+                failure = f"fault {number} could not be gone through: {fault_of_ours}"
+                break
         sampling.finish()
         client = sampling.client
         tell(f"{len(windows)} faults; the client committed {client.committed} rows, reconnected {client.failed} times")
@@ -175,13 +190,15 @@ def _run(seed: int, seconds: float, samples: Path | None) -> Report:
         )
         report = Report(told, sampling.nodes(), windows)
         _let_nothing_interrupt()
-    return report
+    return report, failure
 
 
-def _go_through(fault: Fault, stack: Stack, strict: Sequence[Service]) -> None:
+def _go_through(fault: Fault, stack: Stack, strict: Sequence[Service], sampling: Sampling) -> None:
     with inject(fault, stack):
         time.sleep(fault.seconds)
     _wait_until_whole(stack, strict)
+    # A group that is about to agree on a new view looks whole, but does not commit.
+    wait_for("every node to commit promptly", sampling.all_commit)
     time.sleep(_QUIET_SECONDS)
 
 

@@ -43,11 +43,22 @@ def inject(fault: Fault, stack: Stack) -> AbstractContextManager[None]:
 
 @contextmanager
 def _setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
-    node.sql(f"SET GLOBAL {name}={value}")
+    _set(node, name, value)
     try:
         yield
     finally:
-        node.sql(f"SET GLOBAL {name}={back}")
+        _set(node, name, back)
+
+
+def _set(node: Node, name: str, value: str) -> None:
+    # While the group agrees on a view, the provider refuses some of them.
+    def done() -> bool:
+        with contextlib.suppress(pymysql.MySQLError):
+            node.sql(f"SET GLOBAL {name}={value}")
+            return True
+        return False
+
+    wait_for(f"{node.name} to take {name}={value}", done)
 
 
 def _desync(_: Stack, node: Node) -> AbstractContextManager[None]:
