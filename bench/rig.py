@@ -16,7 +16,7 @@ from bench.machine import cpu_seconds, description
 from bench.xinetd import ShellCheck
 from harness.galera import Cluster, Installation
 from harness.process import Process
-from harness.service import service_for
+from harness.service import Service
 from harness.waiting import wait_for
 
 INTERVAL_SECONDS = 0.25
@@ -41,7 +41,7 @@ class Rig:
             cluster = Cluster(self.installation, size=1)
             cluster.start()
             self.node = cluster.nodes[0]
-            self.service = service_for(self.node, self.installation.directory, self.installation.ports.free())
+            self.service = Service.of(self.node, self.installation.directory, self.installation.ports.free())
             self._exits.callback(self.service.process.kill)
             self.service.wait_until_up()
             self.service.wait_for_verdict(200, "synced")

@@ -1,7 +1,7 @@
 """Fixtures: real processes, started once for all tests that use them."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,28 +29,25 @@ class Services:
         self._ports = ports
         self._exits = exits
 
-    def start(
-        self,
-        *,
-        wrapper: Sequence[str] = (),
-        port: int | None = None,
-        pass_fds: Sequence[int] = (),
-        **environ: str,
-    ) -> Service:
-        """Start one with these settings, by way of a wrapper's command; without any, its database is not there."""
-        service = self.start_unasked(wrapper=wrapper, port=port, pass_fds=pass_fds, **environ)
+    def start(self, **environ: str) -> Service:
+        """Start one with these settings; without any, its database is not there."""
+        service = self.start_unasked(**environ)
         service.wait_until_up()
         return service
 
-    def start_unasked(
+    def start_unasked(self, **environ: str) -> Service:
+        """Start one without waiting for an answer."""
+        return self.start_through((), environ)
+
+    def start_through(
         self,
+        wrapper: Sequence[str],
+        environ: Mapping[str, str],
         *,
-        wrapper: Sequence[str] = (),
         port: int | None = None,
         pass_fds: Sequence[int] = (),
-        **environ: str,
     ) -> Service:
-        """Start one without waiting for an answer."""
+        """Start one by way of a wrapper's command, without waiting for an answer."""
         settings = {"MYSQL_SOCKET": str(self.directory / "no.sock"), **environ}
         command = (*wrapper, sys.executable, "-m", "app")
         service = Service(self.directory, port or self._ports.free(), settings, command=command, pass_fds=pass_fds)

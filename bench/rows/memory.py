@@ -4,7 +4,7 @@ from bench import load
 from bench.machine import on_cores_of_their_own, resident_bytes
 from bench.rig import Rig
 from bench.table import Row
-from harness.service import service_for
+from harness.service import Service
 
 GOAL_BYTES = 55 << 20
 GOAL_GROWTH_BYTES = 1 << 20
@@ -14,7 +14,7 @@ _CONNECTIONS = 64
 
 def rows(rig: Rig, probes: int) -> list[Row]:
     """Measure a service of its own, which has answered nothing before."""
-    service = service_for(rig.node, rig.installation.directory, rig.installation.ports.free())
+    service = Service.of(rig.node, rig.installation.directory, rig.installation.ports.free())
     try:
         service.wait_until_up()
         service.wait_for_verdict(200, "synced")

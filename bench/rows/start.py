@@ -8,7 +8,7 @@ from statistics import median
 from bench import load
 from bench.rig import Rig
 from bench.table import Row, milliseconds
-from harness.service import service_for
+from harness.service import Service
 
 GOAL = 1.5
 
@@ -38,7 +38,7 @@ def rows(rig: Rig) -> list[Row]:
 def _first_answer(rig: Rig) -> float:
     port = rig.installation.ports.free()
     begun = time.monotonic()
-    service = service_for(rig.node, rig.installation.directory, port)
+    service = Service.of(rig.node, rig.installation.directory, port)
     try:
         while time.monotonic() - begun < _LONGEST_SECONDS:
             try:

@@ -21,7 +21,7 @@ from app.monitor import SLACK_SECONDS
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.network import NoNetworkError, RemoteHost
 from harness.ports import LOOPBACK, Ports
-from harness.service import Service, service_for
+from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services
 from tests.fake_mysql import (
@@ -84,7 +84,7 @@ def start_alone(node: Node) -> None:
 @contextmanager
 def watching(node: Node, directory: Path, ports: Ports, **environ: str) -> Iterator[Service]:
     """Run a clustercheckd for a node."""
-    service = service_for(node, directory, ports.free(), **environ)
+    service = Service.of(node, directory, ports.free(), **environ)
     try:
         service.wait_until_up()
         service.wait_for_verdict(200, "synced")

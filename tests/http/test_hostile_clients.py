@@ -64,7 +64,11 @@ def node() -> Iterator[FakeMySQL]:
 
 def start_for(node: FakeMySQL, services: Services, *wrapper: str) -> Service:
     """Start clustercheckd for it."""
-    service = services.start(wrapper=wrapper, MYSQL_HOST=LOOPBACK, MYSQL_PORT=str(node.port), MYSQL_USERNAME="someone")
+    service = services.start_through(
+        wrapper,
+        {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone"},
+    )
+    service.wait_until_up()
     service.wait_for_verdict(200, "synced")
     return service
 

@@ -81,15 +81,14 @@ def listening() -> Iterator[socket.socket]:
 
 def start_on(held: socket.socket, node: FakeMySQL, services: Services, **environ: str) -> Service:
     """Start clustercheckd on a socket that is handed down."""
-    return services.start(
-        wrapper=(sys.executable, "-c", HAND_DOWN, str(held.fileno())),
+    service = services.start_through(
+        (sys.executable, "-c", HAND_DOWN, str(held.fileno())),
+        {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone", **environ},
         port=held.getsockname()[1],
         pass_fds=[held.fileno()],
-        MYSQL_HOST=LOOPBACK,
-        MYSQL_PORT=str(node.port),
-        MYSQL_USERNAME="someone",
-        **environ,
     )
+    service.wait_until_up()
+    return service
 
 
 def wait_for_more(prober: Prober, count: int = 20) -> None:
@@ -171,7 +170,7 @@ def test_systemds_own_socket_activation_wakes_it_with_a_probe_that_gets_its_verd
         }
         handed_on = [f"--setenv={name}={value}" for name, value in settings.items()]
         wrapper = ("systemd-socket-activate", f"--listen={LOOPBACK}:{port}", *handed_on)
-        service = services.start_unasked(wrapper=wrapper, port=port)
+        service = services.start_through(wrapper, {}, port=port)
         wait_for("systemd to listen", lambda: "Listening on" in service.log.read_text(), seconds=10)
         assert service.get().reason == "synced"
         assert f"answers on {LOOPBACK}:{port};" in service.log.read_text()
