@@ -41,6 +41,16 @@ def inject(fault: Fault, stack: Stack) -> AbstractContextManager[None]:
     return KINDS[fault.kind](stack, stack.nodes[fault.node])
 
 
+def rebuild(stack: Stack) -> None:
+    """Kill all nodes and form the cluster anew from the first one's data."""
+    for node in stack.nodes:
+        node.kill()
+        # A node that died with the cluster may otherwise not begin a new one.
+        with contextlib.suppress(FileNotFoundError):
+            node.forget_position()
+    stack.cluster.start()
+
+
 @contextmanager
 def _setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
     _set(node, name, value)
