@@ -322,7 +322,7 @@ def test_few_descriptors_cost_neither_a_probe_nor_the_verdict(node: FakeMySQL, s
     with Crowd(service.port) as crowd:
         for number in range(500):
             crowd.grow(1)
-            if number % 100 == 0:
+            if number == 250:
                 # It needs descriptors anew to read the node.
                 node.drop_connections()
             check_probe(service)
