@@ -1,6 +1,7 @@
 """`make bench`: one Markdown table of everything that is promised in figures."""
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help=f"memory after {_PROBES_IN_FULL:,} probes, not {_PROBES:,}")
     parser.add_argument("--output", metavar="FILE", type=Path, help="write the table there as well")
     options = parser.parse_args(arguments)
+    if options.output and (options.output.is_dir() or not os.access(options.output.absolute().parent, os.W_OK)):
+        parser.error(f"--output {options.output}: cannot be written")
     if options.full:
         groups["memory"] = partial(memory.rows, probes=_PROBES_IN_FULL)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

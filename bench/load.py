@@ -75,8 +75,8 @@ def at_full_speed(port: int, connections: int, *, seconds: float = float("inf"),
 def at_rate(port: int, per_second: float, seconds: float) -> Load:
     """Send probes by the clock, whether or not those before have been answered (open loop)."""
     probing = _Probing(port)
-    probing.begin()
     begun = time.monotonic()
+    probing.begin()
     wanted = round(per_second * seconds)
     while probing.sent < wanted:
         now = time.monotonic()
@@ -97,10 +97,7 @@ class _Probing:
     def __init__(self, port: int) -> None:
         self.sent = 0
         self._address = (LOOPBACK, port)
-        self._expected = ask(port)
-        if not self._expected.startswith(b"HTTP/1.1 200 "):
-            message = f"port {port} answers {self._expected[:80]!r}"
-            raise WrongAnswerError(message)
+        self._expected = b""
         self._epoll = select.epoll()
         self._open: dict[int, tuple[socket.socket, float]] = {}
         self._parts: dict[int, bytes] = {}
@@ -111,8 +108,15 @@ class _Probing:
         return len(self._open)
 
     def begin(self) -> None:
+        """Begin the time with a first probe, whose answer all others must give as well."""
         self._begun = time.monotonic()
         self._own_cpu = time.thread_time()
+        self._expected = ask(self._address[1])
+        self.sent += 1
+        self._latencies.append(time.monotonic() - self._begun)
+        if not self._expected.startswith(b"HTTP/1.1 200 "):
+            message = f"port {self._address[1]} answers {self._expected[:80]!r}"
+            raise WrongAnswerError(message)
 
     def open(self) -> None:
         began = time.perf_counter()
