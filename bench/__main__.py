@@ -67,7 +67,8 @@ def _measure(groups: dict[str, Callable[[Rig], list[Row]]], tell: Callable[[str]
             tell(f"measuring: {name}")
             rows += measure(rig)
         tell("done")
-        return f"{rig.description()}\n\n{markdown(rows)}"
+        how = "Medians of rounds in turns; ratios of rates and starts are medians of ratios."
+        return f"{rig.description()}\n\n{how}\n\n{markdown(rows)}"
 
 
 if __name__ == "__main__":
