@@ -81,7 +81,7 @@ async def watched(observer: StuckObserver, directory: Path) -> AsyncIterator[Wat
         yield service
     finally:
         service.observing.cancel()
-        server.should_exit = True
+        server.handle_exit(signal.SIGTERM, None)
         await asyncio.gather(service.observing, serving, return_exceptions=True)
 
 
