@@ -4,7 +4,8 @@ import os
 import signal
 
 # Before the imports that make up most of the start: as process 1 of a container, SIGTERM would be ignored until then.
-signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
+# 143 is what shells make of it; 0 would mean `available` to whoever ends a check that takes too long.
+signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
 
 import argparse
 import asyncio
@@ -27,6 +28,8 @@ from app.settings import Settings, SettingsError, load_settings, unknown_variabl
 from app.switches import ManualSwitches
 
 _log = logging.getLogger(__name__)
+
+_LONGEST_WAIT_SECONDS = 2.0
 
 MISUSED = 2
 """The exit code for settings that cannot be used."""
@@ -56,14 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.json and given.command != "check":
             parser.error("--json goes with check")
         match given.command:
-            case "check":
-                return cli.check(settings, as_json=given.json)
-            case "watch":
-                return cli.watch(settings)
             case "drain":
                 return cli.drain(settings)
             case "undrain":
                 return cli.undrain(settings)
+        settings.require_login()
+        match given.command:
+            case "check":
+                return cli.check(settings, as_json=given.json)
+            case "watch":
+                return cli.watch(settings)
+        # Until the server has its own: nothing has begun that would have to be ended in good order.
+        signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
         set_up_log(settings.clustercheck_log_level)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings))
@@ -98,7 +105,7 @@ async def _serve(settings: Settings) -> None:
     try:
         # A probe that is already waiting gets a true answer, not `starting`.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(monitor.policy.max_age_seconds):
+            async with asyncio.timeout(min(monitor.policy.max_age_seconds, _LONGEST_WAIT_SECONDS)):
                 await monitor.observed.wait()
         await Server(probe, register, switches, settings.clustercheck_drain_seconds).serve(sockets)
     finally:

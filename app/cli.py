@@ -9,8 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import uvloop
+
 from app.node_state import NodeState, Unobserved
-from app.observer import Observer
+from app.observer import Observer, observe_once
+from app.probe import status_of
 from app.settings import Settings
 from app.switches import ManualSwitches
 from app.verdict import Verdict, decide
@@ -27,7 +30,9 @@ _GREEN, _RED, _PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 def check(settings: Settings, *, as_json: bool) -> int:
     """Observe the node once, print the verdict, give the exit code."""
-    seen, verdict = asyncio.run(_observe_once(settings))
+    # Unlike asyncio's own loop, uvloop leaves no thread of a name resolver behind that the exit would wait for.
+    seen = observe_once(settings.database(), settings.clustercheck_deadline, uvloop.new_event_loop)
+    verdict = _verdict(settings, seen)
     if as_json:
         document = {
             "available": verdict.available,
@@ -57,6 +62,9 @@ def drain(settings: Settings) -> int:
     try:
         path.touch(exist_ok=False)
     except FileExistsError:
+        if not path.exists():
+            print(f"clustercheckd: CLUSTERCHECK_DISABLED_FILE: {path} is a link to nowhere", file=sys.stderr)
+            return NOT_AVAILABLE
         print(f"{path} exists already: this node takes no traffic")
     except OSError as fault:
         print(f"clustercheckd: CLUSTERCHECK_DISABLED_FILE: {path}: {fault.strerror}", file=sys.stderr)
@@ -81,15 +89,6 @@ def undrain(settings: Settings) -> int:
     return AVAILABLE
 
 
-async def _observe_once(settings: Settings) -> tuple[NodeState | Unobserved, Verdict]:
-    observer = Observer(settings.database(), settings.clustercheck_deadline)
-    try:
-        seen = await observer.observe()
-    finally:
-        await observer.close()
-    return seen, _verdict(settings, seen)
-
-
 async def _watch(settings: Settings) -> None:
     observer = Observer(settings.database(), settings.clustercheck_deadline)
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -102,7 +101,9 @@ async def _watch(settings: Settings) -> None:
             rows = shutil.get_terminal_size((80, _ROWS_WITHOUT_TERMINAL)).lines - 1
             if printed % max(1, rows - 1) == 0:
                 print(_ROW.format(*_HEADER).rstrip())
-            print(_row(seen, _verdict(settings, seen), coloured=coloured), flush=True)
+            verdict = _verdict(settings, seen)
+            status = status_of(verdict, int(settings.clustercheck_drain_status))
+            print(_row(seen, verdict, status, coloured=coloured), flush=True)
             printed += 1
             await asyncio.sleep(max(0.0, began + _ROW_SECONDS - time.monotonic()))
     finally:
@@ -113,11 +114,11 @@ def _verdict(settings: Settings, seen: NodeState | Unobserved) -> Verdict:
     return decide(seen, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)())
 
 
-def _row(seen: NodeState | Unobserved, verdict: Verdict, *, coloured: bool) -> str:
+def _row(seen: NodeState | Unobserved, verdict: Verdict, status: int, *, coloured: bool) -> str:
     node = seen if isinstance(seen, NodeState) else NodeState()
     cells = (
         time.strftime("%H:%M:%S"),
-        "200" if verdict.available else "503",
+        str(status),
         verdict.reason.value,
         node.wsrep_local_state_comment or "-",
         _number(node.wsrep_cluster_size),

@@ -5,23 +5,25 @@ clustercheckd's. Kept apart from the service: it is started once for each questi
 cost more than the question.
 """
 
-import asyncio
 import contextlib
+import itertools
 import os
+import re
 import select
 import shlex
 import socket
 import stat
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.database import Database
-from app.node_state import Cause, NodeState, Unobserved
-from app.observer import Observer
-from app.switches import ManualSwitches
+from app.database import Database, DatabaseSettingsError, parse_port
+from app.observer import observe_once
+from app.sentences import sentence_of
+from app.switches import DISABLED_FILE, ManualSwitches
 from app.verdict import Policy, Reason, Verdict, decide
 
 USAGE = (
@@ -46,7 +48,7 @@ _DEFAULTS = {
     "ERR_FILE": "/dev/null",
     "AVAILABLE_WHEN_READONLY": "1",
     "DEFAULTS_EXTRA_FILE": "/etc/my.cnf",
-    "CLUSTERCHECK_DISABLED_FILE": "/var/tmp/clustercheck.disabled",  # noqa: S108 (the script's own place)
+    "CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE,
     "CLUSTERCHECK_DEADLINE": "0.8",
 }
 # The script takes its account as it is given, an empty one too; all else only where it is not empty.
@@ -62,16 +64,10 @@ _POSITIONALS = (
 _ACCOUNT_POSITIONALS = 2
 _VARIABLES = (*_DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET")
 
-_BODY = {
-    Reason.READ_ONLY: "Percona XtraDB Cluster Node is read-only.\r\n",
-    Reason.DISABLED: "Percona XtraDB Cluster Node is manually disabled.\r\n",
-}
-_SYNCED_BODY = "Percona XtraDB Cluster Node is synced.\r\n"
-_NOT_SYNCED_BODY = "Percona XtraDB Cluster Node is not synced.\r\n"
-
 # How long a client's request, and afterwards the end of its connection, is waited for.
 _CLIENT_SECONDS = 0.1
 _REQUEST_BYTES = 8192
+_STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
 
 
 class _MisusedError(Exception):
@@ -82,9 +78,7 @@ class _MisusedError(Exception):
 class _Settings:
     database: Database
     policy: Policy
-    disabled_file: str
     deadline_seconds: float
-    err_file: str
 
 
 def main(
@@ -98,35 +92,38 @@ def main(
         print(USAGE)
         return AVAILABLE
     values, complaints = _values(given, os.environ if environ is None else environ, configuration_files)
-    try:
-        settings = _settings(values)
-    except _MisusedError as fault:
-        complaints.append(str(fault))
-        verdict = Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
-        # A misconfigured check must not keep an operator from draining the node, nor claim it can be used.
-        if os.access(values["CLUSTERCHECK_DISABLED_FILE"], os.F_OK):
-            verdict = Verdict(available=False, reason=Reason.DISABLED, detail="")
-    else:
-        verdict = asyncio.run(_verdict(settings))
-        if not verdict.available:
-            complaints.append(f"{verdict.reason}: {verdict.detail}")
-    _tell(values["ERR_FILE"], complaints)
+    verdict = _verdict(values, complaints)
+    # The answer first: whatever the log is, nobody waits for it.
     _answer(verdict)
+    _tell(values["ERR_FILE"], complaints)
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-async def _verdict(settings: _Settings) -> Verdict:
-    switches = ManualSwitches(settings.disabled_file)()
+def run() -> None:
+    """Be the command."""
+    code = main()
+    if threading.active_count() > 1:
+        # A name resolver that hangs would be waited for at exit; the answer is out.
+        os._exit(code)
+    sys.exit(code)
+
+
+def _verdict(values: Mapping[str, str], complaints: list[str]) -> Verdict:
+    """Decide, and add what there is to complain of."""
+    switches = ManualSwitches(values["CLUSTERCHECK_DISABLED_FILE"])()
     if switches.disabled_file is not None:
-        # Known without asking, and so also while the server hangs.
-        return decide(None, 0.0, settings.policy, switches)
-    observer = Observer(settings.database, settings.deadline_seconds)
-    seen: NodeState | Unobserved = Unobserved(Cause.ERROR, "not asked")
+        # Known without asking, and so also while the server hangs or a setting is wrong.
+        return decide(None, 0.0, Policy(0.0), switches)
     try:
-        seen = await observer.observe()
-    finally:
-        await observer.close()
-    return decide(seen, 0.0, settings.policy, switches)
+        settings = _settings(values)
+    except (_MisusedError, DatabaseSettingsError) as fault:
+        verdict = Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
+    else:
+        seen = observe_once(settings.database, settings.deadline_seconds)
+        verdict = decide(seen, 0.0, settings.policy, switches)
+    if not verdict.available:
+        complaints.append(f"{verdict.reason}: {verdict.detail}")
+    return verdict
 
 
 def _values(
@@ -137,7 +134,7 @@ def _values(
     """Give the value of each variable that has one, and what was found wrong on the way."""
     values = dict(_DEFAULTS)
     complaints: list[str] = []
-    files = [dict(_assignments(path, complaints)) for path in configuration_files if Path(path).exists()]
+    files = [dict(_assignments(path, complaints)) for path in configuration_files if os.path.exists(path)]  # noqa: PTH110 (never raises)
     for source in (environ, *files, _positionals(arguments)):
         for name in _VARIABLES:
             if name in source and (source[name] or name in _KEPT_EMPTY):
@@ -163,7 +160,7 @@ def _assignments(path: str, complaints: list[str]) -> Iterator[tuple[str, str]]:
         return
     for number, line in enumerate(lines, 1):
         try:
-            words = shlex.split(line, comments=True)
+            words = _shell_words(line)
         except ValueError:
             complaints.append(f"{path}, line {number}: a quote without its end; the line is passed over")
             continue
@@ -171,16 +168,20 @@ def _assignments(path: str, complaints: list[str]) -> Iterator[tuple[str, str]]:
             name, equals, value = word.partition("=")
             if not equals or name not in _VARIABLES:
                 continue
-            if ("$" in value and "'" not in line) or "`" in value:
+            if "'" not in line and re.search(r"[$`]", value):
                 complaints.append(f"{path}, line {number}: {name} is taken as written, no shell expands it")
             yield name, value
 
 
+def _shell_words(line: str) -> list[str]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split = True
+    # A shell knows a comment by the beginning of a word; shlex would cut pass#word in two.
+    lexer.commenters = ""
+    return list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
+
+
 def _settings(values: Mapping[str, str]) -> _Settings:
-    port = values.get("MYSQL_PORT")
-    if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port[:9]) < 1 << 16):
-        message = f"MYSQL_PORT={port}: no port"
-        raise _MisusedError(message)
     try:
         deadline_seconds = float(values["CLUSTERCHECK_DEADLINE"])
     except ValueError:
@@ -188,12 +189,16 @@ def _settings(values: Mapping[str, str]) -> _Settings:
     if not 0.05 <= deadline_seconds <= 60:  # noqa: PLR2004 (clustercheckd's own bounds)
         message = f"CLUSTERCHECK_DEADLINE={values['CLUSTERCHECK_DEADLINE']}: must be 0.05 to 60 seconds"
         raise _MisusedError(message)
-    defaults_file = values["DEFAULTS_EXTRA_FILE"]
+    for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
+        if values[name] not in ("0", "1"):
+            message = f"{name}={values[name]}: must be 0 or 1"
+            raise _MisusedError(message)
+    defaults_file, port = values["DEFAULTS_EXTRA_FILE"], values.get("MYSQL_PORT")
     return _Settings(
         database=Database(
             socket=values.get("MYSQL_SOCKET"),
             host=values.get("MYSQL_HOST"),
-            port=int(port) if port else None,
+            port=parse_port("MYSQL_PORT", port) if port else None,
             username=values["MYSQL_USERNAME"] or None,
             # An empty password is none given, which leaves it to the defaults file.
             password=values["MYSQL_PASSWORD"] or None,
@@ -203,37 +208,36 @@ def _settings(values: Mapping[str, str]) -> _Settings:
         policy=Policy(
             max_age_seconds=deadline_seconds,
             available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
-            available_when_readonly=values["AVAILABLE_WHEN_READONLY"] != "0",
+            available_when_readonly=values["AVAILABLE_WHEN_READONLY"] == "1",
         ),
-        disabled_file=values["CLUSTERCHECK_DISABLED_FILE"],
         deadline_seconds=deadline_seconds,
-        err_file=values["ERR_FILE"],
     )
 
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:
-    """Write what went wrong where the script had the mysql client's errors; that this fails changes no answer."""
-    if not complaints:
-        return
+    """Write what went wrong where the script had the mysql client's errors; that this fails changes nothing."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    with contextlib.suppress(OSError), Path(err_file).open("w", encoding="ascii", errors="replace") as file:
-        file.writelines(f"{now} {line}\n" for line in complaints)
+    text = "".join(f"{now} {line}\n" for line in complaints)
+    with contextlib.suppress(OSError):
+        # Emptied by each run, as by the script's; a pipe that nobody reads is not waited for.
+        file = os.open(err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
+        try:
+            os.write(file, text.encode("ascii", "backslashreplace"))
+        finally:
+            os.close(file)
 
 
 def _answer(verdict: Verdict) -> None:
     """Print the script's bytes, and end a client's connection without resetting it."""
-    if verdict.available:
-        status, body = "200 OK", _SYNCED_BODY
-    else:
-        status, body = "503 Service Unavailable", _BODY.get(verdict.reason, _NOT_SYNCED_BODY)
+    status = "200 OK" if verdict.available else "503 Service Unavailable"
+    body = f"{sentence_of(verdict)}\r\n"
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     client = _client()
     # What a client has sent and nobody has read turns the end of the connection into a reset.
     if client is not None:
         _read(client, until=b"\r\n\r\n")
     with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        os.write(sys.stdout.fileno(), (head + body).encode())
+        os.write(_STANDARD_OUTPUT, (head + body).encode())
         if client is not None:
             client.shutdown(socket.SHUT_WR)
             _read(client, until=None)
@@ -241,10 +245,9 @@ def _answer(verdict: Verdict) -> None:
 
 def _client() -> socket.socket | None:
     """Give the client's connection where standard input is one, as under xinetd and socat."""
-    with contextlib.suppress(OSError, ValueError):
-        number = sys.stdin.fileno()
-        if stat.S_ISSOCK(os.fstat(number).st_mode):
-            return socket.socket(fileno=os.dup(number))
+    with contextlib.suppress(OSError):
+        if stat.S_ISSOCK(os.fstat(_STANDARD_INPUT).st_mode):
+            return socket.socket(fileno=os.dup(_STANDARD_INPUT))
     return None
 
 
@@ -262,4 +265,4 @@ def _read(client: socket.socket, until: bytes | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

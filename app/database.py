@@ -27,6 +27,7 @@ LOCAL_HOST_NAMES = ("", "localhost")
 """The host names that mean the unix socket, as they do to the mysql client."""
 
 DEFAULT_PORT = 3306
+_PORT_DIGITS = 5
 
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
 """How much of the server's certificate is checked: issuer and host name, issuer only, nothing."""
@@ -130,15 +131,13 @@ class Database:
             message = f"DEFAULTS_EXTRA_FILE: {fault}"
             raise DatabaseSettingsError(message) from None
         port = options.get("port")
-        if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port[:9]) < 1 << 16):
-            message = f"DEFAULTS_EXTRA_FILE: {self.defaults_extra_file}: port={port} is no port"
-            raise DatabaseSettingsError(message)
         return replace(
             self,
             # Where it says host and we were told a socket, or the other way round, what we were told counts.
             socket=self.socket or (None if self.host else options.get("socket")),
             host=self.host or (None if self.socket else options.get("host")),
-            port=self.port or (int(port) if port else None),
+            port=self.port
+            or (parse_port(f"DEFAULTS_EXTRA_FILE: {self.defaults_extra_file}: port", port) if port else None),
             username=self.username or options.get("user"),
             password=options.get("password") if self.password is None else self.password,
             tls=_tls_option(options) if self.tls is None else self.tls,
@@ -149,8 +148,17 @@ class Database:
         )
 
 
+def parse_port(name: str, value: str) -> int:
+    """Read a port. Raises `DatabaseSettingsError`, which names the setting it came from."""
+    if not (value.isascii() and value.isdecimal() and len(value) <= _PORT_DIGITS and 0 < int(value) < 1 << 16):
+        message = f"{name}={value}: no port"
+        raise DatabaseSettingsError(message)
+    return int(value)
+
+
 def _usual_socket() -> str:
-    return next((path for path in USUAL_SOCKETS if Path(path).exists()), USUAL_SOCKETS[0])
+    # Not Path.exists, which raises where the directory may not be searched.
+    return next((path for path in USUAL_SOCKETS if os.path.exists(path)), USUAL_SOCKETS[0])  # noqa: PTH110
 
 
 def _own_name() -> str:
@@ -203,7 +211,8 @@ def _tls_context(
             context.verify_mode = ssl.CERT_NONE
         if cert:
             setting = f"MYSQL_SSL_CERT: {cert} with MYSQL_SSL_KEY: {key}"
-            context.load_cert_chain(cert, key)
+            # A key that is encrypted is an error; without a password here, OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(cert, key, password="")
     except (OSError, ValueError) as fault:
         words = fault.strerror if isinstance(fault, OSError) else None
         if isinstance(fault, ssl.SSLError):

@@ -13,6 +13,7 @@ import re
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from app.database import Database, DatabaseSettingsError, Login
@@ -214,12 +215,19 @@ class Observer:
 
     def _unobserved(self, fault: BaseException) -> Unobserved:
         """Say in our own words what a failure means. Driver and server texts stay out: they quote credentials."""
+        seen = self._fault_seen(fault)
+        # Paths and names may hold anything.
+        return Unobserved(seen.cause, seen.detail.encode("ascii", "backslashreplace").decode())
+
+    def _fault_seen(self, fault: BaseException) -> Unobserved:
         number = _error_number(fault)
         if number == _CONNECT_FAILED and fault.__cause__ is not None:
             fault = fault.__cause__
         match fault:
             case DatabaseSettingsError():
                 return Unobserved(Cause.ERROR, str(fault))
+            case UnicodeError():
+                return Unobserved(Cause.ERROR, f"{self._login} or user {self._user} is no name that can be asked for")
             case _PlainTextError():
                 return Unobserved(Cause.ERROR, f"{self._login} offers no TLS, which MYSQL_SSL requires")
             case TimeoutError():
@@ -257,7 +265,7 @@ class Observer:
     def _cryptography_words(self) -> str:
         return (
             f"user {self._user} authenticates with caching_sha2_password or sha256_password, which over plain TCP needs"
-            " the extra clustercheckd[cryptography]: install it, or use the socket or TLS"
+            " the Python package cryptography: install it, or use the socket or TLS"
         )
 
     def _plugin_words(self, driver_text: str) -> str:
@@ -267,6 +275,28 @@ class Observer:
             f"user {self._user} authenticates with the plugin {plugin}, which clustercheckd does not speak:"
             " use unix_socket, mysql_native_password or caching_sha2_password for it"
         )
+
+
+def observe_once(
+    database: Database,
+    deadline_seconds: float,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> NodeState | Unobserved:
+    """Observe a node once, outside any event loop."""
+
+    async def once() -> NodeState | Unobserved:
+        observer = Observer(database, deadline_seconds)
+        try:
+            return await observer.observe()
+        finally:
+            await observer.close()
+
+    # Not asyncio.run, which at its end waits for a name resolver that hangs.
+    loop = loop_factory()
+    try:
+        return loop.run_until_complete(once())
+    finally:
+        loop.close()
 
 
 def _error_number(fault: BaseException) -> int:

@@ -4,6 +4,7 @@ The rules are those of my_default.c in MariaDB and MySQL: leading blanks, # and 
 # comments outside quotes, backslash escapes, options without a value, !include and !includedir.
 """
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,17 +68,21 @@ def _lines(path: Path) -> list[str]:
 
 
 def _included(line: str, where: str, depth: int) -> Iterator[tuple[str, str | None]]:
-    directive, _, target = line[1:].partition(" ")
-    target = target.strip(_BLANKS)
-    if directive not in ("include", "includedir") or not target:
-        message = f"{where}: only !include FILE and !includedir DIRECTORY are known"
+    directive, *rest = line[1:].strip(_BLANKS).split(maxsplit=1)[:2] or [""]
+    if directive not in ("include", "includedir"):
+        return  # as the client does
+    if not rest:
+        message = f"{where}: !{directive} of nothing"
         raise OptionFileError(message)
+    target = rest[0]
     if depth == _DEPTH_LIMIT:
         message = f"{where}: files include each other more than {_DEPTH_LIMIT} deep"
         raise OptionFileError(message)
     found = Path(target)
     if directive == "include":
-        yield from _options(found, depth=depth + 1)
+        # The client passes over a file that it cannot open, but not over a directory.
+        if os.access(found, os.R_OK):
+            yield from _options(found, depth=depth + 1)
         return
     try:
         files = sorted(entry for entry in found.iterdir() if entry.suffix == ".cnf")

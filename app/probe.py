@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from app.monitor import Monitor
+from app.sentences import sentence_of
 from app.verdict import Policy, Reason, Verdict
 
 if TYPE_CHECKING:
@@ -22,14 +23,6 @@ VERDICT_PATHS = ("/", "*", "/readyz")
 LIVENESS_PATH = "/livez"
 
 AVAILABLE, UNAVAILABLE, BAD_REQUEST = 200, 503, 400
-
-# The sentences of Percona's clustercheck script, for whoever matches on them.
-_SENTENCE_OF_REASON = {
-    Reason.READ_ONLY: "Percona XtraDB Cluster Node is read-only.",
-    Reason.DISABLED: "Percona XtraDB Cluster Node is manually disabled.",
-}
-_SYNCED_SENTENCE = "Percona XtraDB Cluster Node is synced."
-_NOT_SYNCED_SENTENCE = "Percona XtraDB Cluster Node is not synced."
 
 _FLAGS = {"0": False, "1": True}
 _FLAG_OVERRIDES = ("available_when_donor", "available_when_readonly", "available_when_full")
@@ -120,15 +113,18 @@ def overridden(policy: Policy, query: bytes) -> Policy:
 @lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
     """Render a verdict: the script's sentence, and, unless the node is plainly synced, the reason and what was seen."""
-    if verdict.available:
-        status, body = AVAILABLE, _SYNCED_SENTENCE
-    else:
-        status = drain_status if verdict.draining else UNAVAILABLE
-        body = _SENTENCE_OF_REASON.get(verdict.reason, _NOT_SYNCED_SENTENCE)
+    body = sentence_of(verdict)
     if verdict.reason is not Reason.SYNCED:
         # Whoever matches on the good sentence must not find it in a detail, whatever the server or a path says.
-        body += f"\r\n{verdict.reason}: {verdict.detail.replace('is synced.', 'is synced')}"
-    return plain_answer(status, f"{body}\r\n", verdict.reason)
+        body += f"\r\n{verdict.reason}: {verdict.detail.replace('is synced', 'is-synced')}"
+    return plain_answer(status_of(verdict, drain_status), f"{body}\r\n", verdict.reason)
+
+
+def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
+    """Give the HTTP status of a verdict."""
+    if verdict.available:
+        return AVAILABLE
+    return drain_status if verdict.draining else UNAVAILABLE
 
 
 def liveness_answer(*, alive: bool) -> Answer:

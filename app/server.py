@@ -114,7 +114,11 @@ def _inherited_sockets() -> list[socket.socket]:
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = os.environ.get("LISTEN_FDS", "")
-    return [socket.socket(fileno=_FIRST_INHERITED_FD + i) for i in range(int(count) if count.isdecimal() else 0)]
+    try:
+        return [socket.socket(fileno=_FIRST_INHERITED_FD + i) for i in range(int(count) if count.isdecimal() else 0)]
+    except OSError as fault:
+        message = f"LISTEN_FDS={count}: {fault.strerror}"
+        raise ListenError(message) from None
 
 
 def _tcp_socket(host: str, port: int) -> socket.socket:
@@ -125,6 +129,7 @@ def _tcp_socket(host: str, port: int) -> socket.socket:
             return socket.create_server(("", port))
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
-    except OSError as fault:
-        message = f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {fault.strerror or fault}"
+    except (OSError, UnicodeError) as fault:
+        words = getattr(fault, "strerror", None) or "no valid host name"
+        message = f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}"
         raise ListenError(message) from None

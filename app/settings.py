@@ -5,7 +5,6 @@ import difflib
 import os
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
@@ -14,6 +13,7 @@ from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDic
 from app.database import Database, DatabaseSettingsError
 from app.guard import IPNetwork
 from app.monitor import SLACK_SECONDS
+from app.switches import DISABLED_FILE
 from app.verdict import Policy
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class _Flags(BaseSettings):
     )
 
     clustercheck_disabled_file: str = Field(
-        "/var/tmp/clustercheck.disabled",  # noqa: S108 (the script's own place)
+        DISABLED_FILE,
         description="while this file exists, the node takes no traffic",
     )
     clustercheck_drain_status: Literal["404", "503"] = Field(
@@ -132,7 +132,11 @@ class Settings(_Flags):
     @field_validator("clustercheck_allow_from")
     @classmethod
     def _networks(cls, value: str | None) -> str | None:
-        for word in (value or "").replace(",", " ").split():
+        words = (value or "").replace(",", " ").split()
+        if value is not None and not words:
+            message = "names no network: nobody could connect"
+            raise ValueError(message)
+        for word in words:
             ip_network(word)
         return value
 
@@ -161,6 +165,16 @@ class Settings(_Flags):
             ssl_verify=self.mysql_ssl_verify if "mysql_ssl_verify" in self.model_fields_set else None,
         )
 
+    def require_login(self) -> None:
+        """Raise `SettingsError` where the database settings lead nowhere.
+
+        What is read anew at every connect must be readable at the start: better a clear end than a puzzling 503.
+        """
+        try:
+            self.database().login()
+        except DatabaseSettingsError as fault:
+            raise SettingsError(str(fault)) from None
+
     def allowed_networks(self) -> list[IPNetwork] | None:
         """Give the networks that may connect; None for all."""
         if self.clustercheck_allow_from is None:
@@ -187,24 +201,27 @@ def load_settings(arguments: Sequence[str], parser: argparse.ArgumentParser) -> 
     parser.formatter_class = _HelpFormatter
     # Or else --mysql-password would be taken for --mysql-password-file.
     parser.allow_abbrev = False
+    parser.epilog = (
+        f"Without a flag, because a command line can be read by everybody: MYSQL_PASSWORD. For {_ENV_FILE_FLAG}:"
+        f" {_ENV_FILE_VARIABLE}."
+    )
     parser.add_argument(
         _ENV_FILE_FLAG, metavar="FILE", help="read NAME=value lines from here; variables go before them"
     )
     flags: CliSettingsSource[argparse.ArgumentParser] = CliSettingsSource(_Flags, root_parser=parser)
     parsed = parser.parse_args(arguments)
     env_file = parsed.env_file or os.environ.get(_ENV_FILE_VARIABLE) or None
-    if env_file is not None and not Path(env_file).is_file():
+    if env_file is not None and not os.path.isfile(env_file):  # noqa: PTH113 (Path.is_file may raise)
         message = f"{_ENV_FILE_VARIABLE}: there is no file {env_file}"
         raise SettingsError(message)
     try:
         # Not in the signature that pydantic makes up for type checkers.
         settings = Settings(_env_file=env_file, _cli_settings_source=flags(parsed_args=parsed))  # type: ignore[call-arg]
-        # What is read anew at every connect must be readable at the start: better a clear end than a puzzling 503.
-        settings.database().login()
     except ValidationError as fault:
         raise SettingsError("\n".join(_line(error) for error in fault.errors())) from None
-    except DatabaseSettingsError as fault:
-        raise SettingsError(str(fault)) from None
+    except (OSError, UnicodeError) as fault:
+        message = f"{_ENV_FILE_VARIABLE}: {env_file}: {getattr(fault, 'strerror', None) or 'not UTF-8'}"
+        raise SettingsError(message) from None
     return settings, parsed
 
 

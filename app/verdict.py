@@ -221,7 +221,8 @@ _OFF = ("OFF", "0", "NO")
 
 
 def _no(reason: Reason, detail: str) -> Verdict:
-    return Verdict(available=False, reason=reason, detail=detail)
+    # A path may hold anything.
+    return Verdict(available=False, reason=reason, detail=detail.encode("ascii", "backslashreplace").decode())
 
 
 def _is(value: str | None, *words: str) -> bool:

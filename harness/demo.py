@@ -105,13 +105,13 @@ class Tour:
             with self._stack.haproxy.session_on(READER, backend.node) as session, session.cursor() as cursor:
                 cursor.execute("BEGIN")
                 cursor.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
-                backend.service.disabled_file.touch()
+                backend.service.command("drain")
                 self._see(backend, 404, "disabled")
                 self._see_haproxy(backend.node, "NOLB", WRITER, READER)
                 self._see_readers_elsewhere(backend.node)
                 cursor.execute("COMMIT")
                 self._seen("the open transaction on node3 was committed")
-            backend.service.disabled_file.unlink()
+            backend.service.command("undrain")
             self._see(backend, 200, "synced")
             self._see_haproxy(backend.node, "UP", WRITER, READER)
 
@@ -202,20 +202,27 @@ class LiveView:
             ("node", "wsrep_local_state", "verdict", "reason", "HAProxy writer", "HAProxy reader", "ask it yourself")
         ]
         for backend in self._stack.backends:
-            reply = backend.service.get()
-            state = backend.node.status("wsrep_local_state_comment") if self._runs(backend.node) else None
+            state, status, reason = self._answer(backend)
             rows.append(
                 (
                     backend.node.name,
-                    state or "does not answer",
-                    str(reply.status),
-                    reply.reason,
+                    state,
+                    status,
+                    reason,
                     *(servers.get((section, backend.node.name), {}).get("status", "?") for section in (WRITER, READER)),
                     f"curl -i http://{LOOPBACK}:{backend.service.port}/",
                 ),
             )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+    def _answer(self, backend: Backend) -> tuple[str, str, str]:
+        try:
+            reply, known = backend.service.get(), backend.service.status()
+        except OSError:
+            return "?", "none", "clustercheckd does not answer"
+        node = known["node"] or {}
+        return node.get("wsrep_local_state_comment") or "not read", str(reply.status), reply.reason
 
     def _hints(self) -> str:
         ports = self._stack.haproxy.ports

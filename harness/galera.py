@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pymysql
 
-from harness.ports import LOOPBACK, Ports
+from harness.ports import LOOPBACK, Ports, listens
 from harness.process import Process
 from harness.waiting import wait_for
 
@@ -271,7 +271,9 @@ class Node:
     @contextmanager
     def holding_up_transfer(self) -> Iterator[None]:
         """Stop what receives this node's full state transfer, for as long as the block runs: the donor stays one."""
-        receivers = wait_for(f"{self.name} to receive a state transfer", lambda: self.process.of_session("rsync"))
+        # Stopped before it listens, the joiner would never ask for the transfer.
+        wait_for(f"{self.name} to wait for a state transfer", lambda: listens(self._sst_port))
+        receivers = self.process.of_session("rsync")
         for pid in receivers:
             os.kill(pid, signal.SIGSTOP)
         try:

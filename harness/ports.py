@@ -2,12 +2,14 @@
 
 import random
 import socket
+from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 
 # Below the range the kernel takes outgoing ports from (32768 up on Linux), so that none is taken in between.
 _PORTS = range(20000, 32000)
 _TRIES = 2000
+_LISTENING = "0A"  # TCP_LISTEN in proc(5)
 
 
 class Ports:
@@ -43,3 +45,9 @@ class Ports:
             return False
         self._reservations.append(reservation)
         return True
+
+
+def listens(port: int) -> bool:
+    """Whether anybody listens on a port, as the kernel sees it: nobody is connected to."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == _LISTENING for row in rows)

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,10 +64,18 @@ class Service:
         self.process = self._run()
 
     @classmethod
-    def of(cls, node: Node, directory: Path, port: int, **environ: str) -> Self:
+    def of(
+        cls,
+        node: Node,
+        directory: Path,
+        port: int,
+        *,
+        command: Sequence[str] = (sys.executable, "-m", "app"),
+        **environ: str,
+    ) -> Self:
         """Start clustercheckd for a node, over its socket, with the account that may do nothing."""
         settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD, **environ}
-        return cls(directory, port, settings, name=f"clustercheckd-{node.name}")
+        return cls(directory, port, settings, name=f"clustercheckd-{node.name}", command=command)
 
     def _run(self) -> Process:
         return Process(self.name, self._command, self.log, environ=self._environ, pass_fds=self._pass_fds)
@@ -117,6 +126,13 @@ class Service:
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
             return read_to_end(connection)
+
+    def command(self, name: str) -> str:
+        """Run another of clustercheckd's commands with the same settings; gives what it printed."""
+        command = [sys.executable, "-m", "app", name]
+        return subprocess.run(
+            command, env=self._environ, check=True, capture_output=True, text=True, timeout=_START_SECONDS
+        ).stdout
 
     def stop(self) -> int:
         """End the service as systemd does; gives the exit code."""

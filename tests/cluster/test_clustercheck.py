@@ -93,6 +93,13 @@ def test_what_is_wrong_is_in_the_error_file(stack: Stack, tmp_path: Path) -> Non
     assert "access-denied: the server refused user clustercheck (error 1045)" in errors.read_text()
     assert clustercheck({**environ, "MYSQL_PORT": "x", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
     assert "MYSQL_PORT=x: no port" in errors.read_text()
+    assert clustercheck({**environ, "AVAILABLE_WHEN_READONLY": "0;", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
+    assert "AVAILABLE_WHEN_READONLY=0;: must be 0 or 1" in errors.read_text()
+    # Emptied once all is well, as by the script.
+    assert clustercheck(environ, ACCOUNT, PASSWORD, "0", str(errors)) == (0, SYNCED)
+    assert errors.read_text() == ""
+    os.mkfifo(tmp_path / "fifo")
+    assert clustercheck(environ, ACCOUNT, "wrong", "0", str(tmp_path / "fifo")) == (1, NOT_SYNCED)
     # That it cannot be written changes no answer.
     assert clustercheck(environ, ACCOUNT, PASSWORD, "0", "/no/such/directory/file") == (0, SYNCED)
 
@@ -114,16 +121,17 @@ def test_its_configuration_files_are_read_and_never_run(stack: Stack, tmp_path: 
     marker, errors, file = tmp_path / "marker", tmp_path / "errors", tmp_path / "clustercheck"
     file.write_text(
         f"# comment\ntouch {marker}\nexport MYSQL_USERNAME={ACCOUNT} # comment\nMYSQL_PASSWORD='{PASSWORD}'\n"
-        f"AVAILABLE_WHEN_DONOR=$(touch {marker})\n"
+        f"AVAILABLE_WHEN_READONLY=1; ERR_FILE={errors}#x # more\nDEFAULTS_EXTRA_FILE=$(touch {marker})\n"
     )
+    errors = tmp_path / "errors#x"
     program = f"import sys; from app.clustercheck import main; sys.exit(main([], configuration_files=['{file}']))"
-    environ = {**variables(stack.nodes[0], tmp_path), "ERR_FILE": str(errors)}
+    environ = variables(stack.nodes[0], tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", program], env=environ, capture_output=True, timeout=SECONDS, check=False
     )
     assert (done.returncode, done.stdout) == (0, SYNCED)
     assert not marker.exists()
-    assert f"{file}, line 5: AVAILABLE_WHEN_DONOR is taken as written, no shell expands it" in errors.read_text()
+    assert f"{file}, line 6: DEFAULTS_EXTRA_FILE is taken as written, no shell expands it" in errors.read_text()
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

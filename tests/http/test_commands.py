@@ -12,7 +12,7 @@ import pytest
 
 from harness.service import without_settings
 from harness.waiting import wait_for
-from tests.fake_mysql import FakeMySQL, fake_mysql, galera
+from tests.fake_mysql import FakeMySQL, Peer, fake_mysql, galera
 from tests.http.test_process import SECONDS, run
 
 
@@ -45,6 +45,14 @@ class TestCheck:
         assert run("chekc").returncode == 2
         assert run("drain", "--json").returncode == 2
 
+    def test_being_ended_while_it_asks_is_no_yes(self) -> None:
+        with fake_mysql(Peer.hang) as server:
+            environ = {**without_settings(os.environ), **beside(server, CLUSTERCHECK_DEADLINE="60")}
+            asking = subprocess.Popen([sys.executable, "-m", "app", "check"], env=environ, stdout=subprocess.DEVNULL)
+            wait_for("the question", lambda: server.connections, seconds=SECONDS)
+            asking.terminate()
+            assert asking.wait(SECONDS) not in (0, 1)
+
     def test_json(self) -> None:
         with fake_mysql(galera()) as server:
             document = json.loads(run("check", "--json", **beside(server)).stdout)
@@ -70,6 +78,9 @@ class TestDrain:
         done = run("undrain", **environ)
         expected = f"removed {path}: this node takes traffic again as its state allows\n"
         assert (0, expected, False) == (done.returncode, done.stdout, path.exists())
+        # Whoever may not read the password may still drain.
+        assert run("drain", **environ, MYSQL_PASSWORD_FILE="/no/file").returncode == 0
+        assert run("undrain", **environ, MYSQL_PASSWORD_FILE="/no/file").returncode == 0
         assert run("undrain", **environ).stdout == f"there is no {path}: this node is not drained\n"
 
     @pytest.mark.parametrize("command", ["drain", "undrain"])

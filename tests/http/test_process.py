@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app import __version__
+from app.settings import Settings
 from harness.service import without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services
@@ -48,6 +49,11 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
             "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one",
         ),
         ({"MYSQL_PASSWORD_FILE": "/no/file"}, "MYSQL_PASSWORD_FILE: /no/file: No such file or directory"),
+        (
+            {"CLUSTERCHECK_HOST": "a..b"},
+            "cannot listen on CLUSTERCHECK_HOST=a..b CLUSTERCHECK_PORT=9200: no valid host name",
+        ),
+        ({"CLUSTERCHECK_ALLOW_FROM": " , "}, "CLUSTERCHECK_ALLOW_FROM= , : names no network: nobody could connect"),
         ({"MYSQL_PASSWORD_FILE": "/dev"}, "MYSQL_PASSWORD_FILE: /dev is not a file"),
         ({"DEFAULTS_EXTRA_FILE": "/no/file"}, "DEFAULTS_EXTRA_FILE: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/no/file"}, "MYSQL_SSL_CA: /no/file: No such file or directory"),
@@ -75,6 +81,8 @@ def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
 
 def test_help_explains_each_setting() -> None:
     shown = " ".join(run("--help").stdout.split())
+    for name in Settings.model_fields:
+        assert name.upper() in shown
     for name, words in {
         "AVAILABLE_WHEN_DONOR": "a donor or desynced node takes traffic",
         "CLUSTERCHECK_POLL_INTERVAL": "seconds from the beginning of one observation to the next",

@@ -163,7 +163,7 @@ def test_over_plain_tcp_without_the_extra_the_reason_says_so() -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
         "NOT available access-denied: user someone authenticates with caching_sha2_password or sha256_password, which"
-        " over plain TCP needs the extra clustercheckd[cryptography]: install it, or use the socket or TLS\n"
+        " over plain TCP needs the Python package cryptography: install it, or use the socket or TLS\n"
     )
 
 

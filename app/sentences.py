@@ -1,0 +1,16 @@
+"""The sentences of Percona's clustercheck script, for whoever matches on them."""
+
+from app.verdict import Reason, Verdict
+
+SYNCED = "Percona XtraDB Cluster Node is synced."
+NOT_SYNCED = "Percona XtraDB Cluster Node is not synced."
+
+_OF_REASON = {
+    Reason.READ_ONLY: "Percona XtraDB Cluster Node is read-only.",
+    Reason.DISABLED: "Percona XtraDB Cluster Node is manually disabled.",
+}
+
+
+def sentence_of(verdict: Verdict) -> str:
+    """Give what the script says in the place of this verdict."""
+    return SYNCED if verdict.available else _OF_REASON.get(verdict.reason, NOT_SYNCED)
