@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
 VENV := .venv
 PYTHON := $(VENV)/bin/python
+LINT := $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/mypy
 
 .PHONY: help demo test check bench truth format lock clean
 
@@ -11,7 +12,7 @@ demo: $(VENV)/ready  ## three real Galera nodes, clustercheckd and HAProxy, to p
 	@$(PYTHON) -m harness.demo $(ARGS)
 
 test: $(VENV)/ready  ## lint, types and all tests, on real MariaDB and HAProxy (ARGS: options for pytest)
-	$(MAKE) --no-print-directory check
+	$(LINT)
 	$(PYTHON) -m coverage erase
 	$(PYTHON) -m coverage run -m pytest $(ARGS)
 	$(PYTHON) -m coverage combine --quiet
@@ -24,9 +25,7 @@ truth: $(VENV)/ready  ## 5 minutes of random faults: was each 200 and each 503 t
 	@$(PYTHON) -m bench.truth $(ARGS)
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server
-	$(VENV)/bin/ruff check
-	$(VENV)/bin/ruff format --check
-	$(VENV)/bin/mypy
+	$(LINT)
 	$(PYTHON) -m pytest -q tests/unit
 
 format: $(VENV)/ready  ## put the code into shape

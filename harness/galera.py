@@ -260,6 +260,15 @@ class Node:
         if self._process is not None:
             self._process.kill()
 
+    def commits(self) -> bool:
+        """Whether a client's write is committed within two seconds."""
+        try:
+            with self.connect_as_client(seconds=2) as connection, connection.cursor() as cursor:
+                cursor.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
+        except pymysql.MySQLError:
+            return False
+        return True
+
     def refuses_clients(self) -> bool:
         """Whether a new client is told that there are too many connections."""
         try:

@@ -9,6 +9,7 @@ from typing import Self
 from harness.galera import Cluster, Installation, Node
 from harness.haproxy import READER, WRITER, Backend, HAProxy
 from harness.service import Service
+from harness.waiting import wait_for
 
 
 class Stack:
@@ -77,6 +78,8 @@ class Stack:
             backend.service.wait_for_verdict(200, "synced")
             for section in (WRITER, READER):
                 self.haproxy.wait_for_status(section, backend.node, "UP")
+            # Members that have just come back can hold up everybody's commits while all of them say Synced.
+            wait_for(f"{backend.node.name} to commit", backend.node.commits)
 
     def _start(self) -> None:
         self._tell("installing a MariaDB server")
