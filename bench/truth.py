@@ -5,13 +5,11 @@ import contextlib
 import os
 import platform
 import random
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 
 import pymysql
 
@@ -29,7 +27,7 @@ from bench.truth_samplers import (
     truth,
 )
 from bench.truth_stretches import USABLE
-from harness.process import ProcessEndedError
+from harness.process import ProcessEndedError, interrupt_once, let_nothing_interrupt
 from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
@@ -53,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.samples.write_text("")
         except OSError as fault:
             parser.error(f"--samples {options.samples}: {fault.strerror}")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    interrupt_once()
     try:
         report = _run(seed, options.minutes * 60, options.samples)
     except KeyboardInterrupt:
@@ -190,7 +187,7 @@ def _run(seed: int, seconds: float, samples: Path | None) -> Report:
             f"Seed {seed}, {len(windows)} faults in {minutes:.1f} minutes, cluster rebuilt {rebuilt} times; {versions}."
         )
         report = Report(told, sampling.nodes(), windows)
-        _let_nothing_interrupt()
+        let_nothing_interrupt()
     return report
 
 
@@ -225,17 +222,6 @@ def _minutes(text: str) -> float:
             return minutes
     message = f"{text} is not a number above 0 and up to {_MOST_MINUTES:g}"
     raise argparse.ArgumentTypeError(message)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's signature)
-    _let_nothing_interrupt()
-    raise KeyboardInterrupt
-
-
-def _let_nothing_interrupt() -> None:
-    # A second Ctrl-C must not leave half of it behind.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,17 @@
 
 import argparse
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 
 import pymysql
 
 from harness.galera import DEMO, Node
 from harness.haproxy import READER, READER_QUESTION, WRITER, Backend
 from harness.ports import LOOPBACK
-from harness.process import ProcessEndedError
+from harness.process import ProcessEndedError, interrupt_once, let_nothing_interrupt
 from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
 
@@ -32,8 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--once", action="store_true", help="run a scripted tour and end, instead of the live view")
     once = parser.parse_args(arguments).once
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    interrupt_once()
     begun = time.monotonic()
     try:
         # The tour's drain: node3 answers 404 while it drains, which HAProxy takes for "no new sessions".
@@ -42,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings=settings, tell=lambda what: print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)
         ) as stack:
             Tour(stack).run() if once else LiveView(stack).run()
-            _let_nothing_interrupt()
+            let_nothing_interrupt()
     except KeyboardInterrupt:
         return 130 if once else 0
     except (NotInTimeError, ProcessEndedError) as fault:
@@ -268,17 +265,6 @@ class LiveView:
             if time.monotonic() > ended_at + _RESTART_SECONDS:
                 del self._ended_at[node.name]
                 self._stack.cluster.start_node(node)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's signature)
-    _let_nothing_interrupt()
-    raise KeyboardInterrupt
-
-
-def _let_nothing_interrupt() -> None:
-    # A second Ctrl-C must not leave half of it behind.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 
 from harness.waiting import NotInTimeError, wait_for
 
@@ -126,3 +127,20 @@ class Process:
 def with_system_path(environ: Mapping[str, str]) -> dict[str, str]:
     """Add to PATH where Debian keeps servers, which its users' own PATH leaves out."""
     return {**environ, "PATH": f"{environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
+
+
+def interrupt_once() -> None:
+    """Have the first SIGINT or SIGTERM raise KeyboardInterrupt, and let none disturb what is done then."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+
+
+def let_nothing_interrupt() -> None:
+    """Pass over SIGINT and SIGTERM from now on: a second Ctrl-C must not leave half of it behind."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's signature)
+    let_nothing_interrupt()
+    raise KeyboardInterrupt

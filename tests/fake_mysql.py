@@ -247,3 +247,15 @@ def sends_bytes(data: bytes, *, then_hangs: bool = False) -> Behaviour:
             peer.hang()
 
     return behaviour
+
+
+def greets_and_is_silent(peer: Peer) -> None:
+    """Greet, then never answer the login."""
+    peer.greet()
+    peer.hang()
+
+
+def logs_in_and_is_silent(peer: Peer) -> None:
+    """Let the client in, then answer nothing."""
+    peer.log_in()
+    peer.hang()

@@ -34,6 +34,8 @@ from tests.fake_mysql import (
     Peer,
     fake_mysql,
     galera,
+    greets_and_is_silent,
+    logs_in_and_is_silent,
     sends_bytes,
 )
 
@@ -207,18 +209,6 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
         footprint.check()
         # The session that was cut off is the server's until its own time-outs; the next one is beside it.
         assert sessions.most <= 1 + 2
-
-
-def greets_and_is_silent(peer: Peer) -> None:
-    """Greet, then never answer the login."""
-    peer.greet()
-    peer.hang()
-
-
-def logs_in_and_is_silent(peer: Peer) -> None:
-    """Let the client in, then answer nothing."""
-    peer.log_in()
-    peer.hang()
 
 
 def cuts_mid_packet(peer: Peer) -> None:

@@ -21,24 +21,14 @@ from tests.fake_mysql import (
     error,
     fake_mysql,
     galera,
+    greets_and_is_silent,
     greets_then,
+    logs_in_and_is_silent,
     says,
     sends_bytes,
 )
 
 DEADLINE_SECONDS = 0.3
-
-
-def greets_and_is_silent(peer: Peer) -> None:
-    """Greet, then never answer the login."""
-    peer.greet()
-    peer.hang()
-
-
-def logs_in_and_is_silent(peer: Peer) -> None:
-    """Let the client in, then answer nothing."""
-    peer.log_in()
-    peer.hang()
 
 
 def cuts_after_login(peer: Peer) -> None:
