@@ -3,7 +3,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 LINT := $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/mypy
 
-.PHONY: help demo test check bench truth format lock clean
+.PHONY: help demo test check bench truth coverage format lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,6 +13,9 @@ demo: $(VENV)/ready  ## three real Galera nodes, clustercheckd and HAProxy, to p
 
 test: $(VENV)/ready  ## lint, types and all tests, on real MariaDB and HAProxy (ARGS: options for pytest)
 	$(LINT)
+	$(PYTHON) -m pytest $(ARGS)
+
+coverage: $(VENV)/ready  ## all tests, slower, and what of app/ they do not reach, in child processes too
 	$(PYTHON) -m coverage erase
 	$(PYTHON) -m coverage run -m pytest $(ARGS)
 	$(PYTHON) -m coverage combine --quiet
