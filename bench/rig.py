@@ -8,12 +8,11 @@ from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from bench import load
 from bench.machine import cpu_seconds, description
 from bench.xinetd import ShellCheck
+from harness.block import Block
 from harness.galera import Cluster, Installation
 from harness.process import Process
 from harness.service import Service
@@ -26,36 +25,26 @@ _FLOOR_SECONDS = 20.0
 _PACKAGES = ("uvicorn", "uvloop", "httptools", "fastapi", "aiomysql")
 
 
-class Rig:
+class Rig(Block):
     """All that takes part, gone once the `with` block ends. What a row does not ask for is not started."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
         self._exits = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _start(self) -> None:
         """Start the node and clustercheckd; takes about 10 s."""
-        try:
-            self.tell("starting a Galera node and clustercheckd")
-            self.installation = self._exits.enter_context(Installation())
-            cluster = Cluster(self.installation, size=1)
-            cluster.start()
-            self.node = cluster.nodes[0]
-            self.service = Service.of(self.node, self.installation.directory, self.installation.ports.free())
-            self._exits.callback(self.service.process.kill)
-            self.service.wait_until_up()
-            self.service.wait_for_verdict(200, "synced")
-        except BaseException:
-            self._exits.close()
-            raise
-        return self
+        self.tell("starting a Galera node and clustercheckd")
+        self.installation = self._exits.enter_context(Installation())
+        cluster = Cluster(self.installation, size=1)
+        cluster.start()
+        self.node = cluster.nodes[0]
+        self.service = Service.of(self.node, self.installation.directory, self.installation.ports.free())
+        self._exits.callback(self.service.process.kill)
+        self.service.wait_until_up()
+        self.service.wait_for_verdict(200, "synced")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Stop and remove everything."""
         self._exits.close()
 

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pymysql
 
+from harness.block import Block
 from harness.ports import LOOPBACK, Ports, listens
 from harness.process import Process
 from harness.waiting import wait_for
@@ -47,7 +47,7 @@ _SQL_OF_INSTALLATION = (
 Rows = tuple[tuple[Any, ...], ...]
 
 
-class Installation:
+class Installation(Block):
     """A directory with the data of a first node, and the nodes made from it.
 
     All of it, processes included, is gone once the `with` block ends. Started by root, the servers run as mysql:
@@ -60,31 +60,17 @@ class Installation:
         self.ports = Ports()
         self._nodes: list[Node] = []
 
-    def __enter__(self) -> Self:
+    def _start(self) -> None:
         """Install; takes about two seconds."""
-        try:
-            self.give_to_server(self.directory)
-            template = self.node("template")
-            self._install(template)
-            # A first start as a cluster of its own: nodes that copy this data need no full state transfer to join.
-            template.start(["--wsrep-new-cluster"], addresses=[])
-            template.wait_for_state("Synced")
-            for statement in _SQL_OF_INSTALLATION:
-                template.sql(statement)
-            template.stop()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop and remove everything."""
-        self.close()
+        self.give_to_server(self.directory)
+        template = self.node("template")
+        self._install(template)
+        # A first start as a cluster of its own: nodes that copy this data need no full state transfer to join.
+        template.start(["--wsrep-new-cluster"], addresses=[])
+        template.wait_for_state("Synced")
+        for statement in _SQL_OF_INSTALLATION:
+            template.sql(statement)
+        template.stop()
 
     def close(self) -> None:
         """Kill the nodes and remove their data."""

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from harness.block import Block
 from harness.process import with_system_path
 
 # Set aside for tests between devices (RFC 2544): nobody routes it.
@@ -23,7 +22,7 @@ class NoNetworkError(Exception):
     """A network that cannot be made here; the message says why."""
 
 
-class RemoteHost:
+class RemoteHost(Block):
     """A network namespace with an address of its own, for as long as the `with` block runs. Needs root.
 
     Raises `NoNetworkError` where namespaces are not to be had.
@@ -37,24 +36,6 @@ class RemoteHost:
         self._our_address = str(network + 1)
         self._name = f"clustercheckd-{number}"
         self._link, self._its_link = f"cc{number}", "eth0"
-
-    def __enter__(self) -> Self:
-        """Make the namespace, and the cable to it."""
-        try:
-            self._make()
-        except NoNetworkError:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Remove both."""
-        self.close()
 
     def close(self) -> None:
         """Remove what there is."""
@@ -83,7 +64,7 @@ class RemoteHost:
         finally:
             _ip("-n", self._name, "link", "set", self._its_link, "up")
 
-    def _make(self) -> None:
+    def _start(self) -> None:
         _ip("netns", "add", self._name)
         _ip("link", "add", self._link, "type", "veth", "peer", "name", self._its_link, "netns", self._name)
         _ip("addr", "add", f"{self._our_address}/30", "dev", self._link)

@@ -3,16 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from harness.block import Block
 from harness.galera import Cluster, Installation, Node
 from harness.haproxy import READER, WRITER, Backend, HAProxy
 from harness.service import Service
 from harness.waiting import wait_for
 
 
-class Stack:
+class Stack(Block):
     """A running cluster that is gone once its `with` block ends, also where its start failed half way.
 
     settings: further settings of clustercheckd, by node name.
@@ -28,24 +27,6 @@ class Stack:
         self._tell = tell
         self._settings = settings or {}
         self._exits = ExitStack()
-
-    def __enter__(self) -> Self:
-        """Start everything; takes some 15 s."""
-        try:
-            self._start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop and remove everything."""
-        self.close()
 
     def close(self) -> None:
         """Stop and remove everything."""
@@ -82,6 +63,7 @@ class Stack:
             wait_for(f"{backend.node.name} to commit", backend.node.commits)
 
     def _start(self) -> None:
+        """Start everything; takes some 15 s."""
         self._tell("installing a MariaDB server")
         self.installation = self._exits.enter_context(Installation())
         self.cluster = Cluster(self.installation, self._size)
