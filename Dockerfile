@@ -8,7 +8,7 @@ RUN /opt/clustercheckd/bin/pip install --no-cache-dir --require-hashes --only-bi
 COPY app app
 # Straight into the environment: with only one package there is nothing for a build backend to do, and nothing to fetch.
 RUN cp -r app "$(/opt/clustercheckd/bin/python -c 'import site; print(site.getsitepackages()[0])')" \
- && for command in clustercheckd=app.__main__:main clustercheck=app.clustercheck:run; do \
+ && for command in clustercheckd=app.__main__:main clustercheck=app.commands.clustercheck:run; do \
       entry="${command#*=}"; \
       printf '#!/opt/clustercheckd/bin/python\nimport sys\nfrom %s import %s\nsys.exit(%s())\n' \
         "${entry%:*}" "${entry#*:}" "${entry#*:}" \

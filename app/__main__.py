@@ -16,14 +16,15 @@ from collections.abc import Sequence
 
 import uvloop
 
-from app import __version__, cli
-from app.api import JSON_PATHS, create_application
-from app.guard import ConnectionRegister
+from app import __version__
+from app.commands import check as cli
+from app.database.observer import Observer
+from app.http.api import JSON_PATHS, create_application
+from app.http.guard import ConnectionRegister
+from app.http.probe import Probe
+from app.http.server import ListenError, Server, address_of, listening_sockets
 from app.log import set_up_log
 from app.monitor import Monitor
-from app.observer import Observer
-from app.probe import Probe
-from app.server import ListenError, Server, address_of, listening_sockets
 from app.settings import Settings, SettingsError, load_settings, unknown_variables
 from app.switches import ManualSwitches
 

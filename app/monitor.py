@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from app.database.observer import ObservesNode
 from app.node_state import Cause, NodeState, Unobserved
-from app.observer import ObservesNode
 from app.verdict import Policy, Switches, Verdict, decide
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
 
-from app.database import Database, DatabaseSettingsError
-from app.guard import IPNetwork
+from app.database.connection import Database, DatabaseSettingsError
+from app.http.guard import IPNetwork
 from app.monitor import SLACK_SECONDS
 from app.switches import DISABLED_FILE
 from app.verdict import Policy

@@ -7,9 +7,9 @@ from typing import Any
 
 import pymysql
 
-from app.database import Database
+from app.database.connection import Database
+from app.database.observer import Observer
 from app.node_state import NodeState
-from app.observer import Observer
 from bench import load
 from bench.rig import INTERVAL_SECONDS, Rig
 from bench.table import Row, milliseconds, percentile

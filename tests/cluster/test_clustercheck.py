@@ -124,7 +124,9 @@ def test_its_configuration_files_are_read_and_never_run(stack: Stack, tmp_path: 
         f"AVAILABLE_WHEN_READONLY=1; ERR_FILE={errors}#x # more\nDEFAULTS_EXTRA_FILE=$(touch {marker})\n"
     )
     errors = tmp_path / "errors#x"
-    program = f"import sys; from app.clustercheck import main; sys.exit(main([], configuration_files=['{file}']))"
+    program = (
+        f"import sys; from app.commands.clustercheck import main; sys.exit(main([], configuration_files=['{file}']))"
+    )
     environ = variables(stack.nodes[0], tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", program], env=environ, capture_output=True, timeout=SECONDS, check=False
@@ -142,7 +144,7 @@ def test_help_names_the_arguments(flag: str) -> None:
 
 
 def test_it_does_not_import_the_web_stack() -> None:
-    program = "import sys, app.clustercheck; print(*sys.modules)"
+    program = "import sys, app.commands.clustercheck; print(*sys.modules)"
     modules = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=SECONDS).split()
     assert "aiomysql" in modules
     assert not {"fastapi", "starlette", "uvicorn", "pydantic", "pydantic_settings", "uvloop"} & set(modules)

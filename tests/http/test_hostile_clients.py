@@ -14,7 +14,7 @@ from typing import Self
 
 import pytest
 
-from app.guard import CONNECTIONS, DEADLINE_SECONDS, REQUEST_BYTES, connections_within
+from app.http.guard import CONNECTIONS, DEADLINE_SECONDS, REQUEST_BYTES, connections_within
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service
 from harness.waiting import wait_for

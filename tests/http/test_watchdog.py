@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from app.api import create_application
-from app.guard import ConnectionRegister
+from app.http.api import create_application
+from app.http.guard import ConnectionRegister
+from app.http.probe import Probe
+from app.http.server import Server, listening_sockets
 from app.monitor import Monitor
 from app.node_state import NodeState
-from app.probe import Probe
-from app.server import Server, listening_sockets
 from app.switches import ManualSwitches
 from app.verdict import Policy, Reason
 from harness.ports import LOOPBACK

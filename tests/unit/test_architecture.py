@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 APP = Path(__file__).parents[2] / "app"
+MODULES = [str(path.relative_to(APP).with_suffix("")) for path in APP.rglob("*.py")]
 PURE = ("node_state", "verdict")
 
 
@@ -27,13 +28,9 @@ def test_the_pure_core_imports_only_the_standard_library_and_itself() -> None:
 
 
 def test_only_the_observer_imports_the_driver() -> None:
-    importers = {
-        path.stem
-        for path in APP.glob("*.py")
-        if any("mysql" in name.partition(".")[0] for name in imports_of(path.stem))
-    }
-    assert importers == {"observer"}
+    importers = {module for module in MODULES if any("mysql" in name.partition(".")[0] for name in imports_of(module))}
+    assert importers == {"database/observer"}
 
 
 def test_nothing_imports_the_composition_root() -> None:
-    assert not [path.stem for path in APP.glob("*.py") if "app.__main__" in imports_of(path.stem)]
+    assert not [module for module in MODULES if "app.__main__" in imports_of(module)]

@@ -14,9 +14,9 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from app.database import Database
+from app.database.connection import Database
+from app.database.observer import Observer
 from app.node_state import Cause, NodeState, Unobserved
-from app.observer import Observer
 from harness.certificates import make_authority, make_certificate
 from tests.fake_mysql import (
     OK,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.database import Database, DatabaseSettingsError, parse_port
+from app.database.connection import Database, DatabaseSettingsError, parse_port
 
 REQUIRED, ISSUER, IDENTITY = (ssl.CERT_NONE, False), (ssl.CERT_REQUIRED, False), (ssl.CERT_REQUIRED, True)
 

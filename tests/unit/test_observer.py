@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.database import Database
+from app.database.connection import Database
+from app.database.observer import Observer
 from app.node_state import Cause, NodeState, Unobserved
-from app.observer import Observer
 from tests.fake_mysql import (
     OK,
     Behaviour,

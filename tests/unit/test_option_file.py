@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.option_file import GROUPS, OptionFileError, read_options
+from app.database.option_file import GROUPS, OptionFileError, read_options
 
 
 def as_mariadb_reads(path: Path) -> dict[str, str | None]:

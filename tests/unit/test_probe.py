@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.probe import BadOverrideError, overridden, verdict_answer
+from app.http.probe import BadOverrideError, overridden, verdict_answer
 from app.verdict import Policy, Reason, Verdict
 
 POLICY = Policy(1.0)

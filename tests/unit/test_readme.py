@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from app.api import ENDPOINTS
-from app.probe import OVERRIDES
+from app.http.api import ENDPOINTS
+from app.http.probe import OVERRIDES
 from app.settings import Settings
 from app.verdict import Reason
 

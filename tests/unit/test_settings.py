@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.database import USUAL_SOCKETS, Database
+from app.database.connection import USUAL_SOCKETS, Database
 from app.settings import Settings, SettingsError, load_settings, unknown_variables
 from app.verdict import Policy
 

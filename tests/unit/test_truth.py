@@ -2,10 +2,10 @@
 
 from itertools import islice
 
-from bench.truth_faults import KINDS, plan
-from bench.truth_report import DONORS, OURS, SCRIPT, SHORT_QUEUE, NodeSamples, Report, Window
-from bench.truth_samplers import read_by_eye
-from bench.truth_stretches import (
+from bench.truth.faults import KINDS, plan
+from bench.truth.report import DONORS, OURS, SCRIPT, SHORT_QUEUE, NodeSamples, Report, Window
+from bench.truth.samplers import read_by_eye
+from bench.truth.stretches import (
     DESYNCED,
     HEALTHY,
     SAYS_200,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pymysql
 
-from bench.truth_stretches import (
+from bench.truth.stretches import (
     DESYNCED,
     HEALTHY,
     SAYS_200,

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.database import Database, DatabaseSettingsError, parse_port
-from app.observer import observe_once
+from app.database.connection import Database, DatabaseSettingsError, parse_port
+from app.database.observer import observe_once
 from app.sentences import sentence_of
 from app.switches import DISABLED_FILE, ManualSwitches
 from app.verdict import Policy, Reason, Verdict, decide

@@ -7,10 +7,10 @@ from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
 from app import __version__
-from app.guard import ConnectionRegister
+from app.http.guard import ConnectionRegister
+from app.http.probe import LIVENESS_PATH, plain_answer
 from app.monitor import Monitor
 from app.node_state import NodeState, Unobserved
-from app.probe import LIVENESS_PATH, plain_answer
 from app.verdict import Policy, Reason
 
 if TYPE_CHECKING:

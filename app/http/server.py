@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from app.guard import ConnectionRegister, GuardedProtocol
+from app.http.guard import ConnectionRegister, GuardedProtocol
 from app.switches import ManualSwitches
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
-from bench.truth_stretches import (
+from bench.truth.stretches import (
     HEALTHY,
     Findings,
     Sample,
@@ -37,7 +37,7 @@ from the first to the last sample that shows it, so it may have lasted a samplin
 0.5 s) longer at either end. While the script hangs (it is ended after 2 s), its answer before stands. The goal is
 interval + deadline, and 0.1 s for the sampling. `by policy`: 503 while usable, but the node was seen in
 wsrep_local_state 2 or 3: a node that lags on purpose is refused under AVAILABLE_WHEN_DONOR=0, whether or not it happens
-to keep up. bench/truth_stretches.py has the rules in full."""
+to keep up. bench/truth/stretches.py has the rules in full."""
 
 INVISIBLE = """\
 Not visible in any status variable that tells a bad node from a good one, and so counted apart: 200 stood while commits

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from app.option_file import OptionFileError, read_options
+from app.database.option_file import OptionFileError, read_options
 
 USUAL_SOCKETS = (
     "/run/mysqld/mysqld.sock",

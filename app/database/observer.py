@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from app.database import Database, DatabaseSettingsError, Login
+from app.database.connection import Database, DatabaseSettingsError, Login
 from app.node_state import (
     CAUSE_OF_SERVER_ERROR,
     STATUS_VARIABLES,

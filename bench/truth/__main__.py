@@ -14,9 +14,9 @@ from pathlib import Path
 import pymysql
 
 from app import __version__
-from bench.truth_faults import Fault, inject, plan, rebuild
-from bench.truth_report import DONORS, OURS, SCRIPT, SHORT_QUEUE, NodeSamples, Report, Window
-from bench.truth_samplers import (
+from bench.truth.faults import Fault, inject, plan, rebuild
+from bench.truth.report import DONORS, OURS, SCRIPT, SHORT_QUEUE, NodeSamples, Report, Window
+from bench.truth.samplers import (
     CLASSIC_PACE_SECONDS,
     LENIENT_PACE_SECONDS,
     Sampler,
@@ -26,7 +26,7 @@ from bench.truth_samplers import (
     our_verdict,
     truth,
 )
-from bench.truth_stretches import USABLE
+from bench.truth.stretches import USABLE
 from harness.process import ProcessEndedError, interrupt_once, let_nothing_interrupt
 from harness.service import Service
 from harness.stack import Stack

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import uvloop
 
+from app.database.observer import Observer, observe_once
+from app.http.probe import status_of
 from app.node_state import NodeState, Unobserved
-from app.observer import Observer, observe_once
-from app.probe import status_of
 from app.settings import Settings
 from app.switches import ManualSwitches
 from app.verdict import Verdict, decide

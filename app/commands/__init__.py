@@ -1,0 +1,1 @@
+"""The commands beside the service, and the script's drop-in."""
