@@ -1,12 +1,13 @@
 .DEFAULT_GOAL := help
 VENV := .venv
 PYTHON := $(VENV)/bin/python
+BUILD_VENV := build/package-venv
 LINT := $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/mypy
 
-.PHONY: help demo test check bench truth coverage format lock clean
+.PHONY: help demo test check bench truth coverage format package test-package lock clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/ready  ## three real Galera nodes, clustercheckd and HAProxy, to play with (ARGS=--once: a scripted tour)
 	@$(PYTHON) -m harness.demo $(ARGS)
@@ -24,7 +25,7 @@ coverage: $(VENV)/ready  ## all tests, slower, and what of app/ they do not reac
 bench: $(VENV)/ready  ## measure it on a real node beside xinetd and bare uvicorn, as one table (ARGS: --only NAME, --full, --output FILE)
 	@$(PYTHON) -m bench $(ARGS)
 
-truth: $(VENV)/ready  ## 5 minutes of random faults: was each 200 and each 503 true (ARGS: --seed N --minutes M)
+truth: $(VENV)/ready $(if $(findstring --plot,$(ARGS)),$(VENV)/plot)  ## 5 minutes of random faults: was each 200 and each 503 true (ARGS: --seed N --minutes M --plot FILE.svg)
 	@$(PYTHON) -m bench.truth $(ARGS)
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server
@@ -35,6 +36,13 @@ format: $(VENV)/ready  ## put the code into shape
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 
+package: $(BUILD_VENV)/ready  ## .deb, .rpm and .tar.gz in dist/, self-contained, on Debian 12 (ARGS: --output DIRECTORY)
+	@$(BUILD_VENV)/bin/python packaging/build.py $(ARGS)
+
+test-package: $(VENV)/ready $(BUILD_VENV)/ready  ## build the packages, install them in booted Debian 12 and 13 systems, and try everything (root)
+	packaging/setup.sh tools
+	$(PYTHON) -m pytest -rs tests/package $(ARGS)
+
 lock:  ## take new versions of the dependencies into requirements*.txt, with hashes
 	python3 -m venv build/lock
 	build/lock/bin/pip install --quiet uv
@@ -42,10 +50,26 @@ lock:  ## take new versions of the dependencies into requirements*.txt, with has
 	  --custom-compile-command 'make lock' pyproject.toml -o requirements.txt
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	  --custom-compile-command 'make lock' --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --custom-compile-command 'make lock' --group plot -o requirements-plot.txt
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --custom-compile-command 'make lock' --group package pyproject.toml -c requirements-dev.txt -o requirements-package.txt
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --custom-compile-command 'make lock' --extra cryptography pyproject.toml -c requirements-dev.txt -o requirements-image.txt
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --custom-compile-command 'make lock' --group kubernetes -c requirements-dev.txt -o requirements-kubernetes.txt
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/ready: requirements-dev.txt pyproject.toml harness/setup.sh
 	harness/setup.sh $(VENV)
+	touch $@
+
+$(VENV)/plot: $(VENV)/ready requirements-plot.txt
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-plot.txt
+	touch $@
+
+$(BUILD_VENV)/ready: requirements-package.txt packaging/setup.sh
+	packaging/setup.sh venv $(BUILD_VENV)
 	touch $@

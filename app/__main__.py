@@ -17,16 +17,22 @@ from collections.abc import Sequence
 import uvloop
 
 from app import __version__
-from app.commands import check as cli
+from app.commands.check import check
+from app.commands.drain import drain, undrain
+from app.commands.standard_streams import complain, open_missing_streams
+from app.commands.status import status
+from app.commands.watch import watch
 from app.database.observer import Observer
-from app.http.api import JSON_PATHS, create_application
+from app.http.api import PATHS, create_application
 from app.http.guard import ConnectionRegister
-from app.http.probe import Probe
+from app.http.probe import Probe, ProbeCounts
 from app.http.server import ListenError, Server, address_of, listening_sockets
-from app.log import set_up_log
-from app.monitor import Monitor
-from app.settings import Settings, SettingsError, load_settings, unknown_variables
+from app.http.sources import Sources
+from app.log import Log, set_up_log
+from app.monitor import Monitor, longest_silence_seconds
+from app.settings import Settings, SettingsError, load_settings
 from app.switches import ManualSwitches
+from app.systemd import Systemd
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +47,23 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; give back the exit code."""
+    open_missing_streams()
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    except (SettingsError, ListenError) as fault:
+        for line in str(fault).splitlines():
+            complain(line)
+        return MISUSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["migrate"]:
+        # It makes settings, and so reads none. Imported here, because the service would start later for it.
+        from app.commands.migrate import migrate  # noqa: PLC0415
+
+        return migrate(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="clustercheckd",
         description="Tells load balancers whether a Galera node may take traffic: 200 or 503, with the reason.",
@@ -49,66 +72,107 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "command",
         nargs="?",
-        choices=("serve", "check", "watch", "drain", "undrain"),
+        choices=("serve", "check", "watch", "status", "drain", "undrain"),
         default="serve",
         help="serve: answer probes (the default); check: ask the node once, exit code 0 available, 1 not; watch: a row"
-        " a second; drain, undrain: make or remove the disabled file",
+        " a second; status: ask running services, exit code 0 if at least one node is available, 1 if none; drain,"
+        " undrain: make or remove the disabled file. For an env file made from what runs the clustercheck script here:"
+        " clustercheckd migrate --help",
     )
-    parser.add_argument("--json", action="store_true", help="check: print JSON")
-    try:
-        settings, given = load_settings(sys.argv[1:] if arguments is None else arguments, parser)
-        if given.json and given.command != "check":
-            parser.error("--json goes with check")
-        match given.command:
-            case "drain":
-                return cli.drain(settings)
-            case "undrain":
-                return cli.undrain(settings)
-        settings.require_login()
-        match given.command:
-            case "check":
-                return cli.check(settings, as_json=given.json)
-            case "watch":
-                return cli.watch(settings)
-        # Until the server has its own: nothing has begun that would have to be ended in good order.
-        signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
-        set_up_log(settings.clustercheck_log_level)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings))
-    except (SettingsError, ListenError) as fault:
-        for line in str(fault).splitlines():
-            print(f"clustercheckd: {line}", file=sys.stderr)
-        return MISUSED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="address",
+        help="status: the services to ask, host or host:port (the one that these settings configure)",
+    )
+    parser.add_argument("--json", action="store_true", help="check, status: print JSON")
+    parser.add_argument("--watch", action="store_true", help="status: ask every second until Ctrl-C")
+    settings, given, warnings = load_settings(arguments, parser)
+    if given.json and given.command not in ("check", "status"):
+        parser.error("--json goes with check and status")
+    if (given.watch or given.targets) and given.command != "status":
+        parser.error(f"{'--watch goes' if given.watch else 'addresses go'} with status")
+    if given.command == "serve":
+        return _run_service(settings, warnings)
+    for line in warnings:
+        complain(line)
+    match given.command:
+        case "drain":
+            return drain(settings)
+        case "undrain":
+            return undrain(settings)
+        case "status":
+            return status(settings, given.targets, as_json=given.json, watching=given.watch)
+    settings.require_login()
+    return watch(settings) if given.command == "watch" else check(settings, as_json=given.json)
+
+
+def _run_service(settings: Settings, warnings: Sequence[str]) -> int:
+    settings.require_login()
+    # Until the server has its own: nothing has begun that would have to be ended in good order.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format, os.environ)
+    for line in warnings:
+        _log.warning("setting ignored", extra={"detail": line})
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, log))
+    # The service has ended in good order. The interpreter drops its handlers as it exits: a second signal in that
+    # moment would turn the exit code into a failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     return 0
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, log: Log) -> None:
     observer = Observer(settings.database(), settings.clustercheck_deadline)
     switches = ManualSwitches(settings.clustercheck_disabled_file)
+    policy = settings.policy()
+    systemd = Systemd(os.environ, longest_silence_seconds(policy))
     monitor = Monitor(
         observer,
         interval_seconds=settings.clustercheck_poll_interval,
-        policy=settings.policy(),
+        policy=policy,
         switches=switches,
+        on_observation=systemd.observed,
+        on_change=systemd.changed,
     )
     register = ConnectionRegister(settings.allowed_networks())
-    probe = Probe(
+    drain_status, any_path = int(settings.clustercheck_drain_status), settings.clustercheck_any_path
+    counts = ProbeCounts(drain_status, any_path=any_path)
+    sources = Sources(
         monitor,
-        create_application(monitor, register),
-        drain_status=int(settings.clustercheck_drain_status),
-        other_paths=JSON_PATHS if settings.clustercheck_any_path else None,
+        register,
+        counts,
+        switches,
+        interval_seconds=settings.clustercheck_poll_interval,
+        deadline_seconds=settings.clustercheck_deadline,
+        log_lines_dropped=lambda: log.dropped,
     )
+    application = create_application(sources)
+    probe = Probe(monitor, application, PATHS, counts, drain_status=drain_status, any_path=any_path)
     sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port)
     _say_what_is_watched(settings, [address_of(listening) for listening in sockets])
     observing = asyncio.create_task(monitor.run())
+
+    def give_up() -> None:
+        switches.shutting_down = True
+        observing.cancel()
+
     try:
         # A probe that is already waiting gets a true answer, not `starting`.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(monitor.policy.max_age_seconds, _LONGEST_WAIT_SECONDS)):
                 await monitor.observed.wait()
-        await Server(probe, register, switches, settings.clustercheck_drain_seconds).serve(sockets)
+        server = Server(
+            probe,
+            register,
+            switches,
+            settings.clustercheck_drain_seconds,
+            give_up=give_up,
+            on_stop=systemd.stopping,
+        )
+        await server.serve(sockets)
     finally:
         observing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -117,21 +181,20 @@ async def _serve(settings: Settings) -> None:
 
 
 def _say_what_is_watched(settings: Settings, addresses: list[str]) -> None:
-    for line in unknown_variables(os.environ):
-        _log.warning("%s", line)
     policy = settings.policy()
     _log.info(
-        "clustercheckd %s watches %s every %g s (deadline %g s), answers on %s;"
-        " AVAILABLE_WHEN_DONOR=%d AVAILABLE_WHEN_READONLY=%d AVAILABLE_WHEN_FULL=%d MAX_RECV_QUEUE=%s",
-        __version__,
-        settings.database(),
-        settings.clustercheck_poll_interval,
-        settings.clustercheck_deadline,
-        " and ".join(addresses),
-        policy.available_when_donor,
-        policy.available_when_readonly,
-        policy.available_when_full,
-        "" if policy.max_recv_queue is None else policy.max_recv_queue,
+        "started",
+        extra={
+            "version": __version__,
+            "database": str(settings.database()),
+            "listen": " ".join(addresses),
+            "poll_interval_seconds": settings.clustercheck_poll_interval,
+            "deadline_seconds": settings.clustercheck_deadline,
+            "available_when_donor": policy.available_when_donor,
+            "available_when_readonly": policy.available_when_readonly,
+            "available_when_full": policy.available_when_full,
+            "max_recv_queue": policy.max_recv_queue,
+        },
     )
 
 

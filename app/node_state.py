@@ -13,6 +13,10 @@ _UNSIGNED_MINUS_ONE = 2**64 - 1
 # Text from the server ends up in bodies, headers, logs and terminals: keep it short and printable.
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _/:,.()+-]")
 _TEXT_LIMIT = 60
+_UNPRINTABLE = re.compile(r"[^ -~]")
+# Room for two values and two paths, and for whatever a log line or a body adds.
+_LINE_LIMIT = 300
+_CUT = "..."
 
 NOT_A_NUMBER = -1
 """What an integer field holds when the server sent a row whose value is not a non-negative whole number."""
@@ -42,11 +46,25 @@ SYSTEM_VARIABLES = (
     "read_only",
     "super_read_only",
     "offline_mode",
+    "skip_networking",
     "pxc_maint_mode",
     "max_connections",
     "version",
 )
-"""What `SHOW GLOBAL VARIABLES` is asked for; a server leaves out what it does not know."""
+"""The global system variables that are asked for; a server leaves out what it does not know."""
+
+SWITCHES = frozenset(
+    {
+        "wsrep_on",
+        "wsrep_desync",
+        "wsrep_sst_donor_rejects_queries",
+        "read_only",
+        "super_read_only",
+        "offline_mode",
+        "skip_networking",
+    },
+)
+"""Those that are ON or OFF to `SHOW`, and 1 or 0 to `SELECT`."""
 
 
 class Cause(StrEnum):
@@ -69,7 +87,6 @@ CAUSE_OF_SERVER_ERROR = {
     1045: Cause.ACCESS_DENIED,  # ER_ACCESS_DENIED_ERROR
     1698: Cause.ACCESS_DENIED,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
     1251: Cause.ACCESS_DENIED,  # ER_NOT_SUPPORTED_AUTH_MODE
-    2059: Cause.ACCESS_DENIED,  # CR_AUTH_PLUGIN_CANNOT_LOAD
     1129: Cause.HOST_BLOCKED,  # ER_HOST_IS_BLOCKED
     1130: Cause.HOST_BLOCKED,  # ER_HOST_NOT_PRIVILEGED
     3032: Cause.OFFLINE,  # ER_SERVER_OFFLINE_MODE
@@ -84,11 +101,17 @@ CAUSE_OF_SERVER_ERROR = {
 class Unobserved:
     """A reading that could not be made.
 
-    detail: one line for people, in our own words; never driver text and never a credential.
+    detail: in our own words, as `one_line` makes it; never driver text and never a credential.
     """
 
     cause: Cause
     detail: str
+
+
+def one_line(text: str) -> str:
+    """Return text as one line of printable ASCII, of 300 characters at the most."""
+    line = _UNPRINTABLE.sub("?", text.encode("ascii", "backslashreplace").decode())
+    return line if len(line) <= _LINE_LIMIT else f"{line[: _LINE_LIMIT - len(_CUT)]}{_CUT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +142,7 @@ class NodeState:
     read_only: str | None = None
     super_read_only: str | None = None
     offline_mode: str | None = None
+    skip_networking: str | None = None
     pxc_maint_mode: str | None = None
     max_connections: int | None = None
     version: str | None = None
@@ -141,16 +165,18 @@ _INTEGER_FIELDS = frozenset(
 )
 _TEXT_FIELDS = frozenset(name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES) - _INTEGER_FIELDS
 
+_SWITCH_POSITIONS = {"1": "ON", "0": "OFF"}
+
 Cell = str | bytes | int | float | None
 """A value as a MySQL driver may hand it over; bytes where it is no valid text."""
 
 
 def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | Unobserved:
-    """Turn (name, value) rows of SHOW STATUS and SHOW VARIABLES into a `NodeState`.
+    """Turn rows of name and value into a `NodeState`, the same for values of SHOW and of SELECT.
 
-    Names are compared in lower case, rows nobody asked for are passed over. A name that comes twice with different
-    values, or a row that is no pair, leaves the node unobserved: such a server contradicts itself, and guessing which
-    half is true is how a false 200 is made.
+    Names are compared in lower case, rows nobody asked for are passed over, and 1 or 0 for one of `SWITCHES` is ON or
+    OFF. A name that comes twice with different values, or a row that is no pair, leaves the node unobserved: such a
+    server contradicts itself, and guessing which half is true is how a false 200 is made.
     """
     fields: dict[str, int | str] = {}
     for row in rows:
@@ -162,6 +188,8 @@ def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | Unobserved
             parsed = _integer(row[1])
         elif name in _TEXT_FIELDS:
             parsed = _text(row[1])
+            if name in SWITCHES:
+                parsed = _SWITCH_POSITIONS.get(parsed, parsed)
         else:
             continue
         if fields.setdefault(name, parsed) != parsed:

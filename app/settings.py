@@ -1,27 +1,32 @@
 """The settings: environment variables, a flag each, and an env file, read once into a frozen model."""
 
 import argparse
-import difflib
 import os
-from collections.abc import Mapping, Sequence
-from ipaddress import ip_network
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
 
-from app.database.connection import Database, DatabaseSettingsError
-from app.http.guard import IPNetwork
-from app.monitor import SLACK_SECONDS
+from app.database.login import Database
+from app.database.settings_error import DatabaseSettingsError
+from app.monitor import oldest_usable_seconds
 from app.switches import DISABLED_FILE
+from app.variables import EnvFileError, Variable, misspelt_names, read_env_file, variables_of
 from app.verdict import Policy
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+IPNetwork = IPv4Network | IPv6Network
+
 _ENV_FILE_FLAG = "--env-file"
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
-_OUR_PREFIXES = ("CLUSTERCHECK_", "AVAILABLE_WHEN_")
+
+
+_IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
+_NEVER_EMPTY = ("CLUSTERCHECK_ALLOW_FROM", "CLUSTERCHECK_DISABLED_FILE")
 
 
 class SettingsError(Exception):
@@ -43,8 +48,16 @@ class _Flags(BaseSettings):
     )
 
     mysql_socket: str | None = Field(None, description="the server's unix socket; found in the usual places if not set")
-    mysql_host: str | None = Field(None, description="the server's address, for TCP; localhost means the socket")
-    mysql_port: int | None = Field(None, ge=1, le=65535, description="the server's port (3306)")
+    mysql_host: str | None = Field(
+        None,
+        description="the server's address, for TCP; localhost means the socket, unless MYSQL_PORT is set",
+    )
+    mysql_port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="the server's port (3306); where it is set, TCP is used, to this machine if no host is set",
+    )
     mysql_username: str | None = Field(None, description="the account to log in with (the user this runs as)")
 
     mysql_password_file: str | None = Field(
@@ -53,15 +66,16 @@ class _Flags(BaseSettings):
     )
     defaults_extra_file: str | None = Field(
         None,
-        description="an option file of the mysql client, whose [client] holds for what is not set here",
+        description="an option file of the mysql client; its [client] group applies where a setting is missing, its TLS"
+        " options only where no MYSQL_SSL* is set",
     )
     mysql_ssl: bool | None = Field(
         None,
-        description="1: never connect over TCP without TLS (1 where MYSQL_SSL_CA or MYSQL_SSL_CERT is set)",
+        description="1: never connect over TCP without TLS (1 where another MYSQL_SSL_* is set)",
     )
     mysql_ssl_ca: str | None = Field(None, description="certificates to trust, a PEM file (the system's)")
     mysql_ssl_cert: str | None = Field(None, description="our own certificate, a PEM file")
-    mysql_ssl_key: str | None = Field(None, description="its key, a PEM file")
+    mysql_ssl_key: str | None = Field(None, description="its key, a PEM file (in the same file)")
     mysql_ssl_verify: Literal["identity", "ca", "none"] = Field(
         "identity",
         description="what to check of the server's certificate: issuer and host name, issuer only, nothing",
@@ -84,7 +98,7 @@ class _Flags(BaseSettings):
 
     clustercheck_disabled_file: str = Field(
         DISABLED_FILE,
-        description="while this file exists, the node takes no traffic",
+        description="an absolute path; while this file exists or cannot be looked for, the node takes no traffic",
     )
     clustercheck_drain_status: Literal["404", "503"] = Field(
         "503",
@@ -115,13 +129,14 @@ class _Flags(BaseSettings):
     clustercheck_port: int = Field(9200, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
     clustercheck_allow_from: str | None = Field(
         None,
-        description="addresses and networks that may connect, as in 10.0.0.0/8 fd00::/8; others are hung up on (all)",
+        description="addresses and networks that may connect, as in 10.0.0.0/8 fd00::/8; others are closed (all)",
     )
     clustercheck_any_path: bool = Field(
         default=False,
         description="1: paths that are no endpoint get the verdict too, as from the clustercheck script",
     )
     clustercheck_log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what to log")
+    clustercheck_log_format: Literal["text", "json"] = Field("text", description="how to write a line of the log")
 
 
 class Settings(_Flags):
@@ -129,15 +144,21 @@ class Settings(_Flags):
 
     mysql_password: SecretStr | None = Field(None, description="the account's password; none with unix_socket")
 
+    @field_validator("clustercheck_disabled_file")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        # Otherwise it would depend on where each command is started.
+        if not value.startswith("/"):
+            message = f"must be an absolute path, as {DISABLED_FILE}"
+            raise ValueError(message)
+        return value
+
     @field_validator("clustercheck_allow_from")
     @classmethod
     def _networks(cls, value: str | None) -> str | None:
-        words = (value or "").replace(",", " ").split()
-        if value is not None and not words:
-            message = "names no network: nobody could connect"
+        if value is not None and not _networks_in(value):
+            message = "names no network: nobody could connect (0.0.0.0/0 ::/0 lets everybody in)"
             raise ValueError(message)
-        for word in words:
-            ip_network(word)
         return value
 
     @model_validator(mode="after")
@@ -179,12 +200,12 @@ class Settings(_Flags):
         """Give the networks that may connect; None for all."""
         if self.clustercheck_allow_from is None:
             return None
-        return [ip_network(word) for word in self.clustercheck_allow_from.replace(",", " ").split()]
+        return _networks_in(self.clustercheck_allow_from)
 
     def policy(self) -> Policy:
         """Give what decides where no request overrides it."""
         return Policy(
-            max_age_seconds=self.clustercheck_poll_interval + self.clustercheck_deadline + SLACK_SECONDS,
+            max_age_seconds=oldest_usable_seconds(self.clustercheck_poll_interval, self.clustercheck_deadline),
             available_when_donor=self.available_when_donor,
             available_when_readonly=self.available_when_readonly,
             available_when_full=self.available_when_full,
@@ -192,11 +213,13 @@ class Settings(_Flags):
         )
 
 
-def load_settings(arguments: Sequence[str], parser: argparse.ArgumentParser) -> tuple[Settings, argparse.Namespace]:
-    """Read flags, environment and env file into the settings; give back what else the parser knows of as well.
+def load_settings(
+    arguments: Sequence[str], parser: argparse.ArgumentParser
+) -> tuple[Settings, argparse.Namespace, list[str]]:
+    """Read flags, environment and env file; return the settings, what else the parser knows of, and warnings.
 
-    parser is the program's own; a flag for every setting is added to it. Raises `SettingsError`, and ends the process
-    as argparse does for --help and for unknown flags.
+    parser is the program's own; a flag for every setting is added to it. Each warning is a line about a name that is
+    not a setting. Raises `SettingsError`, and exits as argparse does for --help and for unknown flags.
     """
     parser.formatter_class = _HelpFormatter
     # Or else --mysql-password would be taken for --mysql-password-file.
@@ -209,33 +232,46 @@ def load_settings(arguments: Sequence[str], parser: argparse.ArgumentParser) -> 
         _ENV_FILE_FLAG, metavar="FILE", help="read NAME=value lines from here; variables go before them"
     )
     flags: CliSettingsSource[argparse.ArgumentParser] = CliSettingsSource(_Flags, root_parser=parser)
-    parsed = parser.parse_args(arguments)
+    # Options may stand between the arguments of a command: status --json db1.
+    parsed = parser.parse_intermixed_args(arguments)
     env_file = parsed.env_file or os.environ.get(_ENV_FILE_VARIABLE) or None
     if env_file is not None and not os.path.isfile(env_file):  # noqa: PTH113 (Path.is_file may raise)
         message = f"{_ENV_FILE_VARIABLE}: there is no file {env_file}"
         raise SettingsError(message)
+    environ = variables_of(os.environ)
     try:
+        in_file = read_env_file(env_file) if env_file else []
+        _refuse_empty([*environ, *in_file])
+        # The program's own arguments would be parsed as well, lists as if they were JSON.
+        given = {name: value for name, value in vars(parsed).items() if name in _Flags.model_fields}
         # Not in the signature that pydantic makes up for type checkers.
-        settings = Settings(_env_file=env_file, _cli_settings_source=flags(parsed_args=parsed))  # type: ignore[call-arg]
+        settings = Settings(_env_file=env_file, _cli_settings_source=flags(parsed_args=given))  # type: ignore[call-arg]
+    except EnvFileError as fault:
+        message = "\n".join(f"{_ENV_FILE_VARIABLE}: {line}" for line in str(fault).splitlines())
+        raise SettingsError(message) from None
     except ValidationError as fault:
         raise SettingsError("\n".join(_line(error) for error in fault.errors())) from None
-    except (OSError, UnicodeError) as fault:
-        message = f"{_ENV_FILE_VARIABLE}: {env_file}: {getattr(fault, 'strerror', None) or 'not UTF-8'}"
-        raise SettingsError(message) from None
-    return settings, parsed
+    known = [*(name.upper() for name in Settings.model_fields), _ENV_FILE_VARIABLE]
+    return settings, parsed, misspelt_names(environ, in_file, known)
 
 
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Name the variables that look like settings and are none, one line each: a misspelt setting changes nothing."""
-    known = [name.upper() for name in Settings.model_fields] + [_ENV_FILE_VARIABLE]
-    lines = []
-    for name in sorted(environ):
-        # Kubernetes sets variables of the latter kinds for every Service it knows.
-        if not name.startswith(_OUR_PREFIXES) or name in known or "_SERVICE_" in name or "_PORT_" in name:
-            continue
-        near = difflib.get_close_matches(name, known, n=1)
-        lines.append(f"{name} is not a setting and is ignored" + (f": did you mean {near[0]}?" if near else ""))
-    return lines
+def _networks_in(words: str) -> list[IPNetwork]:
+    return [_as_clients_have_it(ip_network(word)) for word in words.replace(",", " ").split()]
+
+
+def _as_clients_have_it(network: IPNetwork) -> IPNetwork:
+    """Return an IPv4-mapped network, as ::ffff:10.0.0.0/104, as the IPv4 one that its clients are compared with."""
+    if not isinstance(network, IPv6Network) or not network.subnet_of(_IPV4_MAPPED):
+        return network
+    return IPv4Network((int(network.network_address) & 0xFFFF_FFFF, network.prefixlen - _IPV4_MAPPED.prefixlen))
+
+
+def _refuse_empty(variables: Iterable[Variable]) -> None:
+    """Raise `SettingsError` for an empty variable that, taken as not set, might do the opposite of what is meant."""
+    for variable in variables:
+        if variable.name in _NEVER_EMPTY and not variable.value:
+            message = f"{variable.where}{variable.name} is set but empty: give it a value or remove it"
+            raise SettingsError(message)
 
 
 class _HelpFormatter(argparse.HelpFormatter):

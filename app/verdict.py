@@ -3,11 +3,12 @@
 `decide` is pure and total. It goes through the rules below in order, the first that matches decides, and what no rule
 lets through is refused. Every answer anywhere (probe, status, log, command line) comes from it.
 
-     1  the disabled file exists, or the service is shutting down      disabled, shutting-down
+     1  the disabled file exists or cannot be looked for, or the
+        service is shutting down                                       disabled, shutting-down
      2  no observation yet                                             starting
      3  the latest observation is older than the policy allows         stale
      4  the node could not be read                                     the cause's own word, see `Cause`
-     5  no wsrep_local_state row, wsrep_on OFF, or no provider         not-galera
+     5  no wsrep_local_state row, wsrep_on not ON, or no provider      not-galera
      6  wsrep_local_state 5 or more                                    inconsistent
      7  wsrep_local_state 1                                            joining
      8  wsrep_cluster_status Disconnected, or wsrep_connected not ON   disconnected
@@ -15,26 +16,30 @@ lets through is refused. Every answer anywhere (probe, status, log, command line
     10  wsrep_ready not ON                                             not-ready
     11  wsrep_reject_queries other than NONE                           rejects-queries
     12  offline_mode on                                                offline
-    13  pxc_maint_mode other than DISABLED                             maintenance
-    14  wsrep_local_state 2, donors not allowed                        desynced (wsrep_desync ON), else donor
-    15  wsrep_local_state 3, donors not allowed                        joined
+    13  skip_networking on                                             no-networking
+    14  pxc_maint_mode other than DISABLED                             maintenance
+    15  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
     16  state 2 or 3, wsrep_sst_donor_rejects_queries on               donor-rejects-queries
-    17  wsrep_local_state not 2, 3 or 4                                unknown-state
-    18  read-only, and read-only nodes not allowed                     read-only
-    19  wsrep_local_recv_queue above max_recv_queue                    lagging
-    20  Threads_connected at max_connections, full nodes not allowed   full
-    21  wsrep_local_state 2 or 3                                       AVAILABLE: donor
-    22  wsrep_local_state 4                                            AVAILABLE: synced
+    17  wsrep_local_state 2, donors not allowed                        donor
+    18  wsrep_local_state 3, donors not allowed                        joined
+    19  wsrep_local_state not 2, 3 or 4                                unknown-state
+    20  read-only, and read-only nodes not allowed                     read-only
+    21  wsrep_local_recv_queue above max_recv_queue                    lagging
+    22  Threads_connected at max_connections, full nodes not allowed   full
+    23  wsrep_local_state 2 or 3                                       AVAILABLE: donor
+    24  wsrep_local_state 4                                            AVAILABLE: synced
 
 A variable that the server did not send, or sent as something unreadable, never counts in the node's favour where a
-rule needs it. The numbers of the states are those of wsrep_local_state in the Galera documentation.
+rule needs it. Not all servers have the variables of rules 11 to 14 and 16: one that lacks them cannot do what these
+refuse either. Percona XtraDB Cluster has wsrep_on in sessions alone, so that a missing row of it decides nothing. The
+numbers of the states are those of wsrep_local_state in the Galera documentation.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from app.node_state import NodeState, Unobserved
+from app.node_state import NodeState, Unobserved, one_line
 
 
 class Reason(StrEnum):
@@ -59,6 +64,7 @@ class Reason(StrEnum):
     NON_PRIMARY = "non-primary"
     NOT_READY = "not-ready"
     REJECTS_QUERIES = "rejects-queries"
+    NO_NETWORKING = "no-networking"
     MAINTENANCE = "maintenance"
     DESYNCED = "desynced"
     DONOR = "donor"
@@ -72,16 +78,31 @@ class Reason(StrEnum):
 
 
 PLANNED = frozenset(
-    {Reason.DISABLED, Reason.SHUTTING_DOWN, Reason.MAINTENANCE, Reason.DESYNCED, Reason.DONOR, Reason.FULL},
+    {
+        Reason.DISABLED,
+        Reason.SHUTTING_DOWN,
+        Reason.MAINTENANCE,
+        Reason.DESYNCED,
+        Reason.DONOR,
+        # What a donor becomes before it is synced again; its sessions must live through both states. A joiner in
+        # state 3 is not ready, which takes precedence.
+        Reason.JOINED,
+        Reason.FULL,
+    },
 )
-"""The reasons that, on an unavailable node, mean: take no new sessions, let those there are finish."""
+"""The reasons that, on an unavailable node, mean: take no new sessions, let the existing ones finish."""
+
+
+AVAILABLE, UNAVAILABLE = 200, 503
+"""The HTTP statuses of a verdict; one that is draining may have another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What the operator allows.
 
-    max_age_seconds: how long after its beginning an observation may still be served.
+    max_age_seconds: how long after its beginning an observation is stale. Health checks are not answered from one that
+    old: they wait for the next.
     max_recv_queue: write-sets that wsrep_local_recv_queue may hold; None switches the rule off.
     """
 
@@ -94,7 +115,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """What an operator switches by hand; disabled_file is the path of the file, where it exists."""
+    """What an operator switches by hand.
+
+    disabled_file: what was seen of the disabled file, in words, where it exists or cannot be looked for; else None.
+    """
 
     disabled_file: str | None = None
     shutting_down: bool = False
@@ -104,7 +128,7 @@ class Switches:
 class Verdict:
     """The answer for one moment and one policy.
 
-    detail: what was seen, and which setting decided; one line of printable ASCII.
+    detail: what was seen, and which setting decided; as `one_line` makes it.
     """
 
     available: bool
@@ -117,6 +141,13 @@ class Verdict:
         return not self.available and self.reason in PLANNED
 
 
+def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
+    """Return the HTTP status of a verdict."""
+    if verdict.available:
+        return AVAILABLE
+    return drain_status if verdict.draining else UNAVAILABLE
+
+
 def decide(
     observation: NodeState | Unobserved | None,
     age_seconds: float,
@@ -125,11 +156,10 @@ def decide(
 ) -> Verdict:
     """Decide by the rules in this module's docstring.
 
-    observation: the latest one, None before the first. age_seconds: time since that observation began, or
-    failed.
+    observation: the latest one, None before the first. age_seconds: time since that observation began.
     """
     if switches.disabled_file is not None:
-        return _no(Reason.DISABLED, f"{switches.disabled_file} exists (clustercheckd undrain removes it)")
+        return _no(Reason.DISABLED, switches.disabled_file)
     if switches.shutting_down:
         return _no(Reason.SHUTTING_DOWN, "clustercheckd is shutting down")
     if observation is None:
@@ -142,7 +172,7 @@ def decide(
 
 @lru_cache(maxsize=64)
 def _observed_verdict(observation: NodeState | Unobserved, policy: Policy) -> Verdict:
-    """Rules 4 to 22, which the observation and the policy decide alone: between two observations, no probe anew."""
+    """Rules 4 to 24, which the observation and the policy decide alone: between two observations, no probe anew."""
     if isinstance(observation, Unobserved):
         return _no(Reason(observation.cause.value), observation.detail)
     return _component_verdict(observation) or _node_verdict(observation, policy)
@@ -153,10 +183,10 @@ def _component_verdict(node: NodeState) -> Verdict | None:
     state = node.wsrep_local_state
     if state is None:
         return _no(Reason.NOT_GALERA, "the server has no wsrep_local_state: it runs without Galera")
-    if _is(node.wsrep_on, "OFF"):
-        return _no(Reason.NOT_GALERA, "wsrep_on is OFF")
-    if _is(node.wsrep_provider, "NONE"):
-        return _no(Reason.NOT_GALERA, "wsrep_provider is none")
+    if not _absent_or(node.wsrep_on, "ON"):
+        return _no(Reason.NOT_GALERA, f"wsrep_on is {_seen(node.wsrep_on)}")
+    if not _is_provider(node.wsrep_provider):
+        return _no(Reason.NOT_GALERA, f"wsrep_provider is {_seen(node.wsrep_provider)}")
     if state >= _INCONSISTENT:
         return _no(Reason.INCONSISTENT, _state(node))
     if state == _JOINING:
@@ -173,22 +203,26 @@ def _component_verdict(node: NodeState) -> Verdict | None:
 
 
 def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Rules 11 to 22: a working member of a primary component; may it take traffic under this policy."""
+    """Rules 11 to 24: a working member of a primary component; may it take traffic under this policy."""
     state = node.wsrep_local_state
     if not _absent_or(node.wsrep_reject_queries, "NONE"):
         return _no(Reason.REJECTS_QUERIES, f"wsrep_reject_queries is {_seen(node.wsrep_reject_queries)}")
     if not _absent_or(node.offline_mode, *_OFF):
         return _no(Reason.OFFLINE, f"offline_mode is {_seen(node.offline_mode)}")
+    if not _absent_or(node.skip_networking, *_OFF):
+        seen = _seen(node.skip_networking)
+        return _no(Reason.NO_NETWORKING, f"skip_networking is {seen}: no client can connect over TCP")
     if not _absent_or(node.pxc_maint_mode, "DISABLED"):
         return _no(Reason.MAINTENANCE, f"pxc_maint_mode is {_seen(node.pxc_maint_mode)}")
-    if not policy.available_when_donor:
-        if state == _DONOR:
-            reason = Reason.DESYNCED if _is(node.wsrep_desync, "ON") else Reason.DONOR
-            return _no(reason, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
-        if state == _JOINED:
-            return _no(Reason.JOINED, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
+    strict = not policy.available_when_donor
+    if strict and state == _DONOR and _is(node.wsrep_desync, "ON"):
+        return _no(Reason.DESYNCED, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
+    # Before the planned reasons that follow: its sessions are of no use, so nothing may keep them there.
     if state in (_DONOR, _JOINED) and not _absent_or(node.wsrep_sst_donor_rejects_queries, *_OFF):
         return _no(Reason.DONOR_REJECTS_QUERIES, f"{_state(node)}, wsrep_sst_donor_rejects_queries is ON")
+    if strict and state in (_DONOR, _JOINED):
+        reason = Reason.DONOR if state == _DONOR else Reason.JOINED
+        return _no(reason, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
     if state not in (_DONOR, _JOINED, _SYNCED):
         return _no(Reason.UNKNOWN_STATE, _state(node))
     return _load_verdict(node, policy) or Verdict(
@@ -199,7 +233,7 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Rules 18 to 20: what the policy asks of a node whose wsrep state is fine; None if all is met."""
+    """Rules 20 to 22: what the policy asks of a node whose wsrep state is fine; None if all is met."""
     if not policy.available_when_readonly:
         if not _is(node.read_only, *_OFF):
             return _no(Reason.READ_ONLY, f"read_only is {_seen(node.read_only)}; AVAILABLE_WHEN_READONLY=0")
@@ -222,7 +256,7 @@ _OFF = ("OFF", "0", "NO")
 
 def _no(reason: Reason, detail: str) -> Verdict:
     # A path may hold anything.
-    return Verdict(available=False, reason=reason, detail=detail.encode("ascii", "backslashreplace").decode())
+    return Verdict(available=False, reason=reason, detail=one_line(detail))
 
 
 def _is(value: str | None, *words: str) -> bool:
@@ -231,6 +265,11 @@ def _is(value: str | None, *words: str) -> bool:
 
 def _absent_or(value: str | None, *words: str) -> bool:
     return value is None or value.upper() in words
+
+
+def _is_provider(value: str | None) -> bool:
+    # A path, of which no more is known than that it has letters or digits.
+    return value is not None and value.upper() != "NONE" and any(map(str.isalnum, value))
 
 
 def _seen(value: str | None) -> str:

@@ -23,9 +23,9 @@ class Constant:
         headers = [
             (b"content-type", b"text/plain"),
             (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
             (b"cache-control", b"no-store"),
             (b"x-clustercheck-reason", b"synced"),
+            (b"connection", b"close"),
         ]
         self._start: Message = {"type": "http.response.start", "status": 200, "headers": headers}
         self._body: Message = {"type": "http.response.body", "body": body}

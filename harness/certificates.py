@@ -26,10 +26,11 @@ def make_authority(directory: Path) -> Certificate:
 
 
 def make_certificate(directory: Path, name: str, authority: Certificate, address: str) -> Certificate:
-    """Make a certificate for an IP address, signed by the authority."""
+    """Make a certificate for an IP address or a host name, signed by the authority."""
     made = Certificate(directory / f"{name}.pem", directory / f"{name}.key")
     request, extensions = directory / f"{name}.csr", directory / f"{name}.ext"
-    extensions.write_text(f"subjectAltName=IP:{address}\n")
+    kind = "IP" if address.replace(".", "").isdecimal() else "DNS"
+    extensions.write_text(f"subjectAltName={kind}:{address}\n")
     _openssl(
         "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
         "-keyout", str(made.key), "-out", str(request),

@@ -4,8 +4,11 @@ import argparse
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pymysql
 
@@ -13,6 +16,7 @@ from harness.galera import DEMO, Node
 from harness.haproxy import READER, READER_QUESTION, WRITER, Backend
 from harness.ports import LOOPBACK
 from harness.process import ProcessEndedError, interrupt_once, let_nothing_interrupt
+from harness.prometheus import Prometheus
 from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
 
@@ -20,6 +24,7 @@ _REFRESH_SECONDS = 0.5
 _RESTART_SECONDS = 10.0
 _STEP_SECONDS = 60.0
 _READER_SAMPLES = 6
+_CROWD = 100
 _STALLED_WRITES = 150  # more than the reader's max_recv_queue
 
 
@@ -29,16 +34,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="make demo", description="Three real Galera nodes, clustercheckd and HAProxy."
     )
     parser.add_argument("--once", action="store_true", help="run a scripted tour and end, instead of the live view")
-    once = parser.parse_args(arguments).once
+    parser.add_argument("--prometheus", action="store_true", help="run a Prometheus beside the live view")
+    given = parser.parse_args(arguments)
+    once = given.once
+    if once and given.prometheus:
+        parser.error("--prometheus goes with the live view")
+    if given.prometheus and not shutil.which("prometheus"):
+        parser.error("--prometheus: install the package prometheus first")
     interrupt_once()
     begun = time.monotonic()
     try:
-        # The tour's drain: node3 answers 404 while it drains, which HAProxy takes for "no new sessions".
-        settings = {"node3": {"CLUSTERCHECK_DRAIN_STATUS": "404"}} if once else {}
+        # A node that is unavailable by plan answers 404: HAProxy's readers keep the sessions they have on it.
+        settings = {f"node{number}": {"CLUSTERCHECK_DRAIN_STATUS": "404"} for number in (1, 2, 3)}
         with Stack(
             settings=settings, tell=lambda what: print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)
         ) as stack:
-            Tour(stack).run() if once else LiveView(stack).run()
+            Tour(stack).run() if once else LiveView(stack, with_prometheus=given.prometheus).run()
             let_nothing_interrupt()
     except KeyboardInterrupt:
         return 130 if once else 0
@@ -57,12 +68,12 @@ class Tour:
 
     def run(self) -> None:
         """Go through all steps. Raises `NotInTimeError` where one is not seen."""
-        first, second, third = self._stack.backends
+        first, second, _ = self._stack.backends
         self._all_up(first)
         self._desynced_and_back(second)
         self._stalled_donor_and_back(first, second)
-        self._drained_and_back(third)
-        self._killed_and_back(first)
+        self._drained_and_back(first)
+        self._killed_and_back(second)
         print(f"\nall {self._number} steps seen")
 
     def _all_up(self, writer: Backend) -> None:
@@ -75,7 +86,7 @@ class Tour:
     def _desynced_and_back(self, backend: Backend) -> None:
         with self._step("node2 desynced (SET GLOBAL wsrep_desync=ON): no node for writes, but one that keeps up"):
             backend.node.sql("SET GLOBAL wsrep_desync=ON")
-            self._see(backend, 503, "desynced")
+            self._see(backend, 404, "desynced")
             self._see_haproxy(backend.node, "DOWN", WRITER)
             self._see_haproxy(backend.node, "UP", READER)
         with self._step("node2 back (SET GLOBAL wsrep_desync=OFF)"):
@@ -87,7 +98,7 @@ class Tour:
         with self._step("node2 stalls (FLUSH TABLES WITH READ LOCK) while node1 is written to: readers leave it"):
             with backend.node.connect() as locking, locking.cursor() as cursor:
                 cursor.execute("FLUSH TABLES WITH READ LOCK")
-                self._see(backend, 503, "donor")
+                self._see(backend, 404, "donor")
                 with writer.node.connect_as_client() as client, client.cursor() as writing:
                     for _ in range(_STALLED_WRITES):
                         writing.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
@@ -98,32 +109,44 @@ class Tour:
             self._see_haproxy(backend.node, "UP", WRITER, READER)
 
     def _drained_and_back(self, backend: Backend) -> None:
-        with self._step("node3 drained (clustercheckd drain): its open session goes on, new ones land elsewhere"):
-            with self._stack.haproxy.session_on(READER, backend.node) as session, session.cursor() as cursor:
-                cursor.execute("BEGIN")
-                cursor.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
-                backend.service.command("drain")
-                self._see(backend, 404, "disabled")
-                self._see_haproxy(backend.node, "NOLB", WRITER, READER)
-                self._see_readers_elsewhere(backend.node)
-                cursor.execute("COMMIT")
-                self._seen("the open transaction on node3 was committed")
+        haproxy = self._stack.haproxy
+        with (
+            self._step("node1, the writer, drained (clustercheckd drain): a clean switchover; its readers go on"),
+            haproxy.connect(WRITER) as writing,
+            haproxy.session_on(READER, backend.node) as reading,
+        ):
+            backend.service.command("drain")
+            self._see(backend, 404, "disabled")
+            self._see_haproxy(backend.node, "DOWN", WRITER)
+            wait_for("HAProxy to cut the writer's session", lambda: _is_cut(writing), seconds=_STEP_SECONDS)
+            self._seen("the session of a client that writes was cut, to connect again")
+            writer = self._see_writes_on(self._others(backend.node))
+            self._see_haproxy(backend.node, "NOLB", READER)
+            self._see_readers_elsewhere(backend.node)
+            if _is_cut(reading):
+                message = "the session of a client that reads was cut"
+                raise NotInTimeError(message)
+            self._seen("the session of a client that reads on node1 goes on")
+        with self._step(f"node1 back (clustercheckd undrain): writes stay on {writer.name}, also for a crowd"):
             backend.service.command("undrain")
             self._see(backend, 200, "synced")
             self._see_haproxy(backend.node, "UP", WRITER, READER)
+            self._see_a_crowd_on(writer)
 
     def _killed_and_back(self, backend: Backend) -> None:
-        others = [node for node in self._stack.nodes if node is not backend.node]
-        with self._step("node1, the writer, killed (kill -9)"):
+        with self._step("node2, the writer now, killed (kill -9)"):
             backend.node.kill()
             self._see(backend, 503, "unreachable")
             self._see_haproxy(backend.node, "DOWN", WRITER, READER)
-            writer = self._see_writes_on(others)
-        with self._step(f"node1 started again: writes stay on {writer.name}, no fail-back"):
+            writer = self._see_writes_on(self._others(backend.node))
+        with self._step(f"node2 started again: writes stay on {writer.name}, no fail-back"):
             self._stack.restart_node(backend.node)
             self._see(backend, 200, "synced")
             self._see_haproxy(backend.node, "UP", WRITER, READER)
-            self._see_writes_on([writer])
+            self._see_a_crowd_on(writer)
+
+    def _others(self, node: Node) -> list[Node]:
+        return [other for other in self._stack.nodes if other is not node]
 
     @contextmanager
     def _step(self, title: str) -> Iterator[None]:
@@ -152,6 +175,14 @@ class Tour:
             raise NotInTimeError(message)
         self._seen(f"{_READER_SAMPLES} new readers landed on {' and '.join(sorted(map(str, landed)))}")
 
+    def _see_a_crowd_on(self, node: Node) -> None:
+        with ThreadPoolExecutor(_CROWD) as clients:
+            landed = Counter(clients.map(lambda _: self._stack.haproxy.lands_on(WRITER), range(_CROWD)))
+        if landed != {node.name: _CROWD}:
+            message = f"of {_CROWD} clients at once, these landed on each node: {dict(landed)}"
+            raise NotInTimeError(message)
+        self._seen(f"{_CROWD} clients at once, through HAProxy's writer port: all on {node.name}")
+
     def _see_writes_on(self, nodes: Sequence[Node]) -> Node:
         def written() -> Node | None:
             try:
@@ -169,11 +200,22 @@ class Tour:
         return node
 
 
+def _is_cut(session: "pymysql.Connection[Any]") -> bool:
+    try:
+        session.ping(reconnect=False)
+    except pymysql.MySQLError:
+        return True
+    return False
+
+
 class LiveView:
     """A table of all nodes that follows what happens to them, until Ctrl-C."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, *, with_prometheus: bool = False) -> None:
         self._stack = stack
+        self._prometheus: Prometheus | None = None
+        if with_prometheus:
+            self._prometheus = stack.prometheus_for(stack.services, stack.installation.directory)
         self._ended_at: dict[str, float] = {}
         self._last = ""
 
@@ -196,7 +238,7 @@ class LiveView:
     def _table(self) -> str:
         servers = self._stack.haproxy.servers()
         rows: list[tuple[str, ...]] = [
-            ("node", "wsrep_local_state", "verdict", "reason", "HAProxy writer", "HAProxy reader", "ask it yourself")
+            ("node", "wsrep_local_state", "verdict", "reason", "HAProxy writer", "HAProxy readers", "ask it yourself")
         ]
         for backend in self._stack.backends:
             state, status, reason = self._answer(backend)
@@ -234,6 +276,7 @@ class LiveView:
                 f"  read        {client} -P {ports[READER]} {account}",
                 f"  stats page  http://{LOOPBACK}:{ports['stats']}/",
                 "",
+                *self._prometheus_hints(),
                 "Try, in another terminal:",
                 f'  desync node2     {as_admin} -e "SET GLOBAL wsrep_desync=ON"    (and OFF)',
                 f'  refuse queries   {as_admin} -e "SET GLOBAL wsrep_reject_queries=ALL"    (and NONE)',
@@ -247,6 +290,17 @@ class LiveView:
                 "Ctrl-C stops and removes everything.",
             ],
         )
+
+    def _prometheus_hints(self) -> list[str]:
+        if self._prometheus is None:
+            return []
+        address = f"http://{LOOPBACK}:{self._prometheus.port}"
+        return [
+            "In Prometheus:",
+            f"  reasons     {address}/graph?g0.expr=clustercheckd_reason%3D%3D1&g0.tab=0&g0.range_input=5m",
+            f"  alerts      {address}/alerts",
+            "",
+        ]
 
     def _fate(self, node: Node) -> str:
         ended_at = self._ended_at.get(node.name)

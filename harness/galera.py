@@ -302,6 +302,9 @@ class Node:
         return [
             "--wsrep-on=ON",
             f"--wsrep-provider={provider}",
+            # MariaDB 11.8 loads this plugin by default, and it makes wsrep_provider_options read-only; tests isolate a
+            # node with that variable. 10.11 does not know the option: "loose" makes it a warning there.
+            "--loose-plugin-wsrep-provider=OFF",
             "--wsrep-cluster-name=clustercheckd",
             f"--wsrep-cluster-address=gcomm://{','.join(addresses)}",
             f"--wsrep-node-name={self.name}",

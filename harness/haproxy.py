@@ -2,9 +2,13 @@
 
 import csv
 import io
+import os
 import re
+import signal
 import socket
+import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,39 +23,89 @@ from harness.waiting import wait_for
 
 EXAMPLE = Path(__file__).parent.parent / "haproxy.cfg.example"
 
-WRITER, READER = "galera_writer", "galera_reader"
+WRITER, READER = "writer", "readers"
+WRITER_QUESTION = "/?available_when_readonly=0"
 READER_QUESTION = "/?available_when_donor=1&max_recv_queue=100"
-"""What the reader's section asks."""
+"""What the two sections ask clustercheckd."""
 
 _SECONDS = 10
-_TRIES = 20
+_SESSIONS_TO_FIND_ONE = 60
+"""How many sessions may be open at once until one is on a given node: slowstart sends few to a node that returned."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server line of HAProxy: a node's name, where its database listens, and its clustercheckd's port."""
+
+    name: str
+    port: int
+    check_port: int
+    address: str = LOOPBACK
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A node and the clustercheckd beside it, as one server line of HAProxy."""
+    """A node and the clustercheckd beside it."""
 
     node: Node
     service: Service
 
+    @property
+    def server(self) -> Server:
+        """Describe both as a server line of HAProxy."""
+        return Server(self.node.name, self.node.port, self.service.port)
+
 
 class HAProxy:
-    """One HAProxy process in front of the nodes."""
+    """One HAProxy in front of the nodes, started as its systemd unit starts it: a master process and a worker.
+
+    servers: node1, node2, ..., in the order of the file. text: the configuration, with the example's addresses in it.
+    name: what the peers know this HAProxy by. replace: further replacements in the text.
+    """
 
     def __init__(
         self,
         directory: Path,
         ports: Ports,
-        backends: Sequence[Backend],
+        servers: Sequence[Server],
         *,
+        text: str | None = None,
+        name: str = "lb1",
         replace: Mapping[str, str] | None = None,
     ) -> None:
-        self.ports = {WRITER: ports.free(), READER: ports.free(), "stats": ports.free()}
-        self.log = directory / "haproxy.log"
-        self._admin_socket = directory / "haproxy.sock"
-        config = directory / "haproxy.cfg"
-        config.write_text(self._config(backends, replace or {}))
-        self.process = Process("haproxy", ["haproxy", "-db", "-f", str(config)], self.log)
+        self.ports = {WRITER: ports.free(), READER: ports.free(), "stats": ports.free(), "peers": ports.free()}
+        self.log = directory / f"haproxy-{name}.log"
+        self._admin_socket = directory / f"haproxy-{name}.sock"
+        self._command = ["haproxy", "-Ws", "-L", name, "-f", str(directory / f"haproxy-{name}.cfg")]
+        self._name = name
+        text = EXAMPLE.read_text() if text is None else text
+        Path(self._command[-1]).write_text(self._adapted(text, servers, replace or {}))
+        self.process = self._run()
+
+    def restart(self) -> None:
+        """Stop it as systemd does, start it again, and wait until it answers."""
+        self.process.stop()
+        self._admin_socket.unlink(missing_ok=True)
+        self.process = self._run()
+        self.wait_until_up()
+
+    def kill(self) -> None:
+        """End it as kill -9 does."""
+        self.process.kill()
+
+    def reload(self) -> None:
+        """Have a new worker take over, as `systemctl reload` does, and wait until it answers."""
+        before = self.worker()
+        self.process.send(signal.SIGUSR2)
+        wait_for("a new worker of HAProxy", lambda: self.worker() not in {0, before}, seconds=_SECONDS)
+
+    def worker(self) -> int:
+        """Give the process id of the worker that answers; 0 where none does."""
+        return self._info("Pid")
+
+    def seconds_up(self) -> int:
+        """Give how long that worker has run, in whole seconds."""
+        return self._info("Uptime_sec")
 
     def wait_until_up(self) -> None:
         """Wait until it answers on its admin socket."""
@@ -62,13 +116,17 @@ class HAProxy:
         """Read `show stat`: a row by (section, server), columns as in the stats page's CSV."""
         try:
             rows = csv.DictReader(io.StringIO(self.ask("show stat").lstrip("# ")))
-            return {(row["pxname"], row["svname"]): row for row in rows}
         except OSError:
             return {}
+        return {(row["pxname"], row["svname"]): row for row in rows}
 
     def server_status(self, section: str, node: Node) -> str:
         """Give HAProxy's word for one server: UP, DOWN, NOLB, UP 1/2 ..."""
         return self.servers().get((section, node.name), {}).get("status", "unknown")
+
+    def sessions(self, section: str, node: Node) -> int:
+        """Count the open sessions of a section on a node."""
+        return int(self.servers().get((section, node.name), {}).get("scur", 0))
 
     def wait_for_status(self, section: str, node: Node, wanted: str, *, seconds: float = 30.0) -> None:
         """Wait for HAProxy's word for one server to be this one."""
@@ -86,54 +144,72 @@ class HAProxy:
             connection.sendall(f"{command}\n".encode())
             return read_to_end(connection).decode()
 
+    def stats_page(self) -> str:
+        """Fetch the stats page."""
+        address = f"http://{LOOPBACK}:{self.ports['stats']}/"
+        with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
+            page: bytes = answer.read()
+            return page.decode()
+
     def connect(self, section: str) -> "pymysql.Connection[Any]":
         """Connect to the database as a client does."""
         return connect_as_client(self.ports[section])
 
     def session_on(self, section: str, node: Node) -> "pymysql.Connection[Any]":
         """Open sessions until one is on the node, and keep that one."""
-        for _ in range(_TRIES):
-            session = self.connect(section)
-            with session.cursor() as cursor:
-                cursor.execute("SELECT @@wsrep_node_name")
-                if cursor.fetchone() == (node.name,):
+        with ExitStack() as others:
+            for _ in range(_SESSIONS_TO_FIND_ONE):
+                session = self.connect(section)
+                if name_of(session) == node.name:
                     return session
-            session.close()
+                others.push(session)
         message = f"no session in {section} landed on {node.name}"
         raise RuntimeError(message)
 
     def lands_on(self, section: str) -> str | None:
         """Name the node a new client lands on; None where it lands on none."""
         try:
-            with self.connect(section) as connection, connection.cursor() as cursor:
-                cursor.execute("SELECT @@wsrep_node_name")
-                row = cursor.fetchone()
-                return str(row[0]) if row else None
+            with self.connect(section) as connection:
+                return name_of(connection)
         except (pymysql.MySQLError, OSError):
             return None
 
-    def _config(self, backends: Sequence[Backend], replace: Mapping[str, str]) -> str:
-        text = EXAMPLE.read_text()
-        for old, new in {
-            "log /dev/log local0": "log stdout format raw local0",
-            "/run/haproxy/admin.sock mode 660": f"{self._admin_socket} mode 600",
+    def _run(self) -> Process:
+        return Process(f"haproxy {self._name}", self._command, self.log)
+
+    def _info(self, name: str) -> int:
+        try:
+            found = re.search(rf"^{name}: (\d+)$", self.ask("show info"), re.MULTILINE)
+        except OSError:
+            return 0
+        return int(found[1]) if found else 0
+
+    def _adapted(self, text: str, servers: Sequence[Server], replace: Mapping[str, str]) -> str:
+        if os.geteuid() != 0:
+            text = re.sub(r"^ *(user|group|chroot) .*\n", "", text, flags=re.MULTILINE)
+        replacements = {
+            "/var/lib/haproxy/admin.sock": str(self._admin_socket),
             "bind :3306": f"bind {LOOPBACK}:{self.ports[WRITER]}",
             "bind :3307": f"bind {LOOPBACK}:{self.ports[READER]}",
-            "bind :8404": f"bind {LOOPBACK}:{self.ports['stats']}",
+            f"{LOOPBACK}:8404": f"{LOOPBACK}:{self.ports['stats']}",
+            f"{LOOPBACK}:10306": f"{LOOPBACK}:{self.ports['peers']}",
+            **{
+                f"10.0.0.1{number}:3306": f"{server.address}:{server.port} port {server.check_port}"
+                for number, server in enumerate(servers, 1)
+            },
             **replace,
-        }.items():
-            text = _replaced(text, old, new)
-        for number, backend in enumerate(backends, 1):
-            old = f"server node{number} 10.0.0.1{number}:3306"
-            new = f"server {backend.node.name} {LOOPBACK}:{backend.node.port} port {backend.service.port}"
-            text = _replaced(text, old, new)
-        # A cluster of fewer nodes has fewer servers.
-        beyond = rf"[{len(backends) + 1}-9]"
-        return re.sub(rf"^ *(server node{beyond} |stick match .*/node{beyond}\)).*\n", "", text, flags=re.MULTILINE)
+        }
+        for old, new in replacements.items():
+            text = text.replace(old, new)
+        if left := [line for line in text.splitlines() if re.match(r" *[^#]*\b10\.0\.0\.", line)]:
+            message = f"the configuration still has addresses of the example: {left}"
+            raise RuntimeError(message)
+        return text
 
 
-def _replaced(text: str, old: str, new: str) -> str:
-    if old not in text:
-        message = f"haproxy.cfg.example no longer has: {old}"
-        raise RuntimeError(message)
-    return text.replace(old, new)
+def name_of(session: "pymysql.Connection[Any]") -> str:
+    """Name the node that a session is on."""
+    with session.cursor() as cursor:
+        cursor.execute("SELECT @@wsrep_node_name")
+        row = cursor.fetchone()
+        return str(row[0]) if row else ""

@@ -11,7 +11,7 @@ say() { printf 'setup: %s\n' "$*"; }
 
 find_python() {
     # A name may exist and not work (a version manager's stub), or be too old: ask it.
-    for candidate in python3 python3.13 python3.12 python3.11; do
+    for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$candidate"
             return
@@ -36,7 +36,8 @@ command -v xinetd >/dev/null || packages="$packages xinetd"
 command -v socat >/dev/null || packages="$packages socat"
 command -v openssl >/dev/null || packages="$packages openssl"
 command -v ip >/dev/null || packages="$packages iproute2"
-command -v openssl >/dev/null || packages="$packages openssl"
+# promtool checks the alerts, and Prometheus scrapes what the tests run.
+command -v prometheus >/dev/null || packages="$packages prometheus"
 command -v systemd-socket-activate >/dev/null || packages="$packages systemd"
 python=$(find_python)
 if [ -z "$python" ]; then
@@ -61,7 +62,7 @@ if [ -n "$packages" ]; then
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
     # The packages start services. Whoever had none running before wants none after.
     if [ -d /run/systemd/system ]; then
-        for service in mariadb haproxy xinetd; do
+        for service in mariadb haproxy xinetd prometheus; do
             case "$packages" in *$service*)
                 say "stopping the service $service that its package has started (systemctl enable --now $service)"
                 $sudo systemctl disable --quiet --now "$service" ;;

@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.block import Block
 from harness.galera import Cluster, Installation, Node
 from harness.haproxy import READER, WRITER, Backend, HAProxy
+from harness.prometheus import Prometheus
 from harness.service import Service
 from harness.waiting import wait_for
 
@@ -40,12 +41,19 @@ class Stack(Block):
         service.wait_until_up()
         return service
 
-    def haproxy_for(self, backends: Sequence[Backend], directory: Path) -> HAProxy:
-        """Start an HAProxy with its files in directory; it answers when this returns."""
-        haproxy = HAProxy(directory, self.installation.ports, backends)
-        self._exits.callback(haproxy.process.kill)
+    def haproxy_for(self, backends: Sequence[Backend], directory: Path, text: str | None = None) -> HAProxy:
+        """Start an HAProxy with its files in directory; it answers when this returns. text: as of `HAProxy`."""
+        haproxy = HAProxy(directory, self.installation.ports, [backend.server for backend in backends], text=text)
+        self._exits.callback(haproxy.kill)
         haproxy.wait_until_up()
         return haproxy
+
+    def prometheus_for(self, services: Sequence[Service], directory: Path) -> Prometheus:
+        """Start a Prometheus that scrapes services, with its files in directory; it answers when this returns."""
+        prometheus = Prometheus(directory, self.installation.ports.free(), services)
+        self._exits.callback(prometheus.process.kill)
+        prometheus.wait_until_up()
+        return prometheus
 
     def restart_node(self, node: Node) -> None:
         """Start a node that has ended, and wait until it is Synced."""

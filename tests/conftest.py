@@ -1,5 +1,6 @@
 """Fixtures: real processes, started once for all tests that use them."""
 
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -8,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness.galera import Installation
+from harness.network import NoNetworkError, RemoteHost
 from harness.ports import Ports
 from harness.service import Service
 from harness.stack import Stack
+
+# A shell script that runs the tests in the background has them ignore SIGINT, which what they start would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +53,8 @@ class Services:
         pass_fds: Sequence[int] = (),
     ) -> Service:
         """Start one by way of a wrapper's command, without waiting for an answer."""
-        settings = {"MYSQL_SOCKET": str(self.directory / "no.sock"), **environ}
+        nowhere = {} if "MYSQL_HOST" in environ else {"MYSQL_SOCKET": str(self.directory / "no.sock")}
+        settings = {**nowhere, **environ}
         command = (*wrapper, sys.executable, "-m", "app")
         service = Service(self.directory, port or self._ports.free(), settings, command=command, pass_fds=pass_fds)
         self._exits.callback(service.stop)
@@ -81,3 +87,15 @@ def installation() -> Iterator[Installation]:
     """Install a MariaDB of its own, for servers that are no part of the cluster."""
     with Installation() as installed:
         yield installed
+
+
+@pytest.fixture
+def remote_host() -> Iterator[RemoteHost]:
+    """Make a host at the other end of a network."""
+    try:
+        host = RemoteHost().__enter__()
+    except NoNetworkError as fault:
+        pytest.skip(f"no network namespace to be had here: {fault}")
+    with ExitStack() as exits:
+        exits.push(host)
+        yield host

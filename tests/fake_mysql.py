@@ -1,12 +1,20 @@
 """A hand-written MySQL server, for what no real one here can be brought to show: PXC's variables, and broken peers."""
 
 import contextlib
+import itertools
+import re
 import socket
 import socketserver
+import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+
+from harness.certificates import Certificate
+
+Value = str | bytes
+"""A variable's value."""
 
 SYNCED_STATUS = {
     "wsrep_local_state": "4",
@@ -25,12 +33,14 @@ SYNCED_VARIABLES = {
     "wsrep_desync": "OFF",
     "wsrep_reject_queries": "NONE",
     "read_only": "OFF",
+    "skip_networking": "OFF",
     "max_connections": "151",
 }
 
 OK = b"\x00\x00\x00\x02\x00\x00\x00"
-_EOF = b"\xfe\x00\x00\x02\x00"
-_COM_QUIT, _COM_QUERY = 1, 3
+EOF = b"\xfe\x00\x00\x02\x00"
+_COM_QUIT = 1
+_SELECTED: Mapping[Value, str] = {"ON": "1", "OFF": "0"}
 _ESTABLISHED = 1  # tcp(7), the first byte of TCP_INFO
 CAPABILITIES = 0x0008_A20D  # 4.1 protocol, secure connection, plugin authentication, no TLS
 TLS_CAPABILITIES = CAPABILITIES | 0x800
@@ -41,23 +51,40 @@ def error(number: int, text: str = "message of the server") -> bytes:
     return b"\xff" + struct.pack("<H", number) + b"#HY000" + text.encode()
 
 
+def packet(number: int, payload: bytes) -> bytes:
+    """Put the header before a payload: its length, and the packet's number in the exchange."""
+    return struct.pack("<I", len(payload))[:3] + bytes([number]) + payload
+
+
 def auth_switch(plugin: str) -> bytes:
     """Make the packet that asks for another authentication plugin."""
     return b"\xfe" + plugin.encode() + b"\0" + b"s" * 20 + b"\0"
 
 
+def _string(value: Value) -> bytes:
+    encoded = value if isinstance(value, bytes) else value.encode()
+    return bytes([len(encoded)]) + encoded
+
+
+def server_context(certificate: Certificate) -> ssl.SSLContext:
+    """Make a TLS server with this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.cert, certificate.key)
+    return context
+
+
 class Peer:
     """One connection, as the server sees it."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, statements: list[str] | None = None) -> None:
         self.connection = connection
+        self._statements = [] if statements is None else statements
         self._sequence = 0
 
     def send(self, payload: bytes) -> None:
         """Send one packet."""
-        header = struct.pack("<I", len(payload))[:3] + bytes([self._sequence])
+        self.connection.sendall(packet(self._sequence, payload))
         self._sequence = (self._sequence + 1) % 256
-        self.connection.sendall(header + payload)
 
     def receive(self) -> bytes:
         """Read one packet; empty at the end of the connection."""
@@ -80,39 +107,70 @@ class Peer:
             + b"\0",
         )
 
+    def start_tls(self, context: ssl.SSLContext, plugin: str = "mysql_native_password") -> None:
+        """Greet, offer TLS, and go on within it."""
+        self.greet(plugin, TLS_CAPABILITIES)
+        self.receive()
+        self.connection = context.wrap_socket(self.connection, server_side=True)
+
     def log_in(self) -> None:
         """Greet and let anybody in."""
         self.greet()
         self.receive()
         self.send(OK)
 
-    def rows(self, rows: Mapping[str, str | bytes]) -> None:
-        """Send a result of names and values."""
-        self.send(b"\x02")
-        for column in (b"Variable_name", b"Value"):
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> None:
+        """Send a result."""
+        self.send(bytes([len(columns)]))
+        for column in columns:
             self.send(
-                b"\x03def\0\0\0"
-                + bytes([len(column)])
-                + column
-                + b"\0\x0c"
-                + struct.pack("<HIBHB", 45, 1024, 253, 0, 0)
-                + b"\0\0",
+                b"\x03def\0\0\0" + _string(column) + b"\0\x0c" + struct.pack("<HIBHB", 45, 1024, 253, 0, 0) + b"\0\0",
             )
-        self.send(_EOF)
-        for name, value in rows.items():
-            encoded = value if isinstance(value, bytes) else value.encode()
-            self.send(bytes([len(name)]) + name.encode() + bytes([len(encoded)]) + encoded)
-        self.send(_EOF)
+        self.send(EOF)
+        for row in rows:
+            self.send(b"".join(map(_string, row)))
+        self.send(EOF)
 
-    def answer_queries(self, status: Mapping[str, str | bytes], variables: Mapping[str, str | bytes]) -> None:
-        """Answer what the observer sends until it goes."""
-        while (packet := self.receive()) and packet[0] != _COM_QUIT:
-            if b"SHOW STATUS" in packet:
+    def rows(self, rows: Mapping[str, Value]) -> None:
+        """Send what a SHOW answers: names and values."""
+        self.table(("Variable_name", "Value"), rows.items())
+
+    def selected(self, statement: bytes, variables: Mapping[str, Value]) -> None:
+        """Send what a SELECT of system variables answers: a row in which ON is 1 and OFF is 0, or error 1193."""
+        names = [name.decode() for name in re.findall(rb"@@global\.(\w+)", statement)]
+        if unknown := [name for name in names if name not in variables]:
+            self.send(error(1193, f"Unknown system variable '{unknown[0]}'"))
+        else:
+            self.table(names, [[_SELECTED.get(variables[name], variables[name]) for name in names]])
+
+    def answer_queries(
+        self,
+        status: Mapping[str, Value],
+        variables: Mapping[str, Value],
+        refuses_select: Callable[[], bool] = lambda: False,
+        *,
+        statements: int | None = None,
+    ) -> None:
+        """Answer what the observer sends, until it goes or has sent so many statements.
+
+        refuses_select: whether to refuse its SELECT, as PXC does on a node that is not ready.
+        """
+        for _ in itertools.count() if statements is None else range(statements):
+            command = self.receive()
+            if not command or command[0] == _COM_QUIT:
+                break
+            statement = command[1:]
+            self._statements.append(statement.decode())
+            if statement.startswith(b"SHOW STATUS"):
                 self.rows(status)
-            elif b"SHOW GLOBAL VARIABLES" in packet:
+            elif statement.startswith(b"SHOW GLOBAL VARIABLES"):
                 self.rows(variables)
-            else:
+            elif not statement.startswith(b"SELECT"):
                 self.send(OK)
+            elif refuses_select():
+                self.send(error(1047, "WSREP has not yet prepared node for application use"))
+            else:
+                self.selected(statement, variables)
 
     def hang(self) -> None:
         """Keep the connection and say nothing until the peer goes."""
@@ -133,7 +191,7 @@ Behaviour = Callable[[Peer], None]
 
 
 class FakeMySQL(socketserver.ThreadingTCPServer):
-    """Runs a behaviour for each connection; `behaviour` may be replaced while it runs."""
+    """Runs a behaviour for each connection, which may be replaced while it runs; keeps the statements answered."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -142,6 +200,7 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
     def __init__(self, behaviour: Behaviour, port: int = 0) -> None:
         self.behaviour = behaviour
         self.connections = 0
+        self.statements: list[str] = []
         self.most_open_connections = 0
         self._sockets: set[socket.socket] = set()
         super().__init__(("127.0.0.1", port), _Handler)
@@ -168,9 +227,7 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
         self._sockets.add(connection)
         self.connections += 1
         # One that the client has hung up on is none of its connections, though it is still handled here.
-        still_open = sum(
-            other.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO) == _ESTABLISHED for other in list(self._sockets)
-        )
+        still_open = sum(map(_is_established, list(self._sockets)))
         self.most_open_connections = max(self.most_open_connections, still_open)
         try:
             yield
@@ -178,13 +235,28 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
             self._sockets.discard(connection)
 
 
+def _is_established(connection: socket.socket) -> bool:
+    try:
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO) == _ESTABLISHED
+    except OSError:
+        # TLS has taken its descriptor.
+        return False
+
+
 class _Handler(socketserver.BaseRequestHandler):
     server: FakeMySQL
 
     def handle(self) -> None:
+        # A result is many small packets, each of which would wait for the client to acknowledge the one before.
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # The observer hangs up on its deadline, whatever the behaviour is about to say.
+        peer = Peer(self.request, self.server.statements)
         with self.server.counting(self.request), contextlib.suppress(OSError):
-            self.server.behaviour(Peer(self.request))
+            try:
+                self.server.behaviour(peer)
+            finally:
+                # TLS is a socket of its own.
+                peer.connection.close()
 
 
 @contextmanager
@@ -201,13 +273,16 @@ def fake_mysql(behaviour: Behaviour) -> Iterator[FakeMySQL]:
 
 
 def galera(
-    status: Mapping[str, str | bytes] | None = None, variables: Mapping[str, str | bytes] | None = None
+    status: Mapping[str, Value] | None = None,
+    variables: Mapping[str, Value] | None = None,
+    refuses_select: Callable[[], bool] = lambda: False,
 ) -> Behaviour:
     """Behave like a Synced node, but for the values given."""
 
     def behaviour(peer: Peer) -> None:
         peer.log_in()
-        peer.answer_queries({**SYNCED_STATUS, **(status or {})}, {**SYNCED_VARIABLES, **(variables or {})})
+        values = ({**SYNCED_STATUS, **(status or {})}, {**SYNCED_VARIABLES, **(variables or {})})
+        peer.answer_queries(*values, refuses_select)
 
     return behaviour
 

@@ -6,22 +6,21 @@ cost more than the question.
 """
 
 import contextlib
-import itertools
 import os
-import re
 import select
-import shlex
 import socket
 import stat
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from app.database.connection import Database, DatabaseSettingsError, parse_port
+from app.commands.script import CONFIGURATION_FILES, DEFAULTS, assignments, positionals
+from app.commands.standard_streams import open_missing_streams
+from app.database.address import parse_port
+from app.database.login import Database
 from app.database.observer import observe_once
+from app.database.settings_error import DatabaseSettingsError
 from app.sentences import sentence_of
 from app.switches import DISABLED_FILE, ManualSwitches
 from app.verdict import Policy, Reason, Verdict, decide
@@ -36,32 +35,15 @@ USAGE = (
     "CLUSTERCHECK_DISABLED_FILE, CLUSTERCHECK_DEADLINE."
 )
 
-CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
-"""Files of NAME=value lines; what they set goes before the environment, as where the script sourced them."""
-
 AVAILABLE, NOT_AVAILABLE = 0, 1
 
 _DEFAULTS = {
-    "MYSQL_USERNAME": "clustercheckuser",
-    "MYSQL_PASSWORD": "clustercheckpassword!",
-    "AVAILABLE_WHEN_DONOR": "0",
-    "ERR_FILE": "/dev/null",
-    "AVAILABLE_WHEN_READONLY": "1",
-    "DEFAULTS_EXTRA_FILE": "/etc/my.cnf",
+    **DEFAULTS,
     "CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE,
     "CLUSTERCHECK_DEADLINE": "0.8",
 }
 # The script takes its account as it is given, an empty one too; all else only where it is not empty.
 _KEPT_EMPTY = ("MYSQL_USERNAME", "MYSQL_PASSWORD")
-_POSITIONALS = (
-    "MYSQL_USERNAME",
-    "MYSQL_PASSWORD",
-    "AVAILABLE_WHEN_DONOR",
-    "ERR_FILE",
-    "AVAILABLE_WHEN_READONLY",
-    "DEFAULTS_EXTRA_FILE",
-)
-_ACCOUNT_POSITIONALS = 2
 _VARIABLES = (*_DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET")
 
 # How long a client's request, and afterwards the end of its connection, is waited for.
@@ -92,7 +74,9 @@ def main(
         print(USAGE)
         return AVAILABLE
     values, complaints = _values(given, os.environ if environ is None else environ, configuration_files)
-    verdict = _verdict(values, complaints)
+    verdict = _verdict(values)
+    if not verdict.available:
+        complaints.append(f"{verdict.reason}: {verdict.detail}")
     # The answer first: whatever the log is, nobody waits for it.
     _answer(verdict)
     _tell(values["ERR_FILE"], complaints)
@@ -101,15 +85,11 @@ def main(
 
 def run() -> None:
     """Be the command."""
-    code = main()
-    if threading.active_count() > 1:
-        # A name resolver that hangs would be waited for at exit; the answer is out.
-        os._exit(code)
-    sys.exit(code)
+    open_missing_streams()
+    sys.exit(main())
 
 
-def _verdict(values: Mapping[str, str], complaints: list[str]) -> Verdict:
-    """Decide, and add what there is to complain of."""
+def _verdict(values: Mapping[str, str]) -> Verdict:
     switches = ManualSwitches(values["CLUSTERCHECK_DISABLED_FILE"])()
     if switches.disabled_file is not None:
         # Known without asking, and so also while the server hangs or a setting is wrong.
@@ -117,13 +97,9 @@ def _verdict(values: Mapping[str, str], complaints: list[str]) -> Verdict:
     try:
         settings = _settings(values)
     except (_MisusedError, DatabaseSettingsError) as fault:
-        verdict = Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
-    else:
-        seen = observe_once(settings.database, settings.deadline_seconds)
-        verdict = decide(seen, 0.0, settings.policy, switches)
-    if not verdict.available:
-        complaints.append(f"{verdict.reason}: {verdict.detail}")
-    return verdict
+        return Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
+    seen = observe_once(settings.database, settings.deadline_seconds)
+    return decide(seen, 0.0, settings.policy, switches)
 
 
 def _values(
@@ -134,51 +110,16 @@ def _values(
     """Give the value of each variable that has one, and what was found wrong on the way."""
     values = dict(_DEFAULTS)
     complaints: list[str] = []
-    files = [dict(_assignments(path, complaints)) for path in configuration_files if os.path.exists(path)]  # noqa: PTH110 (never raises)
-    for source in (environ, *files, _positionals(arguments)):
+    files = [
+        {name: value for _, name, value in assignments(path, _VARIABLES, complaints)}
+        for path in configuration_files
+        if os.path.exists(path)  # noqa: PTH110 (never raises)
+    ]
+    for source in (environ, *files, positionals(arguments)):
         for name in _VARIABLES:
             if name in source and (source[name] or name in _KEPT_EMPTY):
                 values[name] = source[name]
     return values, complaints
-
-
-def _positionals(arguments: Sequence[str]) -> dict[str, str]:
-    names: tuple[str, ...] = _POSITIONALS
-    if arguments[:1] == ["-"]:
-        # Newer versions of the script: nothing secret on the command line.
-        given = dict.fromkeys(names[:_ACCOUNT_POSITIONALS], "")
-        return {**given, **dict(zip(names[_ACCOUNT_POSITIONALS:], arguments[1:], strict=False))}
-    return dict(zip(names, arguments, strict=False))
-
-
-def _assignments(path: str, complaints: list[str]) -> Iterator[tuple[str, str]]:
-    """Read NAME=value lines as a shell would, but carry nothing out."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError as fault:
-        complaints.append(f"{path}: {fault.strerror}")
-        return
-    for number, line in enumerate(lines, 1):
-        try:
-            words = _shell_words(line)
-        except ValueError:
-            complaints.append(f"{path}, line {number}: a quote without its end; the line is passed over")
-            continue
-        for word in words:
-            name, equals, value = word.partition("=")
-            if not equals or name not in _VARIABLES:
-                continue
-            if "'" not in line and re.search(r"[$`]", value):
-                complaints.append(f"{path}, line {number}: {name} is taken as written, no shell expands it")
-            yield name, value
-
-
-def _shell_words(line: str) -> list[str]:
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
-    lexer.whitespace_split = True
-    # A shell knows a comment by the beginning of a word; shlex would cut pass#word in two.
-    lexer.commenters = ""
-    return list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
 
 
 def _settings(values: Mapping[str, str]) -> _Settings:
@@ -188,6 +129,9 @@ def _settings(values: Mapping[str, str]) -> _Settings:
         deadline_seconds = 0.0
     if not 0.05 <= deadline_seconds <= 60:  # noqa: PLR2004 (clustercheckd's own bounds)
         message = f"CLUSTERCHECK_DEADLINE={values['CLUSTERCHECK_DEADLINE']}: must be 0.05 to 60 seconds"
+        raise _MisusedError(message)
+    if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
+        message = f"CLUSTERCHECK_DISABLED_FILE={values['CLUSTERCHECK_DISABLED_FILE']}: must be an absolute path"
         raise _MisusedError(message)
     for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
         if values[name] not in ("0", "1"):

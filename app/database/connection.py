@@ -1,244 +1,174 @@
-"""Where the node's server is and how to log in: settings in, the parameters of one connection out.
+"""aiomysql's connection as this service uses it: one login, rows as the server sent them, let go of at once.
 
-Resolved anew for every connection, so that a socket that appears late, a rotated password or a renewed certificate
-needs no restart.
+What the driver leaves open is closed here:
+
+- Where TLS is asked for, nothing but the greeting is exchanged without it.
+- The server does not choose how the password is sent: only what is in `PLUGINS` is answered, none of which sends it in
+  clear text but within TLS or a unix socket.
+- A server sends `MOST_BYTES` in an observation at the most, before the login as well as after it.
+- A connection that is given up is gone at once, whatever its peer does.
 """
 
+import asyncio
+import contextlib
+import getpass
 import os
-import pwd
-import ssl
-import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Coroutine, Sequence
+from typing import Any, Self
 
-from app.database.option_file import OptionFileError, read_options
+from pymysql.constants import CLIENT
+from pymysql.protocol import MysqlPacket
 
-USUAL_SOCKETS = (
-    "/run/mysqld/mysqld.sock",
-    "/var/run/mysqld/mysqld.sock",
-    "/var/lib/mysql/mysql.sock",
-    "/tmp/mysql.sock",  # noqa: S108 (where MySQL built from source puts it)
-)
-"""Where distributions put the server's socket, in the order they are tried."""
+from app.database.faults import PlainTextError, RefusedPluginError, TooManyBytesError
+from app.database.login import Login
+from app.node_state import Cell
 
-LOCAL_HOST_NAMES = ("", "localhost")
-"""The host names that mean the unix socket, as they do to the mysql client."""
+# aiomysql asks for the user's name as it is imported, which ends in an OSError (Python 3.13 on) where the user id has
+# no passwd entry, as in a container with a random one.
+try:
+    getpass.getuser()
+except (KeyError, OSError):
+    os.environ["LOGNAME"] = "unknown"
+    import aiomysql
 
-DEFAULT_PORT = 3306
-_PORT_DIGITS = 5
+    del os.environ["LOGNAME"]
+else:
+    import aiomysql
 
-VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
-"""How much of the server's certificate is checked: issuer and host name, issuer only, nothing."""
+PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
+"""The authentication plugins that are answered. Those that ask for nothing, such as unix_socket, go without saying."""
 
-_OFF = ("0", "off", "false", "disabled")
+MOST_BYTES = 64 * 1024
+"""What a server may send over one connection in one observation. Login and answers take some 3 KiB."""
 
-
-class DatabaseSettingsError(Exception):
-    """The settings do not lead to a connection; the message is one line that names the setting."""
+_QUIT_SECONDS = 0.5
+_QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """The parameters of one connection attempt. A socket, where set, goes before host and port.
+class Connection(aiomysql.Connection):  # type: ignore[misc]
+    """One connection to a server, from `to` until `quit` or `close`."""
 
-    tls: None for plain text; otherwise the connection is never used without it.
-    """
+    _reader: asyncio.StreamReader | None
+    _writer: asyncio.StreamWriter | None
+    _logging_in = False
+    _bytes_left = MOST_BYTES
 
-    username: str
-    password: str = field(repr=False)
-    socket: str | None
-    host: str
-    port: int
-    tls: ssl.SSLContext | None
+    @classmethod
+    async def to(cls, login: Login, addresses: Sequence[str] = ()) -> Self:
+        """Connect to the login's socket, or to the first of its host's addresses that can be connected to, and log in.
 
-    def __str__(self) -> str:
-        """Where this leads, for logs and answers: no credentials."""
-        if self.socket:
-            return self.socket
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """What the operator set about the database; None where nothing was set.
-
-    defaults_extra_file is an option file of the mysql client, and holds for what is not set here. TLS is required
-    where tls is True or one of ssl_ca and ssl_cert is set, over TCP; a unix socket does without.
-    """
-
-    socket: str | None = None
-    host: str | None = None
-    port: int | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    password_file: str | None = None
-    defaults_extra_file: str | None = None
-    tls: bool | None = None
-    ssl_ca: str | None = None
-    ssl_cert: str | None = None
-    ssl_key: str | None = None
-    ssl_verify: str | None = None
-
-    def __str__(self) -> str:
-        """Say what is connected to and how, for the log: no credentials, no exception where a file is missing."""
-        try:
-            login = self.login()
-        except DatabaseSettingsError as fault:
-            return f"a database it cannot log in to ({fault})"
-        with_password = "with" if login.password else "without"
-        return f"{login} as {login.username} ({with_password} a password{', over TLS' if login.tls else ''})"
-
-    def login(self) -> Login:
-        """Resolve into the parameters of one connection attempt.
-
-        Raises `DatabaseSettingsError` where that cannot be done.
+        Raises whatever the driver lets through. TLS is verified by the name of the host.
         """
-        given = self._with_defaults_file()
-        host = given.host or ""
-        # A port without a host can only mean TCP on this machine.
-        if not host and given.port is not None and not given.socket:
-            host = "127.0.0.1"
-        socket = (given.socket or _usual_socket()) if host in LOCAL_HOST_NAMES else None
-        return Login(
-            username=given.username or _own_name(),
-            password=_password_in(given.password_file) if given.password_file else given.password or "",
-            socket=socket,
-            host=host,
-            port=given.port or DEFAULT_PORT,
-            tls=None if socket else given.tls_context(),
+        connection = cls.unopened(login)
+        await connection.open(addresses)
+        return connection
+
+    @classmethod
+    def unopened(cls, login: Login) -> Self:
+        """Return a connection that is yet to be opened, which keeps what the server says of itself meanwhile."""
+        return cls(
+            host=login.host,
+            port=login.port,
+            unix_socket=login.socket,
+            user=login.username,
+            # The driver sends latin-1, the mysql client what the terminal sends: UTF-8 nearly everywhere.
+            password=login.password.encode("utf-8", "surrogateescape").decode("latin-1"),
+            ssl=login.tls,
+            # Both keep values as the bytes the server sent; parse_node_state copes with any.
+            use_unicode=False,
+            conv={},
+            # The default would send a SET AUTOCOMMIT=0.
+            autocommit=None,
+            program_name="clustercheckd",
         )
 
-    def tls_context(self) -> ssl.SSLContext | None:
-        """Make the TLS context for a TCP connection; None where TLS is not asked for.
-
-        Raises `DatabaseSettingsError` for files that cannot be used.
-        """
-        if self.tls is False or not (self.tls or self.ssl_ca or self.ssl_cert):
-            return None
-        files = (("MYSQL_SSL_CA", self.ssl_ca), ("MYSQL_SSL_CERT", self.ssl_cert), ("MYSQL_SSL_KEY", self.ssl_key))
-        # A renewed file is another context; reading unchanged ones each time would cost milliseconds.
-        changed_at = tuple(_changed_at(name, path) if path else 0 for name, path in files)
-        return _tls_context(self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify or VERIFY_IDENTITY, changed_at)
-
-    def _with_defaults_file(self) -> "Database":
-        if not self.defaults_extra_file:
-            return self
+    async def open(self, addresses: Sequence[str] = ()) -> None:
+        """Connect and log in, as `to` does."""
         try:
-            options = read_options(self.defaults_extra_file)
-        except OptionFileError as fault:
-            message = f"DEFAULTS_EXTRA_FILE: {fault}"
-            raise DatabaseSettingsError(message) from None
-        port = options.get("port")
-        return replace(
-            self,
-            # Where it says host and we were told a socket, or the other way round, what we were told counts.
-            socket=self.socket or (None if self.host else options.get("socket")),
-            host=self.host or (None if self.socket else options.get("host")),
-            port=self.port
-            or (parse_port(f"DEFAULTS_EXTRA_FILE: {self.defaults_extra_file}: port", port) if port else None),
-            username=self.username or options.get("user"),
-            password=options.get("password") if self.password is None else self.password,
-            tls=_tls_option(options) if self.tls is None else self.tls,
-            ssl_ca=self.ssl_ca or options.get("ssl-ca"),
-            ssl_cert=self.ssl_cert or options.get("ssl-cert"),
-            ssl_key=self.ssl_key or options.get("ssl-key"),
-            ssl_verify=self.ssl_verify or _verify_option(options),
-        )
+            await self._open(addresses)
+        except BaseException:
+            self.close()
+            raise
+
+    def begin_observation(self) -> None:
+        """Let the server send `MOST_BYTES` again."""
+        self._bytes_left = MOST_BYTES
+
+    async def rows(self, statement: str) -> list[tuple[Cell, ...]]:
+        """Run a statement; give its rows, none where it has no result."""
+        cursor = await self.cursor()
+        await cursor.execute(statement)
+        return list(await cursor.fetchall() or ())
+
+    async def quit(self) -> None:
+        """Say goodbye to the server, so that it does not log and count an aborted client; raises nothing."""
+        writer = self._writer
+        if writer is not None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_QUIT_SECONDS):
+                    writer.write(_QUIT)
+                    writer.close()
+                    await writer.wait_closed()
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection up; the driver does so as well, on a fault or a cancellation."""
+        writer, self._writer, self._reader = self._writer, None, None
+        if writer is not None:
+            # A plain close waits until the peer has ended TLS as well, up to 30 s where it never does.
+            writer.transport.abort()
+
+    async def _open(self, addresses: Sequence[str]) -> None:
+        # In place of the driver's own way to connect, which leaves a connection that failed to a plain close, and has
+        # a timeout that on Python 3.11 may swallow our deadline (python/cpython#86296).
+        if self._unix_socket:
+            self._reader, self._writer = await asyncio.open_unix_connection(self._unix_socket)
+            self._secure = True
+        else:
+            self._reader, self._writer = await _connect_to_first(addresses, self._port)
+            self._set_keep_alive()
+        self._next_seq_id = 0
+        await self._get_server_information()
+        await self._request_authentication()
+
+    async def _request_authentication(self) -> None:
+        # aiomysql goes on in plain text, password included, if the greeting does not offer TLS.
+        if self._ssl_context is not None and not self.server_capabilities & CLIENT.SSL:
+            raise PlainTextError
+        # The greeting names the server's default, which need not be the account's. One that is none of ours is answered
+        # as the oldest clients would; a server that insists on it then asks for it by a switch.
+        if self._server_auth_plugin not in PLUGINS:
+            self._client_auth_plugin = PLUGINS[0]
+        self._logging_in = True
+        await super()._request_authentication()
+        self._logging_in = False
+
+    def _read_bytes(self, num_bytes: int) -> Coroutine[Any, Any, bytes]:
+        # All that the driver reads comes through here. What it has not asked for yet, asyncio holds to 128 KiB.
+        self._bytes_left -= num_bytes
+        if self._bytes_left < 0:
+            raise TooManyBytesError
+        return super()._read_bytes(num_bytes)  # type: ignore[no-any-return]
+
+    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> Coroutine[Any, Any, MysqlPacket]:
+        return self._read_login_packet() if self._logging_in else super()._read_packet(packet_type)
+
+    async def _read_login_packet(self) -> MysqlPacket:
+        packet: MysqlPacket = await super()._read_packet()
+        if packet.is_auth_switch_request():
+            data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call]
+            name, end, _ = data[1:].partition(b"\0")
+            # Without a name the driver would answer as to servers before 5.5, by a hash that anybody can undo.
+            if not end or not self.server_capabilities & CLIENT.PLUGIN_AUTH:
+                name = b"mysql_old_password"
+            if name.decode("latin-1") not in PLUGINS:
+                raise RefusedPluginError(name)
+        return packet
 
 
-def parse_port(name: str, value: str) -> int:
-    """Read a port. Raises `DatabaseSettingsError`, which names the setting it came from."""
-    if not (value.isascii() and value.isdecimal() and len(value) <= _PORT_DIGITS and 0 < int(value) < 1 << 16):
-        message = f"{name}={value}: no port"
-        raise DatabaseSettingsError(message)
-    return int(value)
-
-
-def _usual_socket() -> str:
-    # Not Path.exists, which raises where the directory may not be searched.
-    return next((path for path in USUAL_SOCKETS if os.path.exists(path)), USUAL_SOCKETS[0])  # noqa: PTH110
-
-
-def _own_name() -> str:
-    """Give the operating system user's name, which is what unix_socket authentication goes by."""
-    try:
-        # Not getpass, which believes LOGNAME: the server asks the kernel.
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        message = "MYSQL_USERNAME is not set, and this process runs as a user without a name"
-        raise DatabaseSettingsError(message) from None
-
-
-def _password_in(path: str) -> str:
-    try:
-        # A pipe would be waited for, and with it everything else.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            message = f"MYSQL_PASSWORD_FILE: {path} is not a file"
-            raise DatabaseSettingsError(message)
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as fault:
-        message = f"MYSQL_PASSWORD_FILE: {path}: {fault.strerror}"
-        raise DatabaseSettingsError(message) from None
-    # Editors and echo end the file with a newline; no password ends with one.
-    return text.rstrip("\r\n")
-
-
-def _changed_at(name: str, path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError as fault:
-        message = f"{name}: {path}: {fault.strerror}"
-        raise DatabaseSettingsError(message) from None
-
-
-@lru_cache(maxsize=2)
-def _tls_context(
-    ca: str | None,
-    cert: str | None,
-    key: str | None,
-    verify: str,
-    changed_at: tuple[int, ...],  # noqa: ARG001 (part of the cache's key)
-) -> ssl.SSLContext:
-    setting = f"MYSQL_SSL_CA: {ca}"
-    try:
-        context = ssl.create_default_context(cafile=ca)
-        # Python 3.13 began to ask more of certificates than RFC 5280's readers in MySQL's own clients do.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        context.check_hostname = verify == VERIFY_IDENTITY
-        if verify == VERIFY_NOTHING:
-            context.verify_mode = ssl.CERT_NONE
-        if cert:
-            setting = f"MYSQL_SSL_CERT: {cert} with MYSQL_SSL_KEY: {key}"
-            # A key that is encrypted is an error; without a password here, OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(cert, key, password="")
-    except (OSError, ValueError) as fault:
-        words = fault.strerror if isinstance(fault, OSError) else None
-        if isinstance(fault, ssl.SSLError):
-            words = (fault.reason or "no certificate").lower().replace("_", " ")
-        message = f"{setting}: {words or 'no certificate'}"
-        raise DatabaseSettingsError(message) from None
-    return context
-
-
-def _tls_option(options: Mapping[str, str | None]) -> bool | None:
-    if "skip-ssl" in options or "disable-ssl" in options:
-        return False
-    mode = (options.get("ssl-mode") or "").lower()
-    if mode:
-        return mode not in ("disabled", "preferred")
-    if "ssl" in options:
-        return (options["ssl"] or "1").lower() not in _OFF
-    return None
-
-
-def _verify_option(options: Mapping[str, str | None]) -> str | None:
-    mode = (options.get("ssl-mode") or "").lower()
-    if mode == "verify_ca":
-        return VERIFY_CA
-    if mode == "required" or "skip-ssl-verify-server-cert" in options or "disable-ssl-verify-server-cert" in options:
-        return VERIFY_NOTHING
-    if (options.get("ssl-verify-server-cert") or "1").lower() in _OFF:
-        return VERIFY_NOTHING
-    return None
+async def _connect_to_first(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    *others, last = addresses
+    for address in others:
+        with contextlib.suppress(OSError):
+            return await asyncio.open_connection(address, port)
+    return await asyncio.open_connection(last, port)

@@ -5,6 +5,7 @@ The rules are those of my_default.c in MariaDB and MySQL: leading blanks, # and 
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,12 +23,16 @@ class OptionFileError(Exception):
 
 
 def read_options(path: str | Path) -> dict[str, str | None]:
-    """Give the client options of a file and of those it includes.
+    """Return the client options of a file and of those it includes, with names as they are written.
 
-    Names have dashes in place of underscores and no `loose-` in front; the value is None where there is none. Raises
+    The value is None where there is none. An option that comes twice stands where it comes last. Raises
     `OptionFileError`.
     """
-    return dict(_options(Path(path), depth=0))
+    options: dict[str, str | None] = {}
+    for name, value in _options(Path(path), depth=0):
+        options.pop(name, None)
+        options[name] = value
+    return options
 
 
 def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
@@ -44,7 +49,7 @@ def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
             if not bracket:
                 message = f"{where}: a group without its closing bracket"
                 raise OptionFileError(message)
-            group = name.rstrip(_BLANKS)
+            group = name.rstrip(_BLANKS).lower()
         elif group is None:
             message = f"{where}: an option before the first [group]"
             raise OptionFileError(message)
@@ -61,14 +66,18 @@ def _lines(path: Path) -> list[str]:
         if mode & stat.S_IWOTH:
             message = f"{path} is writable for everybody: the mysql client does not read such a file either"
             raise OptionFileError(message)
-        return path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        # Not as text: Python would take a carriage return for the end of a line.
+        lines = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")
     except OSError as fault:
         message = f"{path}: {fault.strerror}"
         raise OptionFileError(message) from None
+    # To the client, which is written in C, a line ends at a zero byte.
+    return [line.partition("\0")[0] for line in lines]
 
 
 def _included(line: str, where: str, depth: int) -> Iterator[tuple[str, str | None]]:
-    directive, *rest = line[1:].strip(_BLANKS).split(maxsplit=1)[:2] or [""]
+    # Not str.split, which knows more blanks than the client does.
+    directive, *rest = re.split(f"[{_BLANKS}]+", line[1:].strip(_BLANKS), maxsplit=1)
     if directive not in ("include", "includedir"):
         return  # as the client does
     if not rest:
@@ -85,7 +94,7 @@ def _included(line: str, where: str, depth: int) -> Iterator[tuple[str, str | No
             yield from _options(found, depth=depth + 1)
         return
     try:
-        files = sorted(entry for entry in found.iterdir() if entry.suffix == ".cnf")
+        files = sorted(entry for entry in found.iterdir() if entry.name.endswith(".cnf") and not entry.is_dir())
     except OSError as fault:
         message = f"{where}: {found}: {fault.strerror}"
         raise OptionFileError(message) from None
@@ -95,8 +104,7 @@ def _included(line: str, where: str, depth: int) -> Iterator[tuple[str, str | No
 
 def _option(line: str) -> tuple[str, str | None]:
     name, equals, value = _without_comment(line).partition("=")
-    name = name.strip(_BLANKS).replace("_", "-").removeprefix("loose-")
-    return name, _unquoted(value.strip(_BLANKS)) if equals else None
+    return name.strip(_BLANKS), _unquoted(value.strip(_BLANKS)) if equals else None
 
 
 def _without_comment(line: str) -> str:

@@ -1,7 +1,7 @@
-"""The fast path: a probe's request to the bytes of its answer, without awaiting anything but the sends.
+"""The fast path: a health check's request to the bytes of its answer.
 
-Stands in front of the FastAPI application and answers what probers ask; all else it passes on. That nothing here
-waits is what makes clients that half-close after their request get their answer.
+Stands in front of the FastAPI application and answers what load balancers ask; all else it passes on. The answer leaves
+in the same step of the event loop, with one exception: a 200 that is in doubt waits for the observation under way.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from app.monitor import Monitor
 from app.sentences import sentence_of
-from app.verdict import Policy, Reason, Verdict
+from app.verdict import AVAILABLE, UNAVAILABLE, Policy, Reason, Verdict, status_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,12 +22,17 @@ VERDICT_PATHS = ("/", "*", "/readyz")
 
 LIVENESS_PATH = "/livez"
 
-AVAILABLE, UNAVAILABLE, BAD_REQUEST = 200, 503, 400
+OTHER_PATHS = "other"
+"""What stands for all other paths where answers are counted."""
+
+_BAD_REQUEST, _NOT_FOUND = 400, 404
 
 _FLAGS = {"0": False, "1": True}
 _FLAG_OVERRIDES = ("available_when_donor", "available_when_readonly", "available_when_full")
 _COUNT_OVERRIDE = "max_recv_queue"
 _MOST_DIGITS = 19
+# Checked before a query is parsed, which takes longer than the whole answer where a client sends 8 KiB of `a&a&a...`.
+QUERY_BYTES, QUERY_PARAMETERS = 512, 16
 OVERRIDES = (*_FLAG_OVERRIDES, _COUNT_OVERRIDE)
 """The query parameters that replace a setting of the policy for one request."""
 
@@ -51,53 +56,91 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body})
 
 
-class Probe:
-    """An ASGI application that answers probes from the monitor and passes everything else on.
+class ProbeCounts:
+    """What was answered since the start: answers by path and status, and the answers that were held.
 
-    drain_status: the status of a node that is draining. other_paths: what is passed on, None for all that is no path
-    of the probe's own; the verdict is given on the rest.
+    Every count is there from the beginning, so that what a client sends makes none.
+    """
+
+    def __init__(self, drain_status: int = UNAVAILABLE, *, any_path: bool = False) -> None:
+        self.held = 0
+        verdict = {AVAILABLE, UNAVAILABLE, drain_status}
+        statuses = {
+            **dict.fromkeys(VERDICT_PATHS, verdict | {_BAD_REQUEST}),
+            LIVENESS_PATH: {AVAILABLE, UNAVAILABLE},
+            OTHER_PATHS: verdict if any_path else {_NOT_FOUND},
+        }
+        self.answered = {path: dict.fromkeys(sorted(known), 0) for path, known in statuses.items()}
+
+
+class Probe:
+    """An ASGI application that answers probes from the monitor and passes other requests on.
+
+    passed_on: answers passed_on_paths. drain_status: the status of a node that is draining. any_path: whether all
+    other paths get the verdict, not 404.
     """
 
     def __init__(
         self,
         monitor: Monitor,
         passed_on: "ASGIApp",
+        passed_on_paths: Collection[str],
+        counts: ProbeCounts,
         *,
         drain_status: int = UNAVAILABLE,
-        other_paths: Collection[str] | None = None,
+        any_path: bool = False,
     ) -> None:
         self._monitor = monitor
         self._passed_on = passed_on
+        self._passed_on_paths = passed_on_paths
+        self._counts = counts
         self._drain_status = drain_status
-        self._other_paths = other_paths
+        self._any_path = any_path
+        endpoints = ", ".join(path for path in (*VERDICT_PATHS, LIVENESS_PATH, *passed_on_paths) if path != "*")
+        self._not_found = plain_answer(_NOT_FOUND, f"not found: there are {endpoints}\r\n")
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request; any method gets the same."""
         path = scope["path"]
         if path in VERDICT_PATHS:
-            await self._verdict(scope["query_string"]).send(send)
+            answer = await self._answer(scope["query_string"])
         elif path == LIVENESS_PATH:
-            await liveness_answer(alive=self._monitor.alive).send(send)
-        elif self._other_paths is None or path in self._other_paths:
+            answer = liveness_answer(alive=self._monitor.alive)
+        elif path in self._passed_on_paths:
             await self._passed_on(scope, receive, send)
+            return
         else:
-            # Whatever stands there was never read by the script either.
-            await self._verdict(b"").send(send)
+            path = OTHER_PATHS
+            # Whatever stands in the query was never read by the script either.
+            answer = await self._answer(b"") if self._any_path else self._not_found
+        self._counts.answered[path][answer.status] += 1
+        await answer.send(send)
 
-    def _verdict(self, query: bytes) -> Answer:
+    async def _answer(self, query: bytes) -> Answer:
         try:
             policy = overridden(self._monitor.policy, query) if query else None
         except BadOverrideError as fault:
-            return plain_answer(BAD_REQUEST, f"{fault}\r\n")
-        return verdict_answer(self._monitor.verdict(policy), self._drain_status)
+            return plain_answer(_BAD_REQUEST, f"{fault}\r\n")
+        verdict = self._monitor.verdict(policy)
+        # A 503 is never held: it harms nobody by being early, and a load balancer may be about to give up waiting.
+        if verdict.available and self._monitor.in_doubt:
+            self._counts.held += 1
+            verdict = await self._monitor.next_verdict(policy)
+        return verdict_answer(verdict, self._drain_status)
 
 
 @lru_cache(maxsize=64)
 def overridden(policy: Policy, query: bytes) -> Policy:
     """Apply the overrides of a raw query string to a policy.
 
-    Raises `BadOverrideError` for a key that is unknown or comes twice, and for a bad value.
+    Raises `BadOverrideError` for a key that is unknown or comes twice, for a bad value, and for too long a query.
     """
+    if len(query) > QUERY_BYTES:
+        message = f"the query is longer than {QUERY_BYTES} bytes"
+        raise BadOverrideError(message)
+    if query.count(b"&") >= QUERY_PARAMETERS:
+        message = f"the query has more than {QUERY_PARAMETERS} parameters"
+        raise BadOverrideError(message)
     changes: dict[str, bool | int] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in OVERRIDES:
@@ -120,13 +163,6 @@ def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
     return plain_answer(status_of(verdict, drain_status), f"{body}\r\n", verdict.reason)
 
 
-def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
-    """Give the HTTP status of a verdict."""
-    if verdict.available:
-        return AVAILABLE
-    return drain_status if verdict.draining else UNAVAILABLE
-
-
 def liveness_answer(*, alive: bool) -> Answer:
     """Render what /livez says: whether observations still come in, good or bad."""
     if alive:
@@ -135,12 +171,11 @@ def liveness_answer(*, alive: bool) -> Answer:
 
 
 def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer:
-    """Make an answer in text/plain that ends the connection and must not be cached."""
+    """Make an answer in text/plain that must not be cached; `connection: close` is the guard's to add."""
     encoded = body.encode("ascii", "replace")
     headers = [
         (b"content-type", b"text/plain"),
         (b"content-length", str(len(encoded)).encode()),
-        (b"connection", b"close"),
         (b"cache-control", b"no-store"),
     ]
     if reason is not None:

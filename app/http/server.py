@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -22,8 +23,11 @@ EVERY_ADDRESS = "*"
 _log = logging.getLogger(__name__)
 
 _FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
+_FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
 _BACKLOG = 4096
 _GRACE_SECONDS = 1
+_GIVE_UP_SECONDS = 0.8
+"""How long held health checks may wait at the end of the service; the rest of the grace is for their answers."""
 
 
 class ListenError(Exception):
@@ -34,7 +38,8 @@ class Server(uvicorn.Server):
     """A uvicorn server that ends with exit code 0 on SIGTERM and SIGINT.
 
     drain_seconds: how long it goes on after the first signal, with switches.shutting_down set; a second signal ends
-    it at once.
+    it at once. on_stop is called when a signal has come, with the seconds that are left. give_up is called where
+    answers are still held shortly before the end: it must let go of them.
     """
 
     def __init__(
@@ -43,8 +48,13 @@ class Server(uvicorn.Server):
         register: ConnectionRegister,
         switches: ManualSwitches,
         drain_seconds: float,
+        *,
+        give_up: Callable[[], object],
+        on_stop: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._switches = switches
+        self._give_up = give_up
+        self._on_stop = on_stop
         self._drain_seconds = drain_seconds
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -62,29 +72,47 @@ class Server(uvicorn.Server):
                 date_header=False,
                 # Bytes from a client are no reason to believe what they say of its address.
                 proxy_headers=False,
-                timeout_keep_alive=_GRACE_SECONDS,
                 timeout_graceful_shutdown=_GRACE_SECONDS,
             ),
         )
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop."""
+        self._loop.add_signal_handler(signal.SIGHUP, _go_on)
+        await super().serve(sockets)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
         """Stop. uvicorn's own handler would raise the signal once more at the end, and with it the exit code."""
-        name = signal.Signals(sig).name
-        if self._drain_seconds and not self._switches.shutting_down:
-            _log.info("received %s, answering shutting-down for %g s", name, self._drain_seconds)
-            self._switches.shutting_down = True
-            self._end_after(self._drain_seconds)
-        else:
-            _log.info("received %s, stopping", name)
-            self._end_after(0)
+        # A signal handler runs between any two steps, and may find the lock of the log's queue taken by what it
+        # interrupts. The loop, which this call wakes, does the rest.
+        self._loop.call_soon_threadsafe(self._stop, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
         """Wait for the end. uvicorn's own looks for it ten times a second, a third of the CPU used at rest."""
         await self._ended.wait()
 
-    def _end_after(self, seconds: float) -> None:
-        # A signal handler runs between any two steps of the loop, which may be asleep: this call wakes it.
-        self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._ended.set)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End as uvicorn does, but answer what is held first: uvicorn would answer 500."""
+        giving_up = self._loop.call_later(_GIVE_UP_SECONDS, self._give_up)
+        await super().shutdown(sockets)
+        giving_up.cancel()
+
+    def _stop(self, signal_name: str) -> None:
+        if self._drain_seconds and not self._switches.shutting_down:
+            _log.info("draining", extra={"signal": signal_name, "seconds": self._drain_seconds})
+            self._switches.shutting_down = True
+            self._on_stop(self._drain_seconds)
+            self._loop.call_later(self._drain_seconds, self._ended.set)
+        else:
+            _log.info("stopping", extra={"signal": signal_name})
+            self._on_stop(0)
+            self._ended.set()
+
+
+def _go_on() -> None:
+    read_again = "password file, option file and certificates are read at each connection to the server"
+    detail = f"nothing to reload: settings are read at the start; {read_again}"
+    _log.info("not reloaded", extra={"signal": "SIGHUP", "detail": detail})
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
@@ -96,7 +124,11 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
     sockets = _inherited_sockets() or [_tcp_socket(host, port)]
     for listening in sockets:
         listening.setblocking(False)  # noqa: FBT003 (socket's own signature)
-        listening.listen(_BACKLOG)
+        try:
+            listening.listen(_BACKLOG)
+        except OSError as fault:
+            message = f"cannot listen on {address_of(listening)}: {fault.strerror}"
+            raise ListenError(message) from None
     return sockets
 
 
@@ -114,11 +146,25 @@ def _inherited_sockets() -> list[socket.socket]:
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = os.environ.get("LISTEN_FDS", "")
+    numbers = range(_FIRST_INHERITED_FD, _FIRST_INHERITED_FD + (int(count) if count.isdecimal() else 0))
     try:
-        return [socket.socket(fileno=_FIRST_INHERITED_FD + i) for i in range(int(count) if count.isdecimal() else 0)]
+        return [_inherited_socket(number) for number in numbers]
     except OSError as fault:
         message = f"LISTEN_FDS={count}: {fault.strerror}"
         raise ListenError(message) from None
+
+
+def _inherited_socket(number: int) -> socket.socket:
+    inherited = socket.socket(fileno=number)
+    if inherited.family not in _FAMILIES or inherited.type != socket.SOCK_STREAM:
+        message = f"LISTEN_FDS: descriptor {number} is no stream socket: the socket unit needs ListenStream="
+        raise ListenError(message)
+    try:
+        inherited.getpeername()
+    except OSError:
+        return inherited
+    message = f"LISTEN_FDS: descriptor {number} is a connection: the socket unit needs Accept=no"
+    raise ListenError(message)
 
 
 def _tcp_socket(host: str, port: int) -> socket.socket:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pymysql
 
-from app.database.connection import Database
+from app.database.login import Database
 from app.database.observer import Observer
 from app.node_state import NodeState
 from bench import load

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import platform
 import random
@@ -44,13 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="the seed of faults, nodes and durations (default: one by chance)")
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="how long to inject faults (default: 5)")
     parser.add_argument("--samples", type=Path, metavar="FILE", help="write every sample into this file, as TSV")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the run into this file, as SVG")
     options = parser.parse_args(arguments)
     seed: int = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
-    if options.samples is not None:
+    for flag, path in (("--samples", options.samples), ("--plot", options.plot)):
         try:
-            options.samples.write_text("")
+            if path is not None:
+                path.write_text("")
         except OSError as fault:
-            parser.error(f"--samples {options.samples}: {fault.strerror}")
+            parser.error(f"{flag} {path}: {fault.strerror}")
+    if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
+        parser.error('--plot needs matplotlib: make truth ARGS="--plot FILE.svg" installs it')
     interrupt_once()
     try:
         report = _run(seed, options.minutes * 60, options.samples)
@@ -60,6 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"FAILED: {fault}", file=sys.stderr)
         return 1
     print(f"\n{report.text()}")
+    if options.plot is not None:
+        # Not at the top: matplotlib is there only for those who draw.
+        from bench.truth.plot import draw  # noqa: PLC0415
+
+        draw(report.nodes, report.windows, report.told, options.plot)
     violations = report.violations()
     for violation in violations:
         print(f"\nVIOLATION: {violation}")

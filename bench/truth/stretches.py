@@ -12,21 +12,22 @@ moment in between. The rules, which where in doubt call a node unusable rather t
    from 1 s before its end: the server answered its earlier steps.
 3. A success that itself waited (over 0.25 s) right after a failure shows that the node hung until then: it still
    belongs to the unusable stretch. This only ever makes a false 200 longer.
-4. False 200: 200 was said while the node was unusable, but for 5. False 503: 503 was said while it was usable, but
-   for 6.
+4. False 200: 200 was answered while the node was unusable, but for 5. False 503: 503 was answered while it was usable,
+   but for 6. While a checker is slow to answer (over 0.25 s) it says nothing.
 5. Invisible: of a false 200, a part of more than 0.5 s in which a witness, reading the variables in the same moments
    over a connection of its own, saw nothing wrong: Synced, Primary, connected, ready, no reject_queries, not read-only,
    not full. What is shorter may be the samples' own time, and stays a false 200.
 6. By policy: of a false 503, the part in which the witness saw wsrep_local_state 2 or 3 and nothing else wrong. A
    node that lags on purpose is refused by AVAILABLE_WHEN_DONOR=0, however well it reads and commits.
-7. While a checker is slow to answer (over 0.25 s), its answer before still stands: a load balancer goes by that.
+7. In force: while a checker is slow to answer, a load balancer still acts on the answer before. This is the time that a
+   200 was in force while the node was unusable, but for 5.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-SAYS_200, SAYS_503 = "200", "503"
+SAYS_200, SAYS_503, SAYS_NOTHING = "200", "503", "nothing yet"
 USABLE, UNUSABLE = "usable", "unusable"
 HEALTHY, DESYNCED, UNHEALTHY = "healthy", "desynced", "unhealthy"
 
@@ -54,6 +55,7 @@ class Findings:
     """What one checker said of one node, beside the truth."""
 
     false_200: list[Stretch]
+    in_force: list[Stretch]
     false_503: list[Stretch]
     invisible: list[Stretch]
     by_policy: list[Stretch]
@@ -61,14 +63,17 @@ class Findings:
 
 def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence[Sample]) -> Findings:
     """Compare what a checker said of a node with what was true of it."""
-    verdicts, truth = standing(verdicts), settled(truth)
-    wrong_200 = intersection(stretches(verdicts, SAYS_200), stretches(truth, UNUSABLE))
-    wrong_503 = intersection(stretches(verdicts, SAYS_503), stretches(truth, USABLE))
+    answered, in_force, truth = given(verdicts), standing(verdicts), settled(truth)
+    unusable = stretches(truth, UNUSABLE)
+    wrong_200 = intersection(stretches(answered, SAYS_200), unusable)
+    wrong_in_force = intersection(stretches(in_force, SAYS_200), unusable)
+    wrong_503 = intersection(stretches(answered, SAYS_503), stretches(truth, USABLE))
     desynced = stretches(witness, DESYNCED)
-    unseen = intersection(wrong_200, stretches(witness, HEALTHY))
+    unseen = intersection(wrong_in_force, stretches(witness, HEALTHY))
     invisible = [stretch for stretch in unseen if length(stretch) > _INVISIBLE_SECONDS]
     return Findings(
         false_200=difference(wrong_200, invisible),
+        in_force=difference(wrong_in_force, invisible),
         false_503=difference(wrong_503, desynced),
         invisible=invisible,
         by_policy=intersection(wrong_503, desynced),
@@ -87,12 +92,21 @@ def settled(truth: Sequence[Sample]) -> list[Sample]:
     return result
 
 
+def given(verdicts: Sequence[Sample]) -> list[Sample]:
+    """Let nothing count while a checker is slow to answer (rule 4)."""
+    return _slow_ones_cut(verdicts, lambda _: SAYS_NOTHING)
+
+
 def standing(verdicts: Sequence[Sample]) -> list[Sample]:
     """Let the answer before stand while a checker is slow to give the next (rule 7)."""
+    return _slow_ones_cut(verdicts, lambda before: before.kind)
+
+
+def _slow_ones_cut(verdicts: Sequence[Sample], meanwhile: Callable[[Sample], str]) -> list[Sample]:
     result: list[Sample] = []
     for sample in verdicts:
         if result and sample.ended_at - sample.began_at > PROMPT_SECONDS:
-            result.append(replace(sample, kind=result[-1].kind))
+            result.append(replace(sample, kind=meanwhile(result[-1])))
             result.append(replace(sample, began_at=sample.ended_at))
         else:
             result.append(sample)

@@ -70,7 +70,13 @@ def test_its_bytes_for_every_state_of_a_real_node(stack: Stack, tmp_path: Path) 
     finally:
         node.sql("SET GLOBAL read_only=OFF")
     (tmp_path / "disabled").touch()
-    assert clustercheck(environ, *strict) == (1, DISABLED)
+    errors = tmp_path / "errors"
+    assert clustercheck(environ, *strict, "0", str(errors)) == (1, DISABLED)
+    assert f"disabled: {tmp_path}/disabled exists, made by " in errors.read_text()
+    (tmp_path / "disabled").unlink()
+    (tmp_path / "disabled").symlink_to(tmp_path / "disabled")
+    assert clustercheck(environ, *strict, "0", str(errors)) == (1, DISABLED)
+    assert f"disabled: {tmp_path}/disabled: Too many levels of symbolic links" in errors.read_text()
 
 
 def test_a_hung_server_is_not_synced_under_the_deadline(stack: Stack, tmp_path: Path) -> None:
@@ -93,8 +99,12 @@ def test_what_is_wrong_is_in_the_error_file(stack: Stack, tmp_path: Path) -> Non
     assert "access-denied: the server refused user clustercheck (error 1045)" in errors.read_text()
     assert clustercheck({**environ, "MYSQL_PORT": "x", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
     assert "MYSQL_PORT=x: no port" in errors.read_text()
+    assert clustercheck({**environ, "MYSQL_HOST": "db2", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
+    assert f"MYSQL_SOCKET={environ['MYSQL_SOCKET']} and MYSQL_HOST=db2 lead to two servers" in errors.read_text()
     assert clustercheck({**environ, "AVAILABLE_WHEN_READONLY": "0;", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
     assert "AVAILABLE_WHEN_READONLY=0;: must be 0 or 1" in errors.read_text()
+    assert clustercheck({**environ, "CLUSTERCHECK_DISABLED_FILE": "x", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
+    assert "CLUSTERCHECK_DISABLED_FILE=x: must be an absolute path" in errors.read_text()
     # Emptied once all is well, as by the script.
     assert clustercheck(environ, ACCOUNT, PASSWORD, "0", str(errors)) == (0, SYNCED)
     assert errors.read_text() == ""

@@ -61,6 +61,22 @@ def test_a_defaults_file_is_enough(stack: Stack, tmp_path: Path) -> None:
     assert PASSWORD not in service.log.read_text()
 
 
+def test_of_two_servers_on_one_host_the_one_meant_is_read(stack: Stack, tmp_path: Path) -> None:
+    node, other = stack.nodes[0], stack.nodes[1]
+    file = tmp_path / "my.cnf"
+    file.write_text(f"[client]\nsocket={other.socket}\nport={other.port}\n")
+    file.chmod(0o600)
+    nothing = {"MYSQL_SOCKET": "", "DEFAULTS_EXTRA_FILE": str(file)}
+    for settings, meant in (
+        ({"MYSQL_HOST": "localhost"}, other),
+        ({"MYSQL_PORT": str(node.port)}, node),
+        ({"MYSQL_HOST": "localhost", "MYSQL_PORT": str(node.port)}, node),
+    ):
+        service = stack.service(node, **nothing, **settings)
+        service.wait_for_verdict(200, "synced")
+        assert service.status()["node"]["wsrep_node_name"] == meant.name
+
+
 def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(
     installation: Installation, services: Services
 ) -> None:
@@ -114,7 +130,7 @@ def tls_server(installation: Installation, tmp_path_factory: pytest.TempPathFact
         installation.give_to_server(copy)
     files = {"ca": authority.cert, "cert": server.cert, "key": server.key}
     options = [f"--ssl-{option}={place / file.name}" for option, file in files.items()]
-    node = installation.node("tls", [*options, f"--bind-address={LOOPBACK},{OTHER_ADDRESS}"])
+    node = installation.node("tls-server", [*options, f"--bind-address={LOOPBACK},{OTHER_ADDRESS}"])
     node.start()
     node.wait_until_up()
     node.sql(f"CREATE USER 'secret'@'{LOOPBACK}' IDENTIFIED BY 'geheim' REQUIRE SSL")
@@ -173,9 +189,14 @@ class TestTls:
         service = services.start(MYSQL_SOCKET="", DEFAULTS_EXTRA_FILE=str(file))
         service.wait_for_verdict(503, "not-galera")
 
-    def test_a_server_without_tls_gets_no_credentials(self, stack: Stack) -> None:
-        node = stack.nodes[0]
-        settings = {"MYSQL_SOCKET": "", "MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port)}
-        service = stack.service(node, **settings, MYSQL_SSL="1", MYSQL_SSL_VERIFY="none")
+    def test_a_server_without_tls_gets_no_credentials(self, installation: Installation, services: Services) -> None:
+        # MariaDB 11.8 has TLS on by default.
+        node = installation.node("no-tls", ["--skip-ssl"])
+        node.start()
+        node.wait_until_up()
+        address = {"MYSQL_SOCKET": "", "MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port)}
+        account = {"MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD}
+        service = services.start(**address, **account, MYSQL_SSL="1", MYSQL_SSL_VERIFY="none")
         reply = service.wait_for_verdict(503, "error")
         assert f"error: {LOOPBACK}:{node.port} offers no TLS, which MYSQL_SSL requires" in reply.body
+        node.stop()

@@ -17,9 +17,9 @@ from typing import Self
 
 import pytest
 
-from app.monitor import SLACK_SECONDS
+from app.monitor import IN_DOUBT_SECONDS
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
-from harness.network import NoNetworkError, RemoteHost
+from harness.network import RemoteHost
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service
 from harness.waiting import wait_for
@@ -41,7 +41,8 @@ from tests.fake_mysql import (
 
 # What a busy machine may add to the asking itself.
 BUSY_SECONDS = 0.5
-SHOWN_SECONDS = 0.25 + 0.8 + SLACK_SECONDS + BUSY_SECONDS
+FRESH_SECONDS = 0.25 + IN_DOUBT_SECONDS
+SHOWN_SECONDS = 0.25 + 0.8 + BUSY_SECONDS
 BACK_SECONDS = 1.0 + BUSY_SECONDS
 HUNG_SECONDS = 30.0
 GROWTH_KIB = 2048
@@ -103,6 +104,7 @@ class Hang:
     service: Service
     footprint: Footprint
     since: float
+    last_200_at: float
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +116,19 @@ def hang(installation: Installation, ports: Ports, tmp_path_factory: pytest.Temp
     ):
         footprint = Footprint(service)
         node.hang()
-        yield Hang(node, service, footprint, time.monotonic())
+        since = last_200_at = time.monotonic()
+        while service.get().status == 200:
+            last_200_at = time.monotonic()
+        yield Hang(node, service, footprint, since, last_200_at)
+
+
+def test_a_hung_server_is_200_for_no_longer_than_an_observation_is_fresh(hang: Hang) -> None:
+    assert hang.last_200_at - hang.since <= FRESH_SECONDS + BUSY_SECONDS
 
 
 def test_a_hung_server_is_a_timeout_within_interval_and_deadline(hang: Hang) -> None:
-    left = hang.since + SHOWN_SECONDS - time.monotonic()
-    hang.service.wait_for_verdict(503, "timeout", seconds=left)
+    # The clock of the change is the wall's; what the first answer after the hang said was the reason at its end.
+    hang.service.wait_for_verdict(503, "timeout", seconds=max(0.0, hang.since + SHOWN_SECONDS - time.monotonic()))
 
 
 class SessionCount:
@@ -170,18 +179,6 @@ def test_a_node_that_is_restarted_ten_times_is_back_each_time(
         assert sessions.most == 1
 
 
-@pytest.fixture
-def remote_host() -> Iterator[RemoteHost]:
-    """Make a host at the other end of a network."""
-    try:
-        host = RemoteHost().__enter__()
-    except NoNetworkError as fault:
-        pytest.skip(f"no network namespace to be had here: {fault}")
-    with ExitStack() as exits:
-        exits.push(host)
-        yield host
-
-
 def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
     remote_host: RemoteHost, installation: Installation, ports: Ports, tmp_path: Path
 ) -> None:
@@ -225,7 +222,7 @@ FAULTS: list[tuple[str, Behaviour, str]] = [
     ("cuts mid-packet", cuts_mid_packet, "connection-lost"),
     ("closes at once", sends_bytes(b""), "connection-lost"),
     ("answers garbage", sends_bytes(b"\x07garbage\xff" * 50), "error"),
-    ("never ends its garbage", sends_bytes(b"\xff\xff\xff\x00" + b"\x0a" * 100_000, then_hangs=True), "timeout"),
+    ("never ends its garbage", sends_bytes(b"\xff\xff\xff\x00" + b"\x0a" * 100_000, then_hangs=True), "error"),
 ]
 
 
@@ -356,7 +353,8 @@ def test_a_server_without_tls_is_told_nothing_where_tls_is_required(services: Se
         reply = service.wait_for_verdict(503, "error", seconds=SHOWN_SECONDS)
         assert f"{LOOPBACK}:{server.port} offers no TLS, which MYSQL_SSL requires" in reply.body
         footprint = Footprint(service)
-        wait_for("several attempts", lambda: len(received) >= 5, seconds=10)
+        # They become rarer: the second comes after 1 s, the third after 2 s more.
+        wait_for("several attempts", lambda: len(received) >= 3, seconds=10)
         assert b"".join(received) == b""
         footprint.check()
 

@@ -1,20 +1,27 @@
 """What clustercheckd says of real Galera nodes in every state they can be brought into."""
 
+import asyncio
 import getpass
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 
-from app.monitor import SLACK_SECONDS
-from harness.galera import ACCOUNT, Installation, Node
+from app.database.connection import Connection
+from app.database.login import Database
+from app.database.session import Rows, Session
+from app.node_state import SYSTEM_VARIABLES, NodeState, parse_node_state
+from harness.galera import ACCOUNT, DEMO, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
+from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
+from tests import observed
 from tests.conftest import Services
 
 INTERVAL_AND_DEADLINE_SECONDS = 0.25 + 0.8
 # The promise, and what a busy machine may add to the asking itself.
-PROMISED_SECONDS = INTERVAL_AND_DEADLINE_SECONDS + SLACK_SECONDS + 0.5
+PROMISED_SECONDS = INTERVAL_AND_DEADLINE_SECONDS + 0.6
 
 
 @contextmanager
@@ -27,11 +34,70 @@ def setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
         node.sql(f"SET GLOBAL {name}={back}")
 
 
+# Each node has its own values for these: only whether the server sent one is compared.
+OWN = {
+    "version",
+    "wsrep_node_name",
+    "wsrep_provider",
+    "wsrep_local_index",
+    "wsrep_local_recv_queue",
+    "wsrep_flow_control_active",
+    "threads_connected",
+}
+
+
+def assert_observed(service: Service, rows: Mapping[str, str]) -> None:
+    """Check that what the service has read is what the unit tests decide on."""
+    assert comparable(asdict(observed.parsed(rows))) == comparable(service.status()["node"])
+
+
+def comparable(node: Mapping[str, object]) -> dict[str, object]:
+    """Return what a node answered, without the values that are its own."""
+    return {name: value is not None if name in OWN else value for name, value in node.items()}
+
+
+class Recorded:
+    """A connection, and the statements sent over it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.statements: list[str] = []
+
+    async def rows(self, statement: str) -> Rows:
+        """Run a statement."""
+        self.statements.append(statement)
+        return await self._connection.rows(statement)
+
+
+def select_and_show_agree(node: Node) -> bool:
+    """Assert that a node's system variables are the same to the SELECT, which it must not refuse, as to the SHOW."""
+
+    async def two_readings() -> tuple[list[Rows], list[str]]:
+        login = Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).login()
+        connection = await Connection.to(login)
+        try:
+            recorded = Recorded(connection)
+            session = Session(recorded)
+            return [await session.read() for _ in range(2)], recorded.statements
+        finally:
+            await connection.quit()
+
+    readings, statements = asyncio.run(two_readings())
+    assert [statement.split(" ")[0] for statement in statements] == ["SHOW", "SHOW", "SHOW", "SELECT"]
+    names = {name.encode() for name in SYSTEM_VARIABLES} | set(SYSTEM_VARIABLES)
+    shown, selected = (parse_node_state(row for row in rows if row[0] in names) for rows in readings)
+    assert isinstance(shown, NodeState)
+    assert shown == selected
+    return shown.version is not None
+
+
 def test_a_synced_node_is_available(stack: Stack) -> None:
     for service in stack.services:
         reply = service.get()
         assert (reply.status, reply.reason) == (200, "synced")
         assert reply.body == "Percona XtraDB Cluster Node is synced.\r\n"
+        assert_observed(service, observed.SYNCED)
+    assert all(select_and_show_agree(node) for node in stack.nodes)
 
 
 def test_a_usage_only_account_is_enough(stack: Stack) -> None:
@@ -60,8 +126,10 @@ def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) 
             "Percona XtraDB Cluster Node is not synced.\r\n"
             "desynced: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\r\n"
         )
+        assert_observed(service, observed.DESYNCED)
         lenient.wait_for_verdict(200, "donor")
         service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
+        assert select_and_show_agree(node)
         lenient.wait_for_verdict(503, "desynced", target="/readyz?available_when_donor=0")
     service.wait_for_verdict(200, "synced")
 
@@ -78,12 +146,15 @@ def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_all
             lambda: next((b for b in stack.backends[:2] if b.service.get().reason == "donor"), None),
         )
         donor.service.wait_for_verdict(503, "donor")
+        assert_observed(donor.service, observed.DONOR)
+        assert select_and_show_agree(donor.node)
         donor.service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
         # A joiner in a physical transfer does not even listen.
         stack.services[2].wait_for_verdict(503, "unreachable")
     stack.wait_until_whole()
-    reasons = [change["reason"] for change in donor.service.status()["changes"]][-2:]
-    assert reasons == ["donor", "synced"]
+    # It is joined for a moment, which an observation may fall into.
+    reasons = [change["reason"] for change in donor.service.status()["changes"] if change["reason"] != "joined"]
+    assert reasons[-2:] == ["donor", "synced"]
 
 
 def test_an_isolated_node_is_unavailable_and_comes_back(stack: Stack) -> None:
@@ -91,8 +162,24 @@ def test_an_isolated_node_is_unavailable_and_comes_back(stack: Stack) -> None:
     with setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
         service.wait_for_verdict(503, "non-primary")
         assert "wsrep_cluster_status is non-Primary" in service.get().body
+        assert_observed(service, observed.NON_PRIMARY)
+        assert select_and_show_agree(node)
         # The others are the majority.
         assert [s.get().status for s in stack.services[:2]] == [200, 200]
+    stack.wait_until_whole()
+
+
+def test_a_joining_node_is_unavailable_until_it_has_applied_what_it_missed(stack: Stack) -> None:
+    node, service = stack.nodes[2], stack.services[2]
+    with node.connect() as holding, holding.cursor() as cursor:
+        with setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
+            service.wait_for_verdict(503, "non-primary")
+            wait_for("the others to commit what the node will miss", stack.nodes[0].commits)
+            # A lock that Galera knows nothing of holds up the applier, and so the incremental transfer.
+            cursor.execute("SET SESSION wsrep_on=OFF")
+            cursor.execute(f"LOCK TABLES {DEMO}.writes READ")
+        service.wait_for_verdict(503, "joining")
+        assert select_and_show_agree(node)
     stack.wait_until_whole()
 
 
@@ -101,6 +188,8 @@ def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_health
     with setting(node, "wsrep_reject_queries", "ALL", "NONE"):
         service.wait_for_verdict(503, "rejects-queries")
         assert [node.status(name) for name in ("wsrep_local_state", "wsrep_ready")] == ["4", "ON"]
+        assert_observed(service, observed.REJECTING)
+        assert select_and_show_agree(node)
     service.wait_for_verdict(200, "synced")
 
 
@@ -119,7 +208,9 @@ def test_read_only_counts_only_where_it_is_asked_for(stack: Stack) -> None:
         reply = strict.wait_for_verdict(503, "read-only")
         assert reply.body.startswith("Percona XtraDB Cluster Node is read-only.\r\n")
         service.wait_for_verdict(503, "read-only", target="/?available_when_readonly=0")
+        assert_observed(service, observed.READ_ONLY)
         assert service.get().status == 200
+        assert select_and_show_agree(node)
     strict.wait_for_verdict(200, "synced")
 
 
@@ -188,13 +279,30 @@ def test_a_server_without_galera_is_not_galera(installation: Installation, servi
     node.wait_until_up()
     service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser())
     service.wait_for_verdict(503, "not-galera")
+    assert_observed(service, observed.NOT_GALERA)
+    assert select_and_show_agree(node)
+    node.stop()
+
+
+def test_a_healthy_node_without_networking_is_unavailable(installation: Installation, services: Services) -> None:
+    node = installation.node("quiet", ["--skip-networking"])
+    node.start(["--wsrep-new-cluster"], addresses=[])
+    node.wait_for_state("Synced")
+    service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser())
+    reply = service.wait_for_verdict(503, "no-networking")
+    assert reply.body.endswith("no-networking: skip_networking is ON: no client can connect over TCP\r\n")
+    assert select_and_show_agree(node)
     node.stop()
 
 
 def test_the_node_is_told_goodbye(stack: Stack) -> None:
     node = stack.nodes[0]
-    service = stack.service(node)
-    service.wait_for_verdict(200, "synced")
-    before = node.status("Aborted_clients")
-    assert service.process.stop(signal.SIGTERM) == 0
-    assert node.status("Aborted_clients") == before
+    # The server's log names the account of a client that left without a word; its counter would count everybody's.
+    for account, number in (("polite", signal.SIGTERM), ("rude", signal.SIGKILL)):
+        node.sql(f"CREATE OR REPLACE USER '{account}'@'localhost'")
+        settings = {"MYSQL_USERNAME": account, "MYSQL_PASSWORD": "", "CLUSTERCHECK_DEADLINE": "5"}
+        service = stack.service(node, **settings)
+        service.wait_for_verdict(200, "synced")
+        service.process.stop(number)
+    wait_for("the end of the killed one in the log", lambda: "user: 'rude'" in node.log.read_text())
+    assert "user: 'polite'" not in node.log.read_text()

@@ -1,14 +1,16 @@
-"""The demo itself, beside the cluster of the other tests: two runs side by side."""
+"""The demo's start and end; its tour is in test_planned_work.py, where it runs beside other long ones."""
 
+import json
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
-from harness.stack import Stack
 from harness.waiting import wait_for
 
-TOUR_SECONDS = 120
+START_SECONDS = 120
 DEMO = (sys.executable, "-m", "harness.demo")
 
 
@@ -23,23 +25,6 @@ def children_of(directory: Path) -> list[str]:
         if str(directory) in line:
             lines.append(line)
     return lines
-
-
-def test_the_tour_sees_every_step_beside_another_run(stack: Stack) -> None:
-    done = subprocess.run([*DEMO, "--once"], capture_output=True, text=True, timeout=TOUR_SECONDS, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    for step in (
-        "all up",
-        "node2 desynced",
-        "node2 stalls",
-        "node3 drained",
-        "node1, the writer, killed",
-        "no fail-back",
-    ):
-        assert step in done.stdout
-    assert "all 7 steps seen" in done.stdout
-    # The other run did not notice.
-    assert [service.get().status for service in stack.services] == [200, 200, 200]
 
 
 def test_a_start_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
@@ -60,3 +45,22 @@ def test_a_start_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
     assert "Traceback" not in log.read_text()
     assert not directory.exists()
     assert children_of(directory) == []
+
+
+def test_prometheus_is_one_command_away(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        demo = subprocess.Popen((*DEMO, "--prometheus"), stdout=output, stderr=subprocess.STDOUT)
+        try:
+            link = r"  alerts      (http://127\.0\.0\.1:\d+)/alerts"
+            address = wait_for("the link", lambda: re.search(link, log.read_text()), seconds=START_SECONDS)[1]
+            query = f"{address}/api/v1/query?query=clustercheckd_available"
+
+            def available() -> list[str]:
+                with urllib.request.urlopen(query, timeout=5) as answer:  # noqa: S310 (http, see above)
+                    return [series["value"][1] for series in json.load(answer)["data"]["result"]]
+
+            wait_for("it to have scraped all", lambda: available() == ["1", "1", "1"])
+        finally:
+            demo.send_signal(signal.SIGINT)
+            assert demo.wait(60) == 0

@@ -1,115 +1,145 @@
-"""Which server a client of HAProxy lands on, with haproxy.cfg.example, as nodes come and go."""
+"""Real nodes behind haproxy.cfg.example: where clients land as nodes come and go, and how soon."""
 
 import re
-import subprocess
-import urllib.request
-from pathlib import Path
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from harness.haproxy import READER, READER_QUESTION, WRITER
+from harness.galera import Node
+from harness.haproxy import READER, WRITER, Backend
 from harness.ports import LOOPBACK
-from harness.process import with_system_path
 from harness.stack import Stack
 from harness.waiting import wait_for
+from tests.haproxy.front import SILENT_SECONDS, SWITCH_SECONDS, within
 
-EXAMPLE = Path(__file__).parents[2] / "haproxy.cfg.example"
 SAMPLES = 6
 
 
-def readers(stack: Stack) -> set[str | None]:
-    """Name the nodes that a few new readers land on."""
-    return {stack.haproxy.lands_on(READER) for _ in range(SAMPLES)}
+def writer(stack: Stack) -> Backend:
+    """Find the node that writes land on, once they land."""
+    name = wait_for("a writer to land", lambda: stack.haproxy.lands_on(WRITER))
+    return next(backend for backend in stack.backends if backend.node.name == name)
 
 
-def writer(stack: Stack) -> str:
-    """Name the node that writes land on, once they land."""
-    return wait_for("a writer to land", lambda: stack.haproxy.lands_on(WRITER))
+@contextmanager
+def desynced(old: Backend) -> Iterator[None]:
+    """Have the node be desynced, as for a backup."""
+    old.node.sql("SET GLOBAL wsrep_desync=ON")
+    yield
+    old.node.sql("SET GLOBAL wsrep_desync=OFF")
 
 
-def test_the_example_passes_haproxys_own_check() -> None:
-    command = ["haproxy", "-c", "-f", str(EXAMPLE)]
-    done = subprocess.run(command, env=with_system_path({}), capture_output=True, text=True, check=False, timeout=20)
-    assert done.returncode == 0, done.stderr
-    # What the example itself announces, and nothing else.
-    warnings = [line for line in done.stderr.splitlines() if "[WARNING]" in line or "[ALERT]" in line]
-    assert [line for line in warnings if "HTTP log/header format not usable" not in line] == []
+@contextmanager
+def donor(old: Backend) -> Iterator[None]:
+    """Have the node look like one that sends its state in a blocking way."""
+    with old.node.connect() as session, session.cursor() as cursor:
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        yield
 
 
-def test_the_examples_questions_are_the_ones_that_demo_and_tests_ask() -> None:
-    assert f" uri {READER_QUESTION} ver " in EXAMPLE.read_text()
+@contextmanager
+def drained(old: Backend) -> Iterator[None]:
+    """Drain the node as `clustercheckd drain` does, without the time that a command takes to start."""
+    old.service.disabled_file.touch()
+    yield
+    old.service.disabled_file.unlink()
 
 
-def test_everybody_lands_on_available_nodes(stack: Stack) -> None:
-    assert readers(stack) == {"node1", "node2", "node3"}
-    assert writer(stack) == writer(stack)
+@contextmanager
+def read_only(old: Backend) -> Iterator[None]:
+    """Have the node take no writes."""
+    old.node.sql("SET GLOBAL read_only=ON")
+    yield
+    old.node.sql("SET GLOBAL read_only=OFF")
 
 
-def test_a_writer_that_is_desynced_hands_the_writes_over(stack: Stack) -> None:
-    old = next(node for node in stack.nodes if node.name == writer(stack))
-    old.sql("SET GLOBAL wsrep_desync=ON")
-    try:
-        stack.haproxy.wait_for_status(WRITER, old, "DOWN")
-        new = writer(stack)
-        assert new != old.name
-    finally:
-        old.sql("SET GLOBAL wsrep_desync=OFF")
-    stack.haproxy.wait_for_status(WRITER, old, "UP")
-    assert {writer(stack) for _ in range(SAMPLES)} == {new}
+@contextmanager
+def killed(old: Backend) -> Iterator[None]:
+    """End the node as kill -9 does; it is started again for the next test."""
+    old.node.kill()
+    yield
 
 
-def test_a_node_that_rejects_queries_gets_no_new_readers_and_then_gets_them_again(stack: Stack) -> None:
+@contextmanager
+def hung(old: Backend) -> Iterator[None]:
+    """Have the server hang."""
+    old.node.hang()
+    yield
+    old.node.resume()
+
+
+@pytest.mark.parametrize(
+    ("fault", "bound"),
+    [
+        (desynced, SWITCH_SECONDS),
+        (donor, SWITCH_SECONDS),
+        (drained, SWITCH_SECONDS),
+        (read_only, SWITCH_SECONDS),
+        (killed, SWITCH_SECONDS),
+        (hung, SILENT_SECONDS),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_writes_move_to_one_other_node_in_time_and_stay_there(
+    stack: Stack, fault: Callable[[Backend], AbstractContextManager[None]], bound: float
+) -> None:
+    old = writer(stack)
+    with socket.create_connection((LOOPBACK, stack.haproxy.ports[WRITER])) as session:
+        assert session.recv(1)  # the server's greeting
+        session.settimeout(20)
+        failed_at = time.monotonic()
+        with fault(old):
+            while session.recv(1000):
+                pass
+            cut_seconds = time.monotonic() - failed_at
+            new = writer(stack)
+            next_seconds = time.monotonic() - failed_at
+            assert new is not old
+    within(f"real writer {fault.__name__}: session cut", cut_seconds, bound)
+    within(f"real writer {fault.__name__}: next node serves", next_seconds, bound)
+    if old.node.process.exit_code is not None:
+        stack.restart_node(old.node)
+    stack.haproxy.wait_for_status(WRITER, old.node, "UP")
+    assert {writer(stack).node.name for _ in range(SAMPLES)} == {new.node.name}
+
+
+def test_readers_stay_on_a_donor_that_keeps_up_and_writers_leave_it(stack: Stack) -> None:
+    backend = stack.backends[1]
+    with desynced(backend):
+        stack.haproxy.wait_for_status(WRITER, backend.node, "DOWN")
+        assert stack.haproxy.server_status(READER, backend.node) == "UP"
+        stack.haproxy.session_on(READER, backend.node).close()
+
+
+def lines_about(log: str, node: Node) -> list[str]:
+    """Give HAProxy's log lines about a node; its messages on standard error are not among them."""
+    return [line for line in log.splitlines() if re.match(rf"<\d>.*[Ss]erver \w+/{node.name} ", line)]
+
+
+def test_each_transition_is_one_log_line_a_section_with_the_reason(stack: Stack) -> None:
     node = stack.nodes[1]
-    assert "node2" in readers(stack)
+    before = len(lines_about(stack.haproxy.log.read_text(), node))
     node.sql("SET GLOBAL wsrep_reject_queries=ALL")
     try:
-        stack.haproxy.wait_for_status(READER, node, "DOWN")
-        assert readers(stack) == {"node1", "node3"}
+        for section in (WRITER, READER):
+            stack.haproxy.wait_for_status(section, node, "DOWN")
+            row = stack.haproxy.servers()[section, node.name]
+            assert (row["check_status"], row["check_code"]) == ("L7STS", "503")
+            assert "rejects-queries" in row["last_chk"]
+        assert "rejects-queries" in stack.haproxy.stats_page()
+        assert {stack.haproxy.lands_on(READER) for _ in range(SAMPLES)} <= {"node1", "node3"}
     finally:
         node.sql("SET GLOBAL wsrep_reject_queries=NONE")
-    stack.haproxy.wait_for_status(READER, node, "UP")
-    assert readers(stack) == {"node1", "node2", "node3"}
-
-
-def test_the_reason_is_in_haproxys_log_and_on_its_stats_page(stack: Stack) -> None:
-    node = stack.nodes[1]
-    node.sql("SET GLOBAL wsrep_desync=ON")
-    try:
-        stack.haproxy.wait_for_status(WRITER, node, "DOWN")
-        row = stack.haproxy.servers()[WRITER, "node2"]
-        assert (row["check_status"], row["check_code"]) == ("L7STS", "503")
-        assert "desynced" in row["last_chk"]
-        page = urllib.request.urlopen(f"http://{LOOPBACK}:{stack.haproxy.ports['stats']}/", timeout=10).read().decode()
-        assert "desynced" in page
-    finally:
-        node.sql("SET GLOBAL wsrep_desync=OFF")
-    stack.haproxy.wait_for_status(WRITER, node, "UP")
-    assert re.search(
-        r"Health check for backup server galera_writer/node2 failed.*desynced", stack.haproxy.log.read_text()
+    for section in (WRITER, READER):
+        stack.haproxy.wait_for_status(section, node, "UP")
+    stack.haproxy.session_on(READER, node).close()
+    down, up = (
+        [line for line in lines_about(stack.haproxy.log.read_text(), node)[before:] if f" is {word}, " in line]
+        for word in ("DOWN", "UP")
     )
-
-
-@pytest.mark.parametrize("fault", ["kill", "isolate"])
-def test_writes_move_once_and_do_not_move_back(stack: Stack, fault: str) -> None:
-    old = next(backend for backend in stack.backends if backend.node.name == writer(stack))
-    others = {node.name for node in stack.nodes if node is not old.node}
-    if fault == "kill":
-        old.node.kill()
-    else:
-        old.node.sql("SET GLOBAL wsrep_provider_options='gmcast.isolate=1'")
-    try:
-        stack.haproxy.wait_for_status(WRITER, old.node, "DOWN")
-        stack.haproxy.wait_for_status(READER, old.node, "DOWN")
-        new = writer(stack)
-        assert new in others
-        assert readers(stack) == others
-        with stack.haproxy.connect(WRITER) as connection, connection.cursor() as cursor:
-            cursor.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
-    finally:
-        if fault == "kill":
-            stack.restart_node(old.node)
-        else:
-            old.node.sql("SET GLOBAL wsrep_provider_options='gmcast.isolate=0'")
-    stack.wait_until_whole()
-    assert {writer(stack) for _ in range(SAMPLES)} == {new}
-    assert readers(stack) == {"node1", "node2", "node3"}
+    for lines in (down, up):
+        assert sorted(re.findall(r"erver (\w+)/", line)[0] for line in lines) == [READER, WRITER]
+    assert all('code: 503, info: "rejects-queries"' in line for line in down)

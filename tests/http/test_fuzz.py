@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
+from app.http.api import PATHS
 from harness.ports import LOOPBACK
 from harness.service import Service
 from tests.conftest import Services
@@ -108,9 +109,9 @@ def statuses(answer: bytes) -> list[bytes]:
     return [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
 
 
-def json_allows(request: bytes) -> bool:
-    """Whether a 405 may be meant: only the endpoints that answer JSON know of methods."""
-    return b"/status" in request or b"/openapi.json" in request
+def knows_methods(request: bytes) -> bool:
+    """Whether a 405 may be meant: only the endpoints behind the probe know of methods."""
+    return any(path.encode() in request for path in PATHS)
 
 
 async def ask(port: int, request: bytes, *, half_close: bool = True) -> bytes:
@@ -148,7 +149,7 @@ class Fuzz:
             answer = await ask(self._service.port, request, half_close=self._sent % 100 != 50)
             given = statuses(answer)
             self.seen.update(given or [b"none"])
-            allowed = {b"200", b"400", b"404", b"503", *([b"405"] if json_allows(request) else [])}
+            allowed = {b"200", b"400", b"404", b"503", *([b"405"] if knows_methods(request) else [])}
             if not set(given) <= allowed or (answer and not answer.startswith(b"HTTP/1.1 ")):
                 self.wrong.append((request, answer))
             self._sent += 1
@@ -160,7 +161,9 @@ class Fuzz:
 
 def test_20000_random_requests_are_answered_or_hung_up_on_and_change_nothing(services: Services) -> None:
     with fake_mysql(galera()) as server:
-        service = services.start(MYSQL_HOST=LOOPBACK, MYSQL_PORT=str(server.port), MYSQL_USERNAME="someone")
+        database = {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone"}
+        # The server runs in this process, which is busy: what it is late with is no fault of the requests.
+        service = services.start(**database, CLUSTERCHECK_DEADLINE="10")
         service.wait_for_verdict(200, "synced")
         descriptors = service.process.descriptors
         log = service.log.read_text()

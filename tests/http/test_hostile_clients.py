@@ -14,7 +14,8 @@ from typing import Self
 
 import pytest
 
-from app.http.guard import CONNECTIONS, DEADLINE_SECONDS, REQUEST_BYTES, connections_within
+from app.http.guard import CONNECTIONS, DEADLINE_SECONDS, REQUEST_BYTES, TARGET_BYTES, connections_within
+from app.http.probe import QUERY_BYTES
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service
 from harness.waiting import wait_for
@@ -52,6 +53,18 @@ HOSTILE = {
         b"POST /nothing HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\n" * 10_000
     ),
     "a chunk of absurd size": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
+}
+
+COSTLY_REQUESTS = 220
+COSTLY = {
+    "8 KiB of parameters": b"GET /?" + b"a&" * 4000 + b" HTTP/1.0\r\n\r\n",
+    "8 KiB of escapes in a query": b"GET /?" + b"%41" * 2700 + b" HTTP/1.0\r\n\r\n",
+    "8 KiB of escapes in a path": b"GET /" + b"%41" * 2700 + b" HTTP/1.0\r\n\r\n",
+    "as many escapes as a path may have": b"GET /" + b"%41" * (TARGET_BYTES // 3) + b" HTTP/1.0\r\n\r\n",
+    "as many escapes as a query may have": b"GET /?" + b"%41" * (QUERY_BYTES // 3) + b" HTTP/1.0\r\n\r\n",
+    "8 KiB of header fields": b"GET / HTTP/1.0\r\n" + b"a:b\r\n" * 1600 + b"\r\n",
+    "8 KiB of pipelined requests": b"GET / HTTP/1.1\r\n\r\n" * 450,
+    "8 KiB of chunks": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 1350,
 }
 
 
@@ -184,6 +197,51 @@ def test_a_hostile_client_delays_no_probe(service: Service, kind: str) -> None:
             exits.callback(reset, connect_hostile(service.port, HOSTILE[kind]))
             assert timed_probe(service) < 1
     check_nothing_is_left(service, before)
+
+
+def send_burst(service: Service, request: bytes) -> None:
+    """Send a request many times at once with an honest probe behind it; wait until all are dealt with."""
+    with ExitStack() as exits:
+        burst = [exits.enter_context(connect_hostile(service.port, request)) for _ in range(COSTLY_REQUESTS)]
+        check_probe(service)
+        wait_for("the end of each", lambda: all(has_ended(connection) for connection in burst), seconds=10)
+
+
+def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
+    """Give the CPU time that ten bursts of a request take the service."""
+    before = service.process.cpu_seconds
+    for _ in range(10):
+        send_burst(service, request)
+    return service.process.cpu_seconds - before
+
+
+@pytest.mark.parametrize("kind", COSTLY)
+def test_queries_of_8_kib_take_no_more_than_five_times_the_work_of_probes(service: Service, kind: str) -> None:
+    assert len(COSTLY[kind]) <= REQUEST_BYTES
+    probes = cpu_seconds_of_bursts(service, PROBE)
+    # CPU time comes in steps of 10 ms, of which the probes take about fifteen.
+    assert cpu_seconds_of_bursts(service, COSTLY[kind]) <= 5 * probes
+
+
+@pytest.mark.parametrize(
+    ("request_", "line"),
+    [
+        (b"GET /" + b"a" * TARGET_BYTES + b" HTTP/1.0\r\n\r\n", b"the request's target is longer than 1024 bytes"),
+        (b"GET / HTTP/1.0\r\n" + b"a:b\r\n" * 101 + b"\r\n", b"the request has more than 100 header fields"),
+        (b"GET /?" + b"a" * 513 + b" HTTP/1.0\r\n\r\n", b"the query is longer than 512 bytes"),
+        (b"GET /?" + b"a&" * 16 + b" HTTP/1.0\r\n\r\n", b"the query has more than 16 parameters"),
+    ],
+)
+def test_a_request_over_a_bound_is_a_400_that_names_the_bound(service: Service, request_: bytes, line: bytes) -> None:
+    head, _, body = service.send(request_).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert body == line + b"\r\n"
+
+
+def test_what_follows_a_request_does_not_cost_it_its_answer(service: Service) -> None:
+    for behind in (PROBE, b"no request\r\n\r\n", b"\0" * 100):
+        assert service.send(PROBE + behind).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert service.send(b"GET / HTTP/1.1\r\n\r\n" + behind).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 def test_every_hostile_client_is_hung_up_on_within_the_deadline(service: Service) -> None:

@@ -70,7 +70,7 @@ def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> 
     service = services.start(CLUSTERCHECK_ANY_PATH="1")
     for path in ("/nothing", "/check?whatever=1", "/readyz/"):
         assert (service.get(path).status, service.get(path).reason) == (503, "unreachable")
-    assert [service.get(path).status for path in ("/livez", "/status", "/?x=1")] == [200, 200, 400]
+    assert [service.get(path).status for path in ("/livez", "/status", "/metrics", "/?x=1")] == [200, 200, 200, 400]
 
 
 class TestDisabledFile:
@@ -90,10 +90,20 @@ class TestDisabledFile:
         service.wait_for_verdict(503, "unreachable")
         service.disabled_file.touch()
         reply = service.get()
-        assert reply.body == (
-            "Percona XtraDB Cluster Node is manually disabled.\r\n"
-            f"disabled: {service.disabled_file} exists (clustercheckd undrain removes it)\r\n"
-        )
+        first, second = reply.body.splitlines()
+        assert first == "Percona XtraDB Cluster Node is manually disabled."
+        assert second.startswith(f"disabled: {service.disabled_file} exists, made by ")
+
+    def test_a_file_that_cannot_be_looked_for_counts_as_there(self, services: Services) -> None:
+        with fake_mysql(galera()) as server:
+            service = beside(services, server)
+            service.wait_for_verdict(200, "synced")
+            service.disabled_file.symlink_to(service.disabled_file)
+            reply = service.get()
+            assert (reply.status, reply.reason) == (503, "disabled")
+            assert f"{service.disabled_file}: Too many levels of symbolic links" in reply.body
+            service.disabled_file.unlink()
+            assert service.get().reason == "synced"
 
     def test_its_status_can_be_404(self, services: Services) -> None:
         with fake_mysql(galera()) as server:
@@ -151,6 +161,9 @@ class TestAllowFrom:
             ("10.0.0.0/8, ::1", "::1", True),
             ("10.0.0.0/8 fd00::/8", "127.0.0.1", False),
             ("127.0.0.1", "::1", False),
+            ("::ffff:127.0.0.0/104", "127.0.0.1", True),
+            ("::ffff:127.0.0.1", "127.0.0.1", True),
+            ("::ffff:10.0.0.0/104", "127.0.0.1", False),
         ],
     )
     def test_networks(self, services: Services, networks: str, host: str, *, let_in: bool) -> None:
@@ -180,10 +193,10 @@ class TestAllowFrom:
                     assert connection.recv(1) == b""
                 except ConnectionResetError:
                     continue
-        assert service.status()["connections_refused"] == 20
+        assert service.status()["connections"]["refused"] == 20
         told = [line for line in service.log.read_text().splitlines() if "CLUSTERCHECK_ALLOW_FROM" in line]
         assert len(told) == 1
-        assert "hung up on ::1, which is not in CLUSTERCHECK_ALLOW_FROM" in told[0]
+        assert "WARNING client refused client=::1 count=1 " in told[0]
 
 
 def test_probes_that_reset_as_haproxy_does_are_no_error(services: Services) -> None:

@@ -74,6 +74,17 @@ def test_head_gets_the_same_headers_and_no_body(unreachable: Service) -> None:
     assert head.endswith(b"\r\n\r\n")
 
 
+def test_every_answer_says_connection_close_and_ends_the_connection(unreachable: Service) -> None:
+    for target in ("/", "/?donor=1", "/livez", "/status", "/openapi.json", "/nothing"):
+        for method in ("GET", "HEAD", "DELETE"):
+            answer = unreachable.send(
+                f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n".encode()
+            )
+            head = answer.partition(b"\r\n\r\n")[0].lower().split(b"\r\n")
+            assert [line for line in head if line.startswith(b"connection:")] == [b"connection: close"], answer
+    assert b"\r\nconnection: close\r\n" in unreachable.send(b"this is no request\r\n\r\n")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -93,6 +104,8 @@ def test_head_gets_the_same_headers_and_no_body(unreachable: Service) -> None:
         ("OPTIONS", "/livez", 200),
         ("GET", "/status", 200),
         ("HEAD", "/status", 200),
+        ("GET", "/metrics", 200),
+        ("HEAD", "/metrics", 200),
         ("GET", "/openapi.json", 200),
         ("GET", "/readyz/", 404),
         ("GET", "/status/", 404),
@@ -109,7 +122,7 @@ def test_route(unreachable: Service, method: str, path: str, status: int) -> Non
 
 def test_a_404_names_the_endpoints(unreachable: Service) -> None:
     reply = unreachable.get("/metricz")
-    assert reply.body == "not found: there are /, /readyz, /livez, /status, /openapi.json\r\n"
+    assert reply.body == "not found: there are /, /readyz, /livez, /status, /metrics, /openapi.json\r\n"
 
 
 def test_a_400_names_the_parameter(unreachable: Service) -> None:

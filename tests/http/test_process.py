@@ -53,11 +53,33 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
             {"CLUSTERCHECK_HOST": "a..b"},
             "cannot listen on CLUSTERCHECK_HOST=a..b CLUSTERCHECK_PORT=9200: no valid host name",
         ),
-        ({"CLUSTERCHECK_ALLOW_FROM": " , "}, "CLUSTERCHECK_ALLOW_FROM= , : names no network: nobody could connect"),
+        (
+            {"CLUSTERCHECK_ALLOW_FROM": " , "},
+            "CLUSTERCHECK_ALLOW_FROM= , : names no network: nobody could connect (0.0.0.0/0 ::/0 lets everybody in)",
+        ),
+        ({"CLUSTERCHECK_ALLOW_FROM": ""}, "CLUSTERCHECK_ALLOW_FROM is set but empty: give it a value or remove it"),
+        (
+            {"CLUSTERCHECK_DISABLED_FILE": ""},
+            "CLUSTERCHECK_DISABLED_FILE is set but empty: give it a value or remove it",
+        ),
+        (
+            {"CLUSTERCHECK_DISABLED_FILE": "disabled"},
+            "CLUSTERCHECK_DISABLED_FILE=disabled: must be an absolute path, as /var/tmp/clustercheck.disabled",
+        ),
         ({"MYSQL_PASSWORD_FILE": "/dev"}, "MYSQL_PASSWORD_FILE: /dev is not a file"),
         ({"DEFAULTS_EXTRA_FILE": "/no/file"}, "DEFAULTS_EXTRA_FILE: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/no/file"}, "MYSQL_SSL_CA: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/etc/passwd"}, "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found"),
+        (
+            {"MYSQL_SOCKET": "/s", "MYSQL_HOST": "db"},
+            "MYSQL_SOCKET=/s and MYSQL_HOST=db lead to two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost",
+        ),
+        ({"MYSQL_SSL_KEY": "/k"}, "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or none"),
+        ({"MYSQL_HOST": "[::1]"}, "MYSQL_HOST=[::1]: no host name and no address: set MYSQL_HOST=::1"),
+        (
+            {"MYSQL_HOST": "db:3307"},
+            "MYSQL_HOST=db:3307: no host name and no address: set MYSQL_HOST=db and MYSQL_PORT=3307",
+        ),
         (
             {"CLUSTERCHECK_ALLOW_FROM": "10.0.0.0/8 10.0.0.1/8"},
             "CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8 10.0.0.1/8: 10.0.0.1/8 has host bits set",
@@ -106,7 +128,22 @@ def test_the_installed_command_is_the_same_program() -> None:
 def test_a_signal_ends_it_with_exit_code_0(services: Services, number: signal.Signals) -> None:
     service = services.start()
     assert service.process.stop(number) == 0
-    assert f"received {number.name}, stopping" in service.log.read_text()
+    assert f"INFO stopping signal={number.name}" in service.log.read_text()
+
+
+def test_sighup_is_logged_and_ends_nothing(services: Services) -> None:
+    with fake_mysql(Peer.hang) as server:
+        service = services.start_unasked(
+            MYSQL_HOST="127.0.0.1", MYSQL_PORT=str(server.port), CLUSTERCHECK_DEADLINE="60"
+        )
+        wait_for("the first observation", lambda: server.connections)
+        # Before it serves, and while it does.
+        service.process.send(signal.SIGHUP)
+        service.wait_until_up()
+        service.process.send(signal.SIGHUP)
+        wait_for("the line", lambda: "INFO not reloaded signal=SIGHUP " in service.log.read_text(), seconds=5)
+        assert service.get("/livez").status == 200
+        assert service.stop() == 0
 
 
 def test_sigterm_during_the_start_ends_it_with_exit_code_0(services: Services) -> None:
@@ -157,16 +194,33 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_probe(services: Ser
         service.stop()
     lines = [line.split(" ", 1)[1] for line in service.log.read_text().splitlines()]
     assert lines == [
-        "WARNING CLUSTERCHECK_PROT is not a setting and is ignored: did you mean CLUSTERCHECK_PORT?",
         (
-            f"INFO clustercheckd {__version__} watches 127.0.0.1:{server.port} as someone (with a password)"
-            f" every 0.25 s (deadline 0.8 s), answers on 127.0.0.1:{service.port}; AVAILABLE_WHEN_DONOR=0"
-            " AVAILABLE_WHEN_READONLY=1 AVAILABLE_WHEN_FULL=1 MAX_RECV_QUEUE="
+            'WARNING setting ignored detail="CLUSTERCHECK_PROT is not a setting and is ignored: did you mean'
+            ' CLUSTERCHECK_PORT?"'
         ),
-        "INFO available synced: wsrep_local_state is 4 (Synced)",
-        "WARNING NOT available not-ready: wsrep_ready is OFF, wsrep_local_state is 4 (Synced) (was synced)",
-        "INFO received SIGTERM, stopping",
+        (
+            f'INFO started version={__version__} database="127.0.0.1:{server.port} as someone (with a password)"'
+            f" listen=127.0.0.1:{service.port} poll_interval_seconds=0.25 deadline_seconds=0.8"
+            " available_when_donor=false available_when_readonly=true available_when_full=true"
+        ),
+        'INFO available reason=synced detail="wsrep_local_state is 4 (Synced)"',
+        (
+            "WARNING unavailable reason=not-ready was=synced"
+            ' detail="wsrep_ready is OFF, wsrep_local_state is 4 (Synced)"'
+        ),
+        "INFO stopping signal=SIGTERM",
     ]
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_do_not_keep_it_from_serving(services: Services, closed: str) -> None:
+    with fake_mysql(galera()) as server:
+        settings = {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone"}
+        service = services.start_through(("bash", "-c", f'exec "$@" {closed}', "bash"), settings)
+        service.wait_until_up()
+        service.wait_for_verdict(200, "synced")
+        assert service.status()["reason"] == "synced"
+        assert service.process.stop() == 0
 
 
 def test_it_answers_on_ipv4_and_ipv6_by_default(services: Services) -> None:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
@@ -79,14 +79,20 @@ def listening() -> Iterator[socket.socket]:
         yield held
 
 
-def start_on(held: socket.socket, node: FakeMySQL, services: Services, **environ: str) -> Service:
-    """Start clustercheckd on a socket that is handed down."""
-    service = services.start_through(
+def start_with(held: socket.socket, environ: Mapping[str, str], services: Services) -> Service:
+    """Start clustercheckd with a socket that is handed down."""
+    return services.start_through(
         (sys.executable, "-c", HAND_DOWN, str(held.fileno())),
-        {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone", **environ},
+        environ,
         port=held.getsockname()[1],
         pass_fds=[held.fileno()],
     )
+
+
+def start_on(held: socket.socket, node: FakeMySQL, services: Services, **environ: str) -> Service:
+    """Start clustercheckd on a socket that is handed down."""
+    settings = {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone", **environ}
+    service = start_with(held, settings, services)
     service.wait_until_up()
     return service
 
@@ -156,6 +162,25 @@ def can_connect(port: int) -> bool:
         return attempt.connect_ex((LOOPBACK, port)) == 0
 
 
+def check_it_ends_with(service: Service, line: str) -> None:
+    """Check that it exits with status 2 and one line."""
+    assert wait_for("its end", lambda: service.process.exit_code, seconds=10) == 2
+    assert [said for said in service.log.read_text().splitlines() if " INFO " not in said] == [f"clustercheckd: {line}"]
+
+
+def test_a_datagram_socket_that_is_handed_down_is_one_line_and_exit_code_2(services: Services) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as held:
+        held.bind((LOOPBACK, 0))
+        service = start_with(held, {}, services)
+        check_it_ends_with(service, "LISTEN_FDS: descriptor 3 is no stream socket: the socket unit needs ListenStream=")
+
+
+def test_a_connection_that_is_handed_down_is_one_line_and_exit_code_2(services: Services) -> None:
+    with listening() as held, socket.create_connection(held.getsockname()), held.accept()[0] as accepted:
+        service = start_with(accepted, {}, services)
+        check_it_ends_with(service, "LISTEN_FDS: descriptor 3 is a connection: the socket unit needs Accept=no")
+
+
 def test_systemds_own_socket_activation_wakes_it_with_a_probe_that_gets_its_verdict(
     services: Services, ports: Ports
 ) -> None:
@@ -173,5 +198,5 @@ def test_systemds_own_socket_activation_wakes_it_with_a_probe_that_gets_its_verd
         service = services.start_through(wrapper, {}, port=port)
         wait_for("systemd to listen", lambda: "Listening on" in service.log.read_text(), seconds=10)
         assert service.get().reason == "synced"
-        assert f"answers on {LOOPBACK}:{port};" in service.log.read_text()
+        assert f" listen={LOOPBACK}:{port} " in service.log.read_text()
         assert service.stop() == 0

@@ -4,33 +4,92 @@ import ast
 import sys
 from pathlib import Path
 
-APP = Path(__file__).parents[2] / "app"
-MODULES = [str(path.relative_to(APP).with_suffix("")) for path in APP.rglob("*.py")]
-PURE = ("node_state", "verdict")
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PURE = ("app.node_state", "app.verdict")
+BESIDE_THE_SPINE = ("app.settings", "app.variables", "app.log", "app.switches", "app.sentences")
+EDGES = ("app.database", "app.http", "app.commands", "app.systemd")
+
+
+def name_of(path: Path) -> str:
+    """Give a module's dotted name; a package's is its folder's."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for path in (ROOT / "app").rglob("*.py")}
 
 
 def imports_of(module: str) -> set[str]:
     """Give the dotted names a module imports."""
     found = set()
-    for node in ast.walk(ast.parse((APP / f"{module}.py").read_text())):
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
+            found |= {node.module or ""} if node.module != "app" else {f"app.{alias.name}" for alias in node.names}
     return found
 
 
+def importers_of(*packages: str) -> set[str]:
+    """Name the modules that import one of these packages."""
+    return {name for name in MODULES if any(other.partition(".")[0] in packages for other in imports_of(name))}
+
+
+def parts_imported_by(module: str) -> set[str]:
+    """Name the parts of app, a module at the top or a folder, that a module imports; its own left out."""
+    parts = {".".join(name.split(".")[:2]) for name in imports_of(module) if name.startswith("app.")}
+    return parts - {".".join(module.split(".")[:2]), "app.__version__"}
+
+
 def test_the_pure_core_imports_only_the_standard_library_and_itself() -> None:
-    allowed = {f"app.{module}" for module in PURE}
     for module in PURE:
         others = {name for name in imports_of(module) if name.partition(".")[0] not in sys.stdlib_module_names}
-        assert others <= allowed, module
+        assert others <= set(PURE), module
 
 
-def test_only_the_observer_imports_the_driver() -> None:
-    importers = {module for module in MODULES if any("mysql" in name.partition(".")[0] for name in imports_of(module))}
-    assert importers == {"database/observer"}
+def test_only_the_database_folder_imports_the_driver() -> None:
+    importers = importers_of("aiomysql", "pymysql")
+    assert importers
+    assert all(name.startswith("app.database.") for name in importers)
+
+
+def test_only_the_http_folder_imports_the_web_stack() -> None:
+    importers = importers_of("uvicorn", "fastapi", "starlette", "httptools")
+    assert importers
+    assert all(name.startswith("app.http.") for name in importers)
+
+
+@pytest.mark.parametrize(
+    ("part", "may_import"),
+    [
+        ("app.node_state", set()),
+        ("app.verdict", {"app.node_state"}),
+        ("app.change_log", {"app.verdict"}),
+        ("app.monitor", {"app.verdict", "app.node_state", "app.change_log"}),
+        ("app.switches", {"app.verdict"}),
+        ("app.sentences", {"app.verdict"}),
+        ("app.log", set()),
+        ("app.systemd", {"app.verdict"}),
+        ("app.database", {"app.node_state"}),
+        ("app.variables", set()),
+        ("app.settings", {"app.variables", "app.database", "app.monitor", "app.switches", "app.verdict"}),
+        ("app.http", {"app.monitor", *PURE, *BESIDE_THE_SPINE}),
+        ("app.commands", {"app.database", "app.monitor", *PURE, *BESIDE_THE_SPINE}),
+    ],
+)
+def test_arrows_run_from_the_edges_to_the_spine(part: str, may_import: set[str]) -> None:
+    modules = [name for name in MODULES if f"{name}.".startswith(f"{part}.")]
+    assert modules
+    for module in modules:
+        assert parts_imported_by(module) <= may_import, module
+
+
+def test_every_part_has_its_arrows() -> None:
+    # A new module at the top of app/ wants a row in the table above.
+    parts = {".".join(name.split(".")[:2]) for name in MODULES} - {"app", "app.__main__"}
+    assert parts == {*PURE, *BESIDE_THE_SPINE, *EDGES, "app.monitor", "app.change_log"}
 
 
 def test_nothing_imports_the_composition_root() -> None:
-    assert not [module for module in MODULES if "app.__main__" in imports_of(module)]
+    assert not [name for name in MODULES if "app.__main__" in imports_of(name)]

@@ -1,8 +1,7 @@
-"""caching_sha2_password, which MariaDB 10.11 lacks: the three ways it is spoken, against a hand-written peer."""
+"""How the password is proved, against hand-written peers: what MariaDB 10.11 lacks, and servers that are none."""
 
 import asyncio
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -13,19 +12,22 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from pymysql.constants import CLIENT
 
-from app.database.connection import Database
+from app.database.login import Database
 from app.database.observer import Observer
 from app.node_state import Cause, NodeState, Unobserved
 from harness.certificates import make_authority, make_certificate
 from tests.fake_mysql import (
+    CAPABILITIES,
     OK,
     SYNCED_STATUS,
     SYNCED_VARIABLES,
-    TLS_CAPABILITIES,
     Peer,
+    auth_switch,
     error,
     fake_mysql,
+    server_context,
 )
 
 PLUGIN = "caching_sha2_password"
@@ -64,6 +66,24 @@ def asks_for_the_clear_password(peer: Peer) -> None:
     let_in_if_right(peer, peer.receive())
 
 
+def asks_for_the_encrypted_password(peer: Peer) -> None:
+    """Log in over a channel that is held to be open to all: the password is encrypted with the server's key."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM,
+        serialization.PublicFormat.SubjectPublicKeyInfo,
+    )
+    peer.greet(PLUGIN)
+    peer.receive()
+    peer.send(FULL_AUTHENTICATION)
+    assert peer.receive() == PUBLIC_KEY_PLEASE
+    peer.send(b"\x01" + public)
+    oaep = padding.OAEP(mgf=padding.MGF1(hashes.SHA1()), algorithm=hashes.SHA1(), label=None)  # noqa: S303 (the protocol's)
+    scrambled = key.decrypt(peer.receive(), oaep)
+    salt = b"saltsaltsaltsaltsalt"
+    let_in_if_right(peer, bytes(byte ^ salt[at % len(salt)] for at, byte in enumerate(scrambled)))
+
+
 @contextmanager
 def on_unix_socket(path: Path) -> Iterator[None]:
     """Serve one client on a unix socket."""
@@ -91,17 +111,13 @@ def test_over_a_unix_socket_the_password_is_sent_as_it_is(tmp_path: Path) -> Non
 
 def test_over_tls_the_password_is_sent_within_it(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
-    server = make_certificate(tmp_path, "server", authority, "127.0.0.1")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(server.cert, server.key)
+    context = server_context(make_certificate(tmp_path, "server", authority, "127.0.0.1"))
 
     def behaviour(peer: Peer) -> None:
-        peer.greet(PLUGIN, TLS_CAPABILITIES)
+        peer.start_tls(context, PLUGIN)
         peer.receive()
-        with context.wrap_socket(peer.connection, server_side=True) as peer.connection:
-            peer.receive()
-            peer.send(FULL_AUTHENTICATION)
-            let_in_if_right(peer, peer.receive())
+        peer.send(FULL_AUTHENTICATION)
+        let_in_if_right(peer, peer.receive())
 
     with fake_mysql(behaviour) as listening:
         seen = observed(
@@ -117,24 +133,7 @@ def test_over_tls_the_password_is_sent_within_it(tmp_path: Path) -> None:
 
 
 def test_over_plain_tcp_the_password_is_encrypted_where_the_extra_is_there() -> None:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM,
-        serialization.PublicFormat.SubjectPublicKeyInfo,
-    )
-
-    def behaviour(peer: Peer) -> None:
-        peer.greet(PLUGIN)
-        peer.receive()
-        peer.send(FULL_AUTHENTICATION)
-        assert peer.receive() == PUBLIC_KEY_PLEASE
-        peer.send(b"\x01" + public)
-        oaep = padding.OAEP(mgf=padding.MGF1(hashes.SHA1()), algorithm=hashes.SHA1(), label=None)  # noqa: S303 (the protocol's)
-        scrambled = key.decrypt(peer.receive(), oaep)
-        salt = b"saltsaltsaltsaltsalt"
-        let_in_if_right(peer, bytes(byte ^ salt[at % len(salt)] for at, byte in enumerate(scrambled)))
-
-    with fake_mysql(behaviour) as listening:
+    with fake_mysql(asks_for_the_encrypted_password) as listening:
         seen = observed(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
     assert isinstance(seen, NodeState), seen
 
@@ -174,3 +173,61 @@ def test_a_wrong_password_is_access_denied(tmp_path: Path, password: str) -> Non
         seen = observed(Database(socket=str(path), username="someone", password=password))
     assert isinstance(seen, Unobserved)
     assert seen.cause is Cause.ACCESS_DENIED
+
+
+CLEAR, OLD = "mysql_clear_password", "mysql_old_password"
+WITHOUT_PLUGINS = CAPABILITIES & ~CLIENT.PLUGIN_AUTH
+# name, plugin of the greeting, capabilities, what answers the login, the plugin that is refused
+SPOOFED = [
+    ("in clear by switch", "mysql_native_password", CAPABILITIES, auth_switch(CLEAR), CLEAR),
+    ("in clear by greeting and switch", CLEAR, CAPABILITIES, auth_switch(CLEAR), CLEAR),
+    ("in clear after caching_sha2", PLUGIN, CAPABILITIES, auth_switch(CLEAR), CLEAR),
+    ("by the hash before 4.1", "mysql_native_password", CAPABILITIES, auth_switch(OLD), OLD),
+    ("by that hash as before 5.5", "mysql_native_password", CAPABILITIES, b"\xfe", OLD),
+    ("by that hash, with a name cut off", "mysql_native_password", CAPABILITIES, b"\xfemysql_native_password", OLD),
+    ("by that hash, without plugins", "", WITHOUT_PLUGINS, auth_switch("mysql_native_password"), OLD),
+    ("by a plugin nobody knows", "nobody knows", CAPABILITIES, auth_switch("nobody knows"), "nobody?knows"),
+    ("by a plugin without a name", "mysql_native_password", CAPABILITIES, auth_switch(""), "unknown"),
+]
+
+
+@pytest.mark.parametrize(
+    ("greeting", "capabilities", "switch", "refused"), [row[1:] for row in SPOOFED], ids=[row[0] for row in SPOOFED]
+)
+def test_a_spoofed_server_never_gets_the_password_in_clear(
+    greeting: str, capabilities: int, switch: bytes, refused: str
+) -> None:
+    received: list[bytes] = []
+
+    def behaviour(peer: Peer) -> None:
+        peer.greet(greeting, capabilities)
+        received.append(peer.receive())
+        peer.send(switch)
+        received.append(peer.receive())
+
+    with fake_mysql(behaviour) as listening:
+        seen = observed(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
+    assert seen == Unobserved(
+        Cause.ACCESS_DENIED,
+        f"user someone authenticates with the plugin {refused}, which clustercheckd does not speak:"
+        " use unix_socket, mysql_native_password or caching_sha2_password for it",
+    )
+    # The scramble alone; after the switch, not a byte.
+    assert (len(received), received[1]) == (2, b"")
+    assert b"someone\0" in received[0]
+    assert PASSWORD.encode() not in received[0]
+
+
+def test_a_default_plugin_that_is_none_of_ours_does_not_keep_our_account_out() -> None:
+    def behaviour(peer: Peer) -> None:
+        # As a server does whose authentication_policy names PAM, for an account with a password of its own.
+        peer.greet(CLEAR)
+        peer.receive()
+        peer.send(auth_switch("mysql_native_password"))
+        if len(peer.receive()) == 20:
+            peer.send(OK)
+            peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES)
+
+    with fake_mysql(behaviour) as listening:
+        seen = observed(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
+    assert isinstance(seen, NodeState), seen

@@ -6,9 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from app.database.connection import Database, DatabaseSettingsError, parse_port
+from app.database.address import parse_port
+from app.database.login import Database
+from app.database.settings_error import DatabaseSettingsError
+from harness.certificates import make_authority, make_certificate
+from harness.ports import LOOPBACK
 
 REQUIRED, ISSUER, IDENTITY = (ssl.CERT_NONE, False), (ssl.CERT_REQUIRED, False), (ssl.CERT_REQUIRED, True)
+
+
+def option_file(directory: Path, lines: str) -> str:
+    """Write a [client] group that leads to a remote host."""
+    path = directory / "my.cnf"
+    path.write_text(f"[client]\nhost=db\n{lines}\n")
+    path.chmod(0o600)
+    return str(path)
+
+
+def asked_for(database: Database) -> tuple[ssl.VerifyMode, bool] | None:
+    """Say how the server's certificate is checked; None for plain text."""
+    context = database.login().tls
+    return None if context is None else (context.verify_mode, context.check_hostname)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +46,14 @@ REQUIRED, ISSUER, IDENTITY = (ssl.CERT_NONE, False), (ssl.CERT_REQUIRED, False),
         ("ssl\nssl-verify-server-cert=0", REQUIRED),
         ("ssl\nssl-verify-server-cert", IDENTITY),
         ("ssl\nskip-ssl-verify-server-cert", REQUIRED),
+        ("SSL", IDENTITY),
+        ("ssl\nskip-ssl", None),
+        ("skip-ssl\nssl", IDENTITY),
+        ("skip-ssl=0", IDENTITY),
+        ("enable-ssl=0", None),
+        ("ssl-verify-server-cert", IDENTITY),
+        ("ssl-verify-server-cert\nskip-ssl", None),
+        ("skip-ssl-verify-server-cert", None),
     ],
 )
 def test_tls_options_of_an_option_file(
@@ -35,20 +61,67 @@ def test_tls_options_of_an_option_file(
     lines: str,
     expected: tuple[ssl.VerifyMode, bool] | None,
 ) -> None:
-    path = tmp_path / "my.cnf"
-    path.write_text(f"[client]\nhost=db\n{lines}\n")
-    path.chmod(0o600)
-    context = Database(defaults_extra_file=str(path)).login().tls
-    assert expected == (None if context is None else (context.verify_mode, context.check_hostname))
+    assert asked_for(Database(defaults_extra_file=option_file(tmp_path, lines))) == expected
 
 
-def test_a_setting_goes_before_the_option_file(tmp_path: Path) -> None:
-    path = tmp_path / "my.cnf"
-    path.write_text("[client]\nhost=db\nssl-mode=REQUIRED\nuser=file\nport=1\n")
-    path.chmod(0o600)
-    login = Database(defaults_extra_file=str(path), username="set", port=2, ssl_verify="identity").login()
-    assert (login.username, login.port, login.tls is not None and login.tls.check_hostname) == ("set", 2, True)
-    assert Database(defaults_extra_file=str(path), tls=False).login().tls is None
+def test_a_setting_takes_precedence_over_the_option_file(tmp_path: Path) -> None:
+    login = Database(defaults_extra_file=option_file(tmp_path, "user=file\nport=1"), username="set", port=2).login()
+    assert (login.username, login.port) == ("set", 2)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "skip-ssl",
+        "ssl=0",
+        "ssl-mode=DISABLED",
+        "ssl-mode=PREFERRED",
+        "ssl-mode=REQUIRED",
+        "ssl-mode=VERIFY_CA",
+        "skip-ssl-verify-server-cert",
+        "ssl-verify-server-cert=0",
+        "ssl-ca=/no/file",
+        "ssl-cert=/no/file\nssl-key=/no/file",
+        "ssl-key=/no/file",
+    ],
+)
+def test_no_option_file_weakens_tls_where_a_setting_asks_for_it(tmp_path: Path, lines: str) -> None:
+    file = option_file(tmp_path, lines)
+    ca = str(make_authority(tmp_path).cert)
+    assert asked_for(Database(defaults_extra_file=file, ssl_ca=ca)) == IDENTITY
+    assert asked_for(Database(defaults_extra_file=file, tls=True)) == IDENTITY
+    assert asked_for(Database(defaults_extra_file=file, ssl_verify="identity")) == IDENTITY
+    assert asked_for(Database(defaults_extra_file=file, ssl_verify="ca")) == ISSUER
+    assert asked_for(Database(defaults_extra_file=file, tls=False)) is None
+
+
+def test_a_setting_about_tls_leaves_the_rest_of_the_option_file_as_it_is(tmp_path: Path) -> None:
+    login = Database(defaults_extra_file=option_file(tmp_path, "skip-ssl\nuser=file\nport=1"), tls=True).login()
+    assert (login.username, login.host, login.port) == ("file", "db", 1)
+
+
+def test_a_key_without_its_certificate_is_an_error_that_names_both(tmp_path: Path) -> None:
+    for database in (Database(ssl_key="/k"), Database(host="db", ssl_ca="/ca", ssl_key="/k", tls=False)):
+        with pytest.raises(DatabaseSettingsError) as caught:
+            database.login()
+        assert str(caught.value) == "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or none"
+    file = option_file(tmp_path, "ssl-key=/k")
+    with pytest.raises(DatabaseSettingsError) as caught:
+        Database(defaults_extra_file=file).login()
+    assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: ssl-key is set without ssl-cert: set both or none"
+
+
+def test_a_certificate_that_holds_its_key_needs_no_other_file(tmp_path: Path) -> None:
+    made = make_certificate(tmp_path, "client", make_authority(tmp_path), LOOPBACK)
+    made.cert.write_text(made.cert.read_text() + made.key.read_text())
+    assert asked_for(Database(host="db", ssl_cert=str(made.cert))) == IDENTITY
+
+
+def test_a_tls_file_that_cannot_be_read_is_named_where_it_was_set(tmp_path: Path) -> None:
+    file = option_file(tmp_path, "ssl-ca=/no/file")
+    expected = f"^DEFAULTS_EXTRA_FILE: {file}: ssl-ca: /no/file: No such file or directory$"
+    with pytest.raises(DatabaseSettingsError, match=expected):
+        Database(defaults_extra_file=file).login()
 
 
 @pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣"])

@@ -1,5 +1,8 @@
 """Rows from a server into a NodeState."""
 
+import re
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,14 +10,17 @@ from hypothesis import strategies as st
 from app.node_state import (
     NOT_A_NUMBER,
     STATUS_VARIABLES,
+    SWITCHES,
     SYSTEM_VARIABLES,
     Cause,
     Cell,
     NodeState,
     Unobserved,
+    one_line,
     parse_node_state,
 )
 from app.verdict import Policy, Switches, decide
+from tests import observed
 
 
 def parsed(*rows: tuple[object, ...]) -> NodeState:
@@ -28,6 +34,18 @@ def test_every_variable_asked_for_has_a_field() -> None:
     assert {name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES} == set(NodeState.__dataclass_fields__)
 
 
+def test_the_observed_rows_hold_every_variable_asked_for() -> None:
+    assert set(STATUS_VARIABLES + SYSTEM_VARIABLES) == set(observed.SYNCED) | observed.UNKNOWN_TO_MARIADB
+
+
+@pytest.mark.parametrize("version", observed.VERSIONS)
+def test_the_observed_rows_are_read_without_loss(version: str) -> None:
+    rows = observed.SYNCED | {"version": version}
+    expected = {name.lower(): int(value) if value.isdecimal() else value for name, value in rows.items()}
+    seen = asdict(parsed(*rows.items()))
+    assert expected == {name: value for name, value in seen.items() if value is not None}
+
+
 def test_bytes_and_text_and_numbers_are_read_alike() -> None:
     expected = NodeState(wsrep_local_state=4)
     assert expected == parsed((b"wsrep_local_state", b"4")) == parsed(("wsrep_local_state", "4"))
@@ -36,6 +54,18 @@ def test_bytes_and_text_and_numbers_are_read_alike() -> None:
 
 def test_names_come_in_either_case() -> None:
     assert NodeState(wsrep_ready="ON", threads_connected=3) == parsed(("WSREP_READY", "ON"), ("Threads_connected", "3"))
+
+
+@pytest.mark.parametrize("name", sorted(SWITCHES))
+def test_a_switch_that_is_1_or_0_is_on_or_off(name: str) -> None:
+    expected = [NodeState(**{name: value}) for value in ("ON", "OFF", "NO_LOCK")]  # type: ignore[arg-type]
+    assert expected == [parsed((name, value)) for value in (b"1", 0, "NO_LOCK")]
+
+
+def test_1_and_0_stay_what_they_are_in_all_else() -> None:
+    assert NodeState(max_connections=1, wsrep_node_name="1") == parsed(
+        ("max_connections", "1"), ("wsrep_node_name", "1")
+    )
 
 
 def test_rows_nobody_asked_for_are_passed_over() -> None:
@@ -77,6 +107,19 @@ def test_a_row_that_is_no_pair_leaves_the_node_unobserved(row: tuple[str, ...]) 
     assert isinstance(parse_node_state([row]), Unobserved)
 
 
+@given(st.text(max_size=1000))
+def test_a_detail_is_one_short_line_of_printable_ascii(text: str) -> None:
+    line = one_line(text)
+    assert (line.isascii(), len(line) <= 300) == (True, True)
+    assert not line or line.isprintable()
+
+
+def test_a_detail_that_is_cut_says_so() -> None:
+    assert one_line("a" * 300) == "a" * 300
+    assert one_line("a" * 301) == "a" * 297 + "..."
+    assert one_line("caf\u00e9\r\n\x1b[2J") == "caf\\xe9???[2J"
+
+
 cells = st.one_of(
     st.none(),
     st.binary(max_size=80),
@@ -116,6 +159,7 @@ HEALTHY: dict[str, Cell] = {
     "read_only": "OFF",
     "super_read_only": "OFF",
     "offline_mode": "OFF",
+    "skip_networking": "OFF",
     "pxc_maint_mode": "DISABLED",
     "max_connections": "151",
 }
@@ -155,12 +199,14 @@ def no_rule_refuses(node: NodeState, age_seconds: float, policy: Policy) -> bool
     is_donor = node.wsrep_local_state in (2, 3)
     queue, connected, most = node.wsrep_local_recv_queue, node.threads_connected, node.max_connections
     off = ("<", "OFF", "0", "NO")
-    return (
+    return bool(
         age_seconds <= policy.max_age_seconds
         and (node.wsrep_local_state == 4 or (is_donor and policy.available_when_donor))
         and (text["wsrep_cluster_status"], text["wsrep_ready"], text["wsrep_connected"]) == ("PRIMARY", "ON", "ON")
-        and text["wsrep_on"] != "OFF"
+        and text["wsrep_on"] in ("<", "ON")
+        and re.search("[A-Z0-9]", text["wsrep_provider"])
         and text["wsrep_provider"] != "NONE"
+        and text["skip_networking"] in off
         and text["wsrep_reject_queries"] in ("<", "NONE")
         and text["offline_mode"] in off
         and text["pxc_maint_mode"] in ("<", "DISABLED")

@@ -6,15 +6,20 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import uvloop
 
-from app.database.connection import Database
+from app.database.login import Database
 from app.database.observer import Observer
 from app.node_state import Cause, NodeState, Unobserved
 from tests.fake_mysql import (
+    EOF,
     OK,
+    SYNCED_STATUS,
+    SYNCED_VARIABLES,
     Behaviour,
     Peer,
     auth_switch,
@@ -24,6 +29,7 @@ from tests.fake_mysql import (
     greets_and_is_silent,
     greets_then,
     logs_in_and_is_silent,
+    packet,
     says,
     sends_bytes,
 )
@@ -167,6 +173,20 @@ def test_no_socket_is_unreachable(tmp_path: Path) -> None:
     observing(scenario, Database(socket=f"{tmp_path}/no.sock"))
 
 
+def test_a_server_that_has_long_accepted_nobody_is_still_a_timeout(tmp_path: Path) -> None:
+    path = str(tmp_path / "hung.sock")
+    with ExitStack() as exits:
+        hung = exits.enter_context(socket.socket(socket.AF_UNIX))
+        hung.bind(path)
+        hung.listen(0)
+        # One waits in the queue, which is then full.
+        exits.enter_context(socket.socket(socket.AF_UNIX)).connect(path)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            seen = runner.run(Observer(Database(socket=path, username="someone"), DEADLINE_SECONDS).observe())
+    assert isinstance(seen, Unobserved)
+    assert seen.cause is Cause.TIMEOUT
+
+
 def test_an_unknown_host_name_is_unreachable() -> None:
     async def scenario(observer: Observer) -> None:
         seen = await observer.observe()
@@ -190,22 +210,72 @@ def test_one_connection_serves_all_observations() -> None:
         assert server.connections == 1
 
 
-def test_a_connection_found_dead_is_replaced_in_the_same_observation() -> None:
-    def answers_once(peer: Peer) -> None:
+def worked_once_then(*packets: bytes) -> Behaviour:
+    """Give one observation, then answer every statement with these packets and close."""
+
+    def behaviour(peer: Peer) -> None:
         peer.log_in()
-        for _ in range(2):
-            peer.receive()
-            peer.send(OK)
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
         peer.receive()
+        for payload in packets:
+            peer.send(payload)
 
+    return behaviour
+
+
+HELD_CONNECTION_FAULTS = {
+    "closed": (),
+    "error 1927, killed by an administrator": (error(1927),),
+    "error 1317, statement killed": (error(1317),),
+    "error 1969, over max_statement_time": (error(1969),),
+    "error 4031, idle for too long": (error(4031),),
+    "error 1205, lock wait timeout": (error(1205),),
+    "no MySQL packet": (b"",),
+    "a result of no columns": (b"\x01", b"\x00"),
+}
+
+
+@pytest.mark.parametrize("packets", HELD_CONNECTION_FAULTS.values(), ids=HELD_CONNECTION_FAULTS)
+def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(packets: tuple[bytes, ...]) -> None:
     async def scenario(observer: Observer) -> None:
-        await observer.observe()
+        first = await observer.observe()
+        assert isinstance(first, NodeState)
         server.behaviour = galera()
-        assert isinstance(await observer.observe(), NodeState)
+        assert first == await observer.observe()
 
-    with fake_mysql(answers_once) as server:
+    with fake_mysql(worked_once_then(*packets)) as server:
         observing(scenario, database(server.port))
         assert server.connections == 2
+
+
+def test_a_new_connection_that_fails_as_well_is_not_replaced_again() -> None:
+    async def scenario(observer: Observer) -> None:
+        assert isinstance(await observer.observe(), NodeState)
+        server.behaviour = fails_statements
+        seen = await observer.observe()
+        assert isinstance(seen, Unobserved)
+        assert "(error 1205)" in seen.detail
+
+    with fake_mysql(worked_once_then(error(1927))) as server:
+        observing(scenario, database(server.port))
+        assert server.connections == 2
+
+
+def test_a_timeout_on_a_held_connection_is_not_retried() -> None:
+    def hangs_after_one_observation(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
+        peer.hang()
+
+    async def scenario(observer: Observer) -> None:
+        assert isinstance(await observer.observe(), NodeState)
+        seen = await observer.observe()
+        assert isinstance(seen, Unobserved)
+        assert seen.cause is Cause.TIMEOUT
+
+    with fake_mysql(hangs_after_one_observation) as server:
+        observing(scenario, database(server.port))
+        assert server.connections == 1
 
 
 def test_a_refusal_is_repeated_without_asking_again_each_time() -> None:
@@ -248,4 +318,70 @@ def test_values_that_are_no_text_are_read() -> None:
         assert seen.wsrep_node_name == "n????"
 
     with fake_mysql(galera(variables={"wsrep_node_name": b"n\xff\xfe\xc3\x28"[:4] + b"\x00"})) as server:
+        observing(scenario, database(server.port))
+
+
+def endless(first: bytes, then: bytes, *, after_login: bool) -> tuple[Behaviour, list[int]]:
+    """Send then again and again after first, for as long as it is taken; and count the bytes taken."""
+    taken = [0]
+
+    def behaviour(peer: Peer) -> None:
+        # The client's own buffer is bounded by asyncio; ours would take megabytes more.
+        peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+        if after_login:
+            peer.log_in()
+            peer.receive()
+        peer.connection.sendall(first)
+        while True:
+            taken[0] += peer.connection.send(then)
+
+    return behaviour, taken
+
+
+ENDLESS = {
+    "a packet of 16 MiB instead of a greeting": (b"\xff\xff\xff\x00\x0a", b"x" * 65536, False),
+    "a plugin of 8 MiB": (
+        b"".join([(8 << 20).to_bytes(3, "little"), b"\0\x0a8.0\0", bytes(4), b"saltsalt\0\xff\xff", bytes(18)]),
+        b"p" * 65536,
+        False,
+    ),
+    "rows without end": (
+        packet(1, OK) + packet(1, b"\x01") + packet(2, b"\x03def\0\0\0\x01n\0\x0c" + bytes(12)) + packet(3, EOF),
+        b"".join(packet((4 + number) % 256, b"\xc8" + b"x" * 200) for number in range(256)),
+        True,
+    ),
+    "an error of 8 MiB": ((8 << 20).to_bytes(3, "little") + b"\x01\xff", b"e" * 65536, True),
+}
+
+
+@pytest.mark.parametrize(("first", "then", "after_login"), ENDLESS.values(), ids=ENDLESS)
+def test_nothing_a_server_sends_is_taken_without_bound(first: bytes, then: bytes, *, after_login: bool) -> None:
+    behaviour, taken = endless(first, then, after_login=after_login)
+
+    async def scenario(observer: Observer) -> None:
+        seen = await observer.observe()
+        assert isinstance(seen, Unobserved)
+        assert seen.cause is Cause.ERROR
+        assert len(seen.detail) <= 300
+
+    with fake_mysql(behaviour) as server:
+        observing(scenario, database(server.port))
+    assert taken[0] < 2 << 20
+
+
+def test_a_packet_over_the_budget_is_named_and_one_within_it_is_read() -> None:
+    async def scenario(observer: Observer) -> None:
+        seen = await observer.observe()
+        assert isinstance(seen, Unobserved)
+        assert (seen.cause, seen.detail) == (
+            Cause.ERROR,
+            f"127.0.0.1:{server.port} sent more than any MySQL server does while connecting",
+        )
+        server.behaviour = greets_then(auth_switch("x" * 60_000))
+        seen = await observer.observe()
+        assert isinstance(seen, Unobserved)
+        assert seen.cause is Cause.ACCESS_DENIED
+        assert f"plugin {'x' * 64}," in seen.detail
+
+    with fake_mysql(greets_then(auth_switch("x" * (8 << 20)))) as server:
         observing(scenario, database(server.port))

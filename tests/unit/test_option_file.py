@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from app.database.option_file import GROUPS, OptionFileError, read_options
@@ -19,7 +19,8 @@ def as_mariadb_reads(path: Path) -> dict[str, str | None]:
     options: dict[str, str | None] = {}
     for line in printed.split("\n")[:-1]:
         name, equals, value = line.removeprefix("--").partition("=")
-        options[name.replace("_", "-").removeprefix("loose-")] = value if equals else None
+        options.pop(name, None)
+        options[name] = value if equals else None
     return options
 
 
@@ -96,17 +97,57 @@ def test_directives_are_read_or_passed_over_as_mariadb_does(tmp_path: Path) -> N
         assert read_options(path) == as_mariadb_reads(path), directive
 
 
-line = st.text(alphabet="ab_- =\"'\\#;\tsé", max_size=24).filter(
-    # An option without a name is an error to no reader and of no use to anybody.
-    lambda text: text.strip(" \t").partition("=")[0].partition("#")[0].strip(" \t\"'\\;") != "",
+GROUP_PIECES = ("[client]", "[CLIENT]", "[client-server]", "[mysqld]", "[ client]", "[client ]", "[client", "[x]", "[]")
+DIRECTIVES = (
+    "!include ONE",
+    "!include  ONE ",
+    "!include\tONE",
+    "!includedir MANY",
+    "!include /no/such",
+    "!include",
+    "!x",
 )
+BLANKS = (" ", "\t", "\v", "\f", "\r", "\n", "\n", "\n", "\x1c", "\x85", "\u2028", "\ufeff")
+PIECES = (*GROUP_PIECES, *DIRECTIVES, *BLANKS, "host", "\\s", "\\x", *"[]a=-_é#;'\"\\!")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(line, min_size=1, max_size=8))
-def test_any_lines_are_read_as_mariadb_reads_them(tmp_path: Path, lines: list[str]) -> None:
-    path = written(tmp_path / "my.cnf", "[client]\n" + "\n".join(lines) + "\n")
-    assert read_options(path) == as_mariadb_reads(path)
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+@example("a='x#\ry'")
+@example("[CLIENT]\na")
+@example("!includedir MANY\x85")
+def test_any_file_is_read_as_mariadb_reads_it(tmp_path: Path, text: str) -> None:
+    many = tmp_path / "many"
+    many.mkdir(exist_ok=True)
+    one = written(tmp_path / "one", "[client]\nuser=one\n[mysqld]\n")
+    written(many / "a.cnf", "[client]\nuser=many\n")
+    text = text.replace("ONE", str(one)).replace("MANY", str(many))
+    path = written(tmp_path / "my.cnf", f"[client]\n{text}\n")
+    try:
+        expected = as_mariadb_reads(path)
+    except subprocess.CalledProcessError:
+        with pytest.raises(OptionFileError):
+            read_options(path)
+        return
+    # An option without a name is of no use to anybody.
+    assume("" not in expected)
+    assert list(read_options(path).items()) == list(expected.items())
+
+
+def test_a_directory_of_files_is_read_as_mariadb_reads_it(tmp_path: Path) -> None:
+    directory = tmp_path / "conf.d"
+    directory.mkdir()
+    names = (".cnf", ".hidden.cnf", "Z.cnf", "a.CNF", "a.b.cnf", "z.cnf", "é.cnf", "c.ini", "d.cnf~")
+    for number, name in enumerate(names):
+        written(directory / name, f"[client]\nhost={name}\noption{number}=1\n")
+    (directory / "directory.cnf").mkdir()
+    path = written(tmp_path / "my.cnf", f"!includedir {directory}\n")
+    assert list(read_options(path).items()) == list(as_mariadb_reads(path).items())
+
+
+def test_a_line_ends_at_a_zero_byte_as_it_does_to_mariadb(tmp_path: Path) -> None:
+    path = written(tmp_path / "my.cnf", "[client]\nhost=a\0b\n!include /no/such\0file\nuser=x\n")
+    assert read_options(path) == as_mariadb_reads(path) == {"host": "a", "user": "x"}
 
 
 @pytest.mark.parametrize(

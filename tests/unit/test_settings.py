@@ -2,37 +2,55 @@
 
 import argparse
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from app.database.connection import USUAL_SOCKETS, Database
-from app.settings import Settings, SettingsError, load_settings, unknown_variables
+from app.database.address import USUAL_SOCKETS
+from app.database.login import Database
+from app.settings import Settings, SettingsError, load_settings
 from app.verdict import Policy
+from harness.service import without_settings
 
 Load = Callable[..., Settings]
+Warn = Callable[..., list[str]]
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Load settings from an environment that holds only what is given."""
+def load_all(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Settings, argparse.Namespace, list[str]]]:
+    """Load from an environment that holds only what is given."""
 
-    def loading(environ: Mapping[str, str] | None = None, *arguments: str) -> Settings:
-        for name in Settings.model_fields:
-            monkeypatch.delenv(name.upper(), raising=False)
+    def loading(
+        environ: Mapping[str, str] | None = None, *arguments: str
+    ) -> tuple[Settings, argparse.Namespace, list[str]]:
+        for name in without_settings(os.environ).keys() ^ os.environ.keys():
+            monkeypatch.delenv(name)
         for name, value in (environ or {}).items():
             monkeypatch.setenv(name, value)
-        return load_settings(arguments, argparse.ArgumentParser(prog="clustercheckd"))[0]
+        return load_settings(arguments, argparse.ArgumentParser(prog="clustercheckd"))
 
     return loading
+
+
+@pytest.fixture
+def load(load_all: Callable[..., tuple[Settings, argparse.Namespace, list[str]]]) -> Load:
+    """Load settings."""
+    return lambda *arguments: load_all(*arguments)[0]
+
+
+@pytest.fixture
+def warn(load_all: Callable[..., tuple[Settings, argparse.Namespace, list[str]]]) -> Warn:
+    """Load settings, but give the warnings."""
+    return lambda *arguments: load_all(*arguments)[2]
 
 
 def test_the_defaults_are_the_documented_ones(load: Load) -> None:
     settings = load()
     assert Database() == settings.database()
     assert dataclasses.replace(settings.policy(), max_age_seconds=0) == Policy(0)
-    assert settings.policy().max_age_seconds == pytest.approx(0.25 + 0.8 + 0.1)
+    assert settings.policy().max_age_seconds == pytest.approx(0.25 + 2 * 0.8 + 0.1)
     assert (settings.clustercheck_host, settings.clustercheck_port) == ("*", 9200)
 
 
@@ -102,18 +120,66 @@ def test_a_password_has_no_flag_and_is_never_shown(load: Load, capsys: pytest.Ca
     assert settings.database().login().password == "geheim"
 
 
-def test_a_misspelt_variable_is_told_with_what_was_meant() -> None:
+def test_a_misspelt_variable_is_told_with_what_was_meant(warn: Warn) -> None:
     environ = {
         "CLUSTERCHECK_PROT": "1",
         "AVAILABLE_WHEN_DONER": "1",
         "CLUSTERCHECK_PORT": "1",
         "CLUSTERCHECK_SERVICE_HOST": "10.0.0.1",
         "CLUSTERCHECK_PORT_9200_TCP": "tcp://10.0.0.1:9200",
+        "CLUSTERCHECK_COLOUR_OF_THE_SKY": "blue",
+        "MAX_RECV_QUEU": "5",
     }
-    assert unknown_variables(environ) == [
+    assert warn(environ) == [
         "AVAILABLE_WHEN_DONER is not a setting and is ignored: did you mean AVAILABLE_WHEN_DONOR?",
+        "CLUSTERCHECK_COLOUR_OF_THE_SKY is not a setting and is ignored",
         "CLUSTERCHECK_PROT is not a setting and is ignored: did you mean CLUSTERCHECK_PORT?",
+        "MAX_RECV_QUEU is not a setting and is ignored: did you mean MAX_RECV_QUEUE?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("MYSQL_USER", "MYSQL_USERNAME"),
+        ("MYSQL_PASS", "MYSQL_PASSWORD"),
+        ("MYSQL_PWD", "MYSQL_PASSWORD"),
+        ("MYSQL_SSLCA", "MYSQL_SSL_CA"),
+        ("MYSQL_TCP_PORT", "MYSQL_PORT"),
+        ("MYSQL_UNIX_PORT", "MYSQL_SOCKET"),
+    ],
+)
+def test_what_other_programs_call_it_is_told_with_the_name_that_is_meant(warn: Warn, name: str, meant: str) -> None:
+    assert warn({name: "1"}) == [f"{name} is not a setting and is ignored: did you mean {meant}?"]
+    # Where that one is set, the other is another program's.
+    assert warn({name: "1", meant: "1"}) == []
+
+
+def test_variables_of_other_programs_are_not_told(warn: Warn) -> None:
+    assert (
+        warn({"MYSQL_ROOT_PASSWORD": "x", "MYSQL_DATABASE": "x", "MYSQL_SERVICE_PORT": "1", "MYSQLD_OPTS": "x"}) == []
+    )
+
+
+def test_misspelt_names_in_an_env_file_are_told_with_file_and_line(warn: Warn, tmp_path: Path) -> None:
+    env_file = tmp_path / "env"
+    env_file.write_text("\n# a comment\nMYSQL_USERNAME=x\n\n\nMYSQL_USER=x\nexport DRAIN=1\nMIIEvQIBADANBg=\n")
+    assert warn({"CLUSTERCHECK_ENV_FILE": str(env_file)}) == [
+        f"{env_file}, line 6: MYSQL_USER is not a setting and is ignored: did you mean MYSQL_USERNAME?",
+        f"{env_file}, line 7: a name is not a setting and is ignored",
+        f"{env_file}, line 8: a name is not a setting and is ignored",
+    ]
+
+
+@pytest.mark.parametrize("line", ["geheim", "MYSQL_PASSWORD geheim", "MYSQL_PASSWORD='geheim", "=geheim", "; geheim"])
+def test_a_line_of_an_env_file_that_cannot_be_parsed_is_named_without_its_text(
+    load: Load, tmp_path: Path, line: str
+) -> None:
+    env_file = tmp_path / "env"
+    env_file.write_text(f"# first\n\nMYSQL_PORT=3307\n\n{line}\n")
+    with pytest.raises(SettingsError) as caught:
+        load({}, "--env-file", str(env_file))
+    assert str(caught.value) == f"CLUSTERCHECK_ENV_FILE: {env_file}, line 5: is not NAME=value"
 
 
 @pytest.mark.parametrize(
@@ -121,10 +187,10 @@ def test_a_misspelt_variable_is_told_with_what_was_meant() -> None:
     [
         (Database(socket="/s"), "/s"),
         (Database(host="localhost", socket="/s"), "/s"),
-        (Database(host="db1", socket="/s"), "db1:3306"),
         (Database(host="::1", port=3307), "[::1]:3307"),
         (Database(port=3307), "127.0.0.1:3307"),
-        (Database(host="localhost", port=3306), None),
+        (Database(host="localhost", port=3307), "localhost:3307"),
+        (Database(host="localhost"), None),
         (Database(), None),
     ],
 )
@@ -133,3 +199,57 @@ def test_socket_host_and_port_mean_what_they_mean_to_the_mysql_client(database: 
         assert str(database.login()) in USUAL_SOCKETS
     else:
         assert where == str(database.login())
+
+
+def test_a_socket_as_a_flag_does_not_lose_to_a_host_in_the_environment(load: Load) -> None:
+    settings = load({"MYSQL_HOST": "db2"}, "--mysql-socket", "/s")
+    with pytest.raises(SettingsError, match=r"^MYSQL_SOCKET=/s and MYSQL_HOST=db2 lead to two"):
+        settings.require_login()
+    settings = load({"MYSQL_HOST": "db2"}, "--mysql-socket", "/s", "--mysql-host", "localhost")
+    assert str(settings.database().login()) == "/s"
+
+
+@pytest.mark.parametrize(
+    ("host", "instead"),
+    [
+        ("[::1]", ": set MYSQL_HOST=::1"),
+        ("[::1]:3307", ": set MYSQL_HOST=::1 and MYSQL_PORT=3307"),
+        ("[fe80::1%eth0]", ": set MYSQL_HOST=fe80::1%eth0"),
+        ("db2:3307", ": set MYSQL_HOST=db2 and MYSQL_PORT=3307"),
+        ("10.0.0.2:3307", ": set MYSQL_HOST=10.0.0.2 and MYSQL_PORT=3307"),
+        ("db2:", ": set MYSQL_HOST=db2"),
+        ("tcp://10.0.0.2:3306", ""),
+        ("/run/mysqld/mysqld.sock", ""),
+        ("db 2", ""),
+        ("db2\t", ""),
+        ("::1::2", ""),
+    ],
+)
+def test_what_is_no_host_is_one_line_that_says_what_to_set(load: Load, host: str, instead: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({"MYSQL_HOST": host}).require_login()
+    assert str(caught.value) == f"MYSQL_HOST={host}: no host name and no address{instead}"
+
+
+@pytest.mark.parametrize("host", ["db2", "db2.example.org", "10.0.0.2", "::1", "2001:db8::2", "fe80::1%eth0", "db_2"])
+def test_a_host_is_taken_as_it_is(load: Load, host: str) -> None:
+    settings = load({"MYSQL_HOST": host})
+    settings.require_login()
+    assert settings.database().login().host == host
+
+
+def test_what_is_no_host_in_the_option_file_names_the_file(load: Load, tmp_path: Path) -> None:
+    path = tmp_path / "my.cnf"
+    path.write_text("[client]\nhost=[::1]:3307\n")
+    path.chmod(0o600)
+    with pytest.raises(SettingsError) as caught:
+        load({"DEFAULTS_EXTRA_FILE": str(path)}).require_login()
+    assert str(caught.value) == (
+        f"DEFAULTS_EXTRA_FILE: {path}: host=[::1]:3307: no host name and no address: set host=::1 and port=3307"
+    )
+
+
+def test_a_value_of_two_lines_is_shown_in_one(load: Load) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({"MYSQL_HOST": "db2\nmore"}).require_login()
+    assert str(caught.value) == r"MYSQL_HOST=db2\nmore: no host name and no address"

@@ -2,6 +2,8 @@
 
 from itertools import islice
 
+import pytest
+
 from bench.truth.faults import KINDS, plan
 from bench.truth.report import DONORS, OURS, SCRIPT, SHORT_QUEUE, NodeSamples, Report, Window
 from bench.truth.samplers import read_by_eye
@@ -15,6 +17,7 @@ from bench.truth.stretches import (
     USABLE,
     Sample,
     difference,
+    given,
     intersection,
     judge,
     settled,
@@ -73,6 +76,28 @@ def test_the_answer_before_stands_while_a_checker_hangs() -> None:
     assert stretches(standing(asked), SAYS_200) == [(0, 3)]
     assert stretches(standing(asked), SAYS_503) == [(3, 5)]
     assert standing(asked[:1]) == asked[:1]
+
+
+def test_nothing_is_said_while_a_checker_holds_its_answer() -> None:
+    asked = [
+        Sample(0, 0, SAYS_200, ""),
+        Sample(1, 3, SAYS_503, ""),
+        Sample(3, 3, SAYS_503, ""),
+        Sample(4, 6, SAYS_200, ""),
+    ]
+    assert stretches(given(asked), SAYS_200) == [(0, 0), (6, 6)]
+    assert stretches(given(asked), SAYS_503) == [(3, 3)]
+
+
+def test_a_200_is_in_force_until_the_next_answer_and_false_until_it_was_last_given() -> None:
+    asked = [
+        Sample(0, 0, SAYS_200, ""),
+        Sample(1, 1, SAYS_200, ""),
+        Sample(2, 5, SAYS_503, ""),
+        Sample(6, 6, SAYS_503, ""),
+    ]
+    found = judge(asked, [Sample(0, 6, UNUSABLE, "")], [Sample(0, 6, UNHEALTHY, "")])
+    assert (found.false_200, found.in_force) == ([(0, 1)], [(0, 5)])
 
 
 def test_a_200_on_an_unusable_node_is_false_unless_no_variable_shows_it() -> None:
@@ -141,22 +166,27 @@ def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> No
         ),
     }
     report = Report("a test", nodes, [Window(1, "desync", "node1", 1.5)])
-    (violation,) = report.violations()
+    violation, in_force = report.violations()
+    assert in_force.startswith("in force for 2.00 s on node1 at 2.00 s (")
     assert violation.startswith("false 200 for 2.00 s on node1 at 2.00 s (")
     assert "fault 1, desync on node1" in violation
     assert "truth: unusable: unusable" in violation
     table = report.text()
-    assert "| desync | 1 | 2.00 / 2.0 | 0 | 0 | 0 | 0 | 0 |" in table
+    assert "| desync | 1 | 2.00 / 2.0 | 0 | 2.00 / 2.0 | 0 | 0 | 0 | 0 | 0 |" in table
     assert "| desync | 2.00 / 2.0 | 2.00 / 2.0 | 0 |" in table
-    assert "| (none) |  | 0 | 0 | 0 | 1.00 / 1.0 | 0 | 0 |" in table
+    assert "| (none) |  | 0 | 0 | 0 | 0 | 0 | 1.00 / 1.0 | 0 | 0 |" in table
 
 
-def test_nothing_beyond_interval_and_deadline_is_no_violation() -> None:
-    nodes = {
-        "node1": NodeSamples(
-            {OURS: samples(SAYS_200, SAYS_200, SAYS_200, SAYS_503), SCRIPT: samples(SAYS_200)},
-            samples(USABLE, UNUSABLE, UNUSABLE, UNUSABLE),
-            samples(*[UNHEALTHY] * 4),
-        ),
-    }
-    assert Report("a test", nodes, []).violations() == []
+@pytest.mark.parametrize(
+    ("last_200_at", "first_503_at", "violations"),
+    [(0.4, 1.1, []), (0.5, 1.1, ["false 200"]), (0.4, 1.3, ["in force"]), (0.6, 1.3, ["false 200", "in force"])],
+)
+def test_each_bound_is_judged_by_itself(last_200_at: float, first_503_at: float, violations: list[str]) -> None:
+    said = [
+        Sample(0.0, 0.0, SAYS_200, ""),
+        Sample(last_200_at, last_200_at, SAYS_200, ""),
+        Sample(last_200_at + 0.01, first_503_at, SAYS_503, ""),
+    ]
+    unusable, odd = [Sample(0.0, 2.0, UNUSABLE, "")], [Sample(0.0, 2.0, UNHEALTHY, "")]
+    report = Report("a test", {"node1": NodeSamples({OURS: said, SCRIPT: said}, unusable, odd)}, [])
+    assert [line.partition(" for ")[0] for line in report.violations()] == violations

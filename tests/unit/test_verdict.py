@@ -7,32 +7,16 @@ import pytest
 
 from app.node_state import NOT_A_NUMBER, Cause, NodeState, Unobserved
 from app.verdict import PLANNED, Policy, Reason, Switches, decide
+from tests import observed
 
 STRICT = Policy(max_age_seconds=1.15)
 DONORS = replace(STRICT, available_when_donor=True)
 NO_SWITCH = Switches()
 
-SYNCED = NodeState(
-    wsrep_local_state=4,
-    wsrep_local_state_comment="Synced",
-    wsrep_cluster_status="Primary",
-    wsrep_ready="ON",
-    wsrep_connected="ON",
-    wsrep_cluster_size=3,
-    wsrep_local_index=0,
-    wsrep_local_recv_queue=0,
-    threads_connected=5,
-    max_connections=151,
-    wsrep_on="ON",
-    wsrep_provider="/usr/lib/galera/libgalera_smm.so",
-    wsrep_desync="OFF",
-    wsrep_reject_queries="NONE",
-    wsrep_sst_donor_rejects_queries="OFF",
-    read_only="OFF",
-)
-DONOR = replace(SYNCED, wsrep_local_state=2, wsrep_local_state_comment="Donor/Desynced")
-DESYNCED = replace(DONOR, wsrep_desync="ON")
-JOINED = replace(SYNCED, wsrep_local_state=3, wsrep_local_state_comment="Joined")
+SYNCED = observed.parsed(observed.SYNCED)
+DONOR = observed.parsed(observed.DONOR)
+DESYNCED = observed.parsed(observed.DESYNCED)
+JOINED = observed.parsed(observed.JOINED)
 
 
 def cut_off(state: int, comment: str, cluster_status: str, *, connected: str = "ON") -> NodeState:
@@ -49,25 +33,19 @@ def cut_off(state: int, comment: str, cluster_status: str, *, connected: str = "
 
 # name, node, policy, available, reason
 ROWS = [
-    # Tuples seen on a live MariaDB 10.11 cluster.
+    # Seen on live MariaDB clusters.
     ("synced", SYNCED, STRICT, True, Reason.SYNCED),
-    ("minority side of a partition", cut_off(0, "Initialized", "non-Primary"), STRICT, False, Reason.NON_PRIMARY),
-    ("synced but non-primary, shutting down", cut_off(4, "Synced", "non-Primary"), STRICT, False, Reason.NON_PRIMARY),
+    ("minority side of a partition", observed.parsed(observed.NON_PRIMARY), STRICT, False, Reason.NON_PRIMARY),
+    (
+        "synced but non-primary, shutting down",
+        observed.parsed(observed.SHUTTING_DOWN),
+        STRICT,
+        False,
+        Reason.NON_PRIMARY,
+    ),
     ("non-primary spelt as in some documents", cut_off(4, "Synced", "Non-Primary"), STRICT, False, Reason.NON_PRIMARY),
-    (
-        "incremental transfer",
-        cut_off(1, "Joining: receiving State Transfer", "non-Primary"),
-        STRICT,
-        False,
-        Reason.JOINING,
-    ),
-    (
-        "end of incremental transfer",
-        cut_off(1, "Joining: receiving State Transfer", "Primary"),
-        STRICT,
-        False,
-        Reason.JOINING,
-    ),
+    ("incremental transfer", observed.parsed(observed.JOINING), STRICT, False, Reason.JOINING),
+    ("end of incremental transfer", observed.parsed(observed.JOINING_IN_PRIMARY), STRICT, False, Reason.JOINING),
     ("just before synced", cut_off(1, "Joining", "Primary"), STRICT, False, Reason.JOINING),
     ("donor", DONOR, STRICT, False, Reason.DONOR),
     ("donor, allowed", DONOR, DONORS, True, Reason.DONOR),
@@ -94,17 +72,11 @@ ROWS = [
         False,
         Reason.DISCONNECTED,
     ),
-    (
-        "no galera",
-        NodeState(wsrep_cluster_status="Disconnected", wsrep_ready="OFF", wsrep_connected="OFF"),
-        STRICT,
-        False,
-        Reason.NOT_GALERA,
-    ),
+    ("no galera", observed.parsed(observed.NOT_GALERA), STRICT, False, Reason.NOT_GALERA),
     ("no wsrep variable at all", NodeState(read_only="OFF", version="8.0.36"), STRICT, False, Reason.NOT_GALERA),
     (
         "rejecting queries, every status variable healthy",
-        replace(SYNCED, wsrep_reject_queries="ALL"),
+        observed.parsed(observed.REJECTING),
         STRICT,
         False,
         Reason.REJECTS_QUERIES,
@@ -119,7 +91,23 @@ ROWS = [
     # From documents and server sources.
     ("wsrep switched off", replace(SYNCED, wsrep_on="OFF"), STRICT, False, Reason.NOT_GALERA),
     ("provider none", replace(SYNCED, wsrep_provider="none"), STRICT, False, Reason.NOT_GALERA),
-    ("wsrep_on without a global scope, as on PXC 8", replace(SYNCED, wsrep_on=None), STRICT, True, Reason.SYNCED),
+    ("wsrep_on without a global scope, as on PXC", replace(SYNCED, wsrep_on=None), STRICT, True, Reason.SYNCED),
+    ("no networking", replace(SYNCED, skip_networking="ON"), DONORS, False, Reason.NO_NETWORKING),
+    ("no networking on a donor", replace(DONOR, skip_networking="ON"), STRICT, False, Reason.NO_NETWORKING),
+    (
+        "no networking on a node that is not ready",
+        replace(cut_off(0, "Initialized", "non-Primary"), skip_networking="ON"),
+        STRICT,
+        False,
+        Reason.NON_PRIMARY,
+    ),
+    (
+        "no networking in maintenance, which would keep sessions",
+        replace(SYNCED, skip_networking="ON", pxc_maint_mode="MAINTENANCE"),
+        STRICT,
+        False,
+        Reason.NO_NETWORKING,
+    ),
     ("not connected", replace(SYNCED, wsrep_connected="OFF"), STRICT, False, Reason.DISCONNECTED),
     ("not ready", replace(SYNCED, wsrep_ready="OFF"), STRICT, False, Reason.NOT_READY),
     ("offline mode", replace(SYNCED, offline_mode="ON"), STRICT, False, Reason.OFFLINE),
@@ -142,6 +130,27 @@ ROWS = [
         Reason.DONOR_REJECTS_QUERIES,
     ),
     (
+        "donor that rejects queries, donors not allowed",
+        replace(DONOR, wsrep_sst_donor_rejects_queries="ON"),
+        STRICT,
+        False,
+        Reason.DONOR_REJECTS_QUERIES,
+    ),
+    (
+        "desynced by hand, would reject queries as a donor",
+        replace(DONOR, wsrep_desync="ON", wsrep_sst_donor_rejects_queries="ON"),
+        STRICT,
+        False,
+        Reason.DESYNCED,
+    ),
+    (
+        "joined, rejects queries as a donor",
+        replace(JOINED, wsrep_sst_donor_rejects_queries="ON"),
+        STRICT,
+        False,
+        Reason.DONOR_REJECTS_QUERIES,
+    ),
+    (
         "synced, would reject queries as a donor",
         replace(SYNCED, wsrep_sst_donor_rejects_queries="ON"),
         DONORS,
@@ -151,7 +160,7 @@ ROWS = [
     ("joined", JOINED, STRICT, False, Reason.JOINED),
     ("joined, ready, donors allowed", JOINED, DONORS, True, Reason.DONOR),
     ("joined, not ready, donors allowed", replace(JOINED, wsrep_ready="OFF"), DONORS, False, Reason.NOT_READY),
-    ("read-only, allowed by default", replace(SYNCED, read_only="ON"), STRICT, True, Reason.SYNCED),
+    ("read-only, allowed by default", observed.parsed(observed.READ_ONLY), STRICT, True, Reason.SYNCED),
     *(
         (
             f"read_only {value}",
@@ -232,6 +241,15 @@ ROWS = [
     ("no wsrep_ready", replace(SYNCED, wsrep_ready=None), DONORS, False, Reason.NOT_READY),
     ("no wsrep_connected", replace(SYNCED, wsrep_connected=None), DONORS, False, Reason.DISCONNECTED),
     ("wsrep_ready yes", replace(SYNCED, wsrep_ready="YES"), DONORS, False, Reason.NOT_READY),
+    *(
+        (f"wsrep_on {value!r}", replace(SYNCED, wsrep_on=value), DONORS, False, Reason.NOT_GALERA)
+        for value in ("", "?", "0", "YES", "OFF?")
+    ),
+    *(
+        (f"wsrep_provider {value!r}", replace(SYNCED, wsrep_provider=value), DONORS, False, Reason.NOT_GALERA)
+        for value in (None, "", "?", "??/?", "NONE", "None")
+    ),
+    ("skip_networking unreadable", replace(SYNCED, skip_networking="?"), DONORS, False, Reason.NO_NETWORKING),
     ("reject_queries empty", replace(SYNCED, wsrep_reject_queries=""), DONORS, False, Reason.REJECTS_QUERIES),
 ]
 
@@ -279,6 +297,17 @@ def test_draining_is_unavailable_in_a_planned_way() -> None:
         assert (not verdict.available and verdict.reason in PLANNED) == verdict.draining
 
 
+def test_a_donor_drains_until_it_is_synced_again_and_a_joiner_or_a_donor_that_rejects_queries_does_not() -> None:
+    def drains(node: NodeState) -> bool:
+        return decide(node, 0.1, STRICT, NO_SWITCH).draining
+
+    assert drains(DONOR)
+    assert drains(JOINED)
+    assert not drains(replace(JOINED, wsrep_ready="OFF"))
+    for node in (DONOR, JOINED):
+        assert not drains(replace(node, wsrep_sst_donor_rejects_queries="ON"))
+
+
 POLICIES = [
     Policy(1.0, donor, readonly, full, limit)
     for donor, readonly, full in itertools.product([False, True], repeat=3)
@@ -290,6 +319,7 @@ NODES = [
         wsrep_cluster_status=cluster_status,
         wsrep_ready=ready,
         wsrep_connected=connected,
+        wsrep_provider="/usr/lib/galera/libgalera_smm.so",
         wsrep_local_recv_queue=queue,
         wsrep_reject_queries=reject,
         read_only=read_only,

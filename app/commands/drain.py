@@ -1,0 +1,116 @@
+"""`clustercheckd drain` and `undrain`: make and remove the disabled file, then ask the service whether it sees that."""
+
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from ipaddress import ip_address
+from pathlib import Path
+
+from app.commands.standard_streams import complain, say
+from app.commands.targets import own_target
+from app.settings import Settings
+from app.switches import ManualSwitches
+from app.verdict import Reason
+
+DONE, FAILED = 0, 1
+"""The exit codes; `FAILED`: the file could not be made or removed, or the service does not see that it was."""
+
+_ANSWER_SECONDS = 2.0
+_BODY_BYTES = 8192
+
+
+class _NoAnswerError(Exception):
+    """A service that cannot be asked; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    service: str
+    status: int
+    reason: str
+    detail: str
+
+
+def drain(settings: Settings) -> int:
+    """Make the disabled file, and confirm that the service is drained by it."""
+    path = Path(settings.clustercheck_disabled_file)
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        seen = ManualSwitches(str(path))().disabled_file
+        if seen is None:
+            complain(f"CLUSTERCHECK_DISABLED_FILE: {path} is a link to nowhere")
+            return FAILED
+        say(seen)
+    except OSError as fault:
+        complain(f"CLUSTERCHECK_DISABLED_FILE: {path}: {fault.strerror}")
+        return FAILED
+    else:
+        say(f"made {path} (clustercheckd undrain removes it)")
+    return _confirm(settings, drained=True)
+
+
+def undrain(settings: Settings) -> int:
+    """Remove the disabled file, and confirm that the service is drained by it no more."""
+    path = Path(settings.clustercheck_disabled_file)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        say(f"there is no {path}")
+    except OSError as fault:
+        complain(f"CLUSTERCHECK_DISABLED_FILE: {path}: {fault.strerror}")
+        return FAILED
+    else:
+        say(f"removed {path}")
+    return _confirm(settings, drained=False)
+
+
+def _confirm(settings: Settings, *, drained: bool) -> int:
+    try:
+        answer = _ask(settings)
+    except _NoAnswerError as fault:
+        complain(f"not confirmed: {fault}")
+        return FAILED
+    if drained and answer.reason != Reason.DISABLED:
+        path = settings.clustercheck_disabled_file
+        complain(f"{answer.service} answers {answer.status} {answer.reason}: it does not see {path}")
+        return FAILED
+    if not drained and answer.reason == Reason.DISABLED:
+        complain(f"{answer.service} still answers {answer.status} {answer.detail}")
+        return FAILED
+    say(f"{answer.service} answers {answer.status} {answer.reason}{': no new traffic' if drained else ''}")
+    return DONE
+
+
+def _ask(settings: Settings) -> _Answer:
+    """Ask the service at its configured address. Raises `_NoAnswerError`."""
+    target = own_target(settings)
+    service, host = target.name, target.host
+    # A 200 may be held until an observation has ended.
+    connection = HTTPConnection(host, target.port, timeout=_ANSWER_SECONDS + settings.clustercheck_deadline)
+    try:
+        connection.request("GET", "/")
+        response = connection.getresponse()
+        lines = response.read(_BODY_BYTES).decode("ascii", "replace").splitlines()
+    except (OSError, HTTPException, UnicodeError) as fault:
+        if not _lets_in(settings, host):
+            message = f"{service} does not answer {host}, which is not in CLUSTERCHECK_ALLOW_FROM"
+        else:
+            message = f"{service} does not answer: {getattr(fault, 'strerror', None) or fault or type(fault).__name__}"
+        raise _NoAnswerError(message) from None
+    finally:
+        connection.close()
+    reason = response.getheader("x-clustercheck-reason")
+    if reason is None:
+        message = f"what answers on {service} is not clustercheckd (no x-clustercheck-reason)"
+        raise _NoAnswerError(message)
+    return _Answer(service, response.status, reason, lines[-1] if lines else "")
+
+
+def _lets_in(settings: Settings, host: str) -> bool:
+    # Asked on an address of this host, the service sees the same address as the client's.
+    networks = settings.allowed_networks()
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return True
+    return networks is None or any(address in network for network in networks)

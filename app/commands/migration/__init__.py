@@ -1,0 +1,1 @@
+"""What `clustercheckd migrate` reads: how the script runs today, and what it would make of that."""

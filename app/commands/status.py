@@ -1,0 +1,167 @@
+"""`clustercheckd status`: what the running services say of their nodes, side by side."""
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import uvloop
+
+from app.commands.rows import number, painted, print_until_stopped
+from app.commands.standard_streams import print_line, say
+from app.commands.targets import Target, own_target, typed_target
+from app.database.faults import os_words
+from app.settings import Settings
+
+AVAILABLE, NOT_AVAILABLE = 0, 1
+"""The exit codes; `AVAILABLE`: at least one of the nodes is."""
+
+_ANSWER_SECONDS = 2.0
+_LIMIT_BYTES = 1 << 20
+_ROUND_SECONDS = 1.0
+_CELL_LENGTH = 60
+_HEADER = ("node", "verdict", "reason", "since", "state", "size", "recvq")
+_HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What one service said: the JSON of /status, or why there is none, in one line."""
+
+    target: str
+    status: Mapping[str, Any] | None = None
+    fault: str | None = None
+
+    @property
+    def available(self) -> bool:
+        return self.status is not None and self.status["available"]
+
+
+def status(settings: Settings, targets: Sequence[str], *, as_json: bool, watching: bool) -> int:
+    """Ask the services at these addresses, else the one that these settings configure; print what they say.
+
+    Raises `SettingsError` for an address that is none.
+    """
+    port = settings.clustercheck_port
+    asked = [typed_target(text, port) for text in targets] or [own_target(settings)]
+    shown = _as_json if as_json else _as_table
+    if not watching:
+        answers = _ask_all(asked)
+        say(shown(answers))
+        return AVAILABLE if any(answer.available for answer in answers) else NOT_AVAILABLE
+    return print_until_stopped(lambda: _watch(asked, shown))
+
+
+def _watch(asked: Sequence[Target], shown: Callable[[Sequence[_Answer]], str]) -> OSError:
+    """Ask and print once a second, for as long as that can be done; return why it cannot."""
+    while True:
+        began = time.monotonic()
+        fault = print_line(_in_place(shown(_ask_all(asked))))
+        if fault is not None:
+            return fault
+        time.sleep(max(0.0, began + _ROUND_SECONDS - time.monotonic()))
+
+
+def _in_place(text: str) -> str:
+    """On a terminal, have a text take the place of the one before."""
+    if not sys.stdout.isatty():
+        return text
+    # Home, print over what is there, clear the rest: no flicker.
+    return f"{_HOME}{text}\n".replace("\n", f"{_CLEAR_LINE}\n") + _CLEAR_REST
+
+
+def _ask_all(targets: Sequence[Target]) -> list[_Answer]:
+    async def asking() -> list[_Answer]:
+        return await asyncio.gather(*(_ask(target) for target in targets))
+
+    # Unlike asyncio's own loop, uvloop leaves no thread of a name resolver behind that the exit would wait for.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(asking())
+
+
+async def _ask(target: Target) -> _Answer:
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            received = await _received(target)
+    except TimeoutError:
+        return _Answer(target.name, fault=f"no answer within {_ANSWER_SECONDS:g} s")
+    except UnicodeError:
+        return _Answer(target.name, fault="no valid host name")
+    except OSError as fault:
+        return _Answer(target.name, fault=os_words(fault))
+    if not received:
+        return _Answer(target.name, fault="it closed the connection; see its CLUSTERCHECK_ALLOW_FROM")
+    try:
+        document = json.loads(received.partition(b"\r\n\r\n")[2])
+        if isinstance(document["available"], bool) and isinstance(document["reason"], str):
+            return _Answer(target.name, document)
+    except (ValueError, TypeError, LookupError, RecursionError):
+        pass
+    return _Answer(target.name, fault="what answers there is not clustercheckd")
+
+
+async def _received(target: Target) -> bytes:
+    reader, writer = await asyncio.open_connection(target.host, target.port)
+    received = b""
+    try:
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"GET /status HTTP/1.0\r\n\r\n")
+            while len(received) < _LIMIT_BYTES and (chunk := await reader.read(_LIMIT_BYTES)):
+                received += chunk
+    finally:
+        writer.transport.abort()
+    return received
+
+
+def _as_json(answers: Sequence[_Answer]) -> str:
+    """Write one line."""
+    documents = [{"target": answer.target, "status": answer.status, "fault": answer.fault} for answer in answers]
+    return json.dumps(documents)
+
+
+def _as_table(answers: Sequence[_Answer]) -> str:
+    """Write a row for each service, and a line for each whose node takes no traffic."""
+    rows = [_HEADER, *(_row(answer) for answer in answers)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    header, *lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    lines = [painted(line, available=answer.available) for line, answer in zip(lines, answers, strict=True)]
+    words = [line for answer in answers if (line := _in_words(answer))]
+    return "\n".join([header, *lines, *words])
+
+
+def _row(answer: _Answer) -> tuple[str, ...]:
+    if answer.status is None:
+        return (answer.target, "no answer", *["-"] * (len(_HEADER) - 2))
+    seen = answer.status
+    node = seen["node"] if isinstance(seen.get("node"), dict) else {}
+    name = _cell(node.get("wsrep_node_name"))
+    return (
+        answer.target if name in ("-", answer.target) else f"{answer.target} ({name})",
+        "available" if answer.available else "draining" if seen.get("draining") else "NOT available",
+        _cell(seen["reason"]),
+        re.sub(r"\.\d+", "", _cell(seen.get("since"))),
+        _cell(node.get("wsrep_local_state_comment")),
+        number(node.get("wsrep_cluster_size")),
+        number(node.get("wsrep_local_recv_queue")),
+    )
+
+
+def _in_words(answer: _Answer) -> str | None:
+    """Say why a node takes no traffic; nothing where it does."""
+    if answer.available:
+        return None
+    if answer.status is None:
+        return f"{answer.target}: {answer.fault}"
+    return f"{answer.target}: {_cell(answer.status['reason'])}: {_cell(answer.status.get('detail'), limit=None)}"
+
+
+def _cell(value: object, limit: int | None = _CELL_LENGTH) -> str:
+    # From whatever answers there, into a terminal.
+    if not isinstance(value, str) or not value:
+        return "-"
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in value[:limit])

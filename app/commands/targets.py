@@ -1,0 +1,41 @@
+"""Where the commands ask a service: at its configured address, or at one that was typed."""
+
+import re
+from dataclasses import dataclass
+
+from app.settings import Settings, SettingsError
+
+_MOST_PORT = 65535
+_TYPED = re.compile(r"\[(?P<bracketed>[^\[\]]+)\](:(?P<port>\d{1,9}))?|(?P<host>[^:\[\]]+)(:(?P<its_port>\d{1,9}))?")
+# Where to ask a service that listens on every address.
+_LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The address of a service. name: as people know it."""
+
+    name: str
+    host: str
+    port: int
+
+
+def own_target(settings: Settings) -> Target:
+    """Return where the service with these settings answers on this host."""
+    host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
+    port = settings.clustercheck_port
+    return Target(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", host, port)
+
+
+def typed_target(text: str, default_port: int) -> Target:
+    """Parse host, host:port, an IPv6 address or [address]:port. Raises `SettingsError`."""
+    # An IPv6 address without brackets has no port: where would it begin?
+    found = _TYPED.fullmatch(f"[{text}]" if text.count(":") > 1 and "[" not in text else text)
+    if found is None:
+        message = f"status: {text}: not a host, host:port or [address]:port"
+        raise SettingsError(message)
+    port = int(found["port"] or found["its_port"] or default_port)
+    if not 1 <= port <= _MOST_PORT:
+        message = f"status: {text}: {port} is out of range (1-{_MOST_PORT})"
+        raise SettingsError(message)
+    return Target(text, found["bracketed"] or found["host"], port)

@@ -1,0 +1,62 @@
+"""The option file under the names that the client's options have, and what it says named in errors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from app.database.option_file import OptionFileError, read_options
+from app.database.settings_error import DatabaseSettingsError
+
+_SETTING = "DEFAULTS_EXTRA_FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """What DEFAULTS_EXTRA_FILE says; nothing where it is not set.
+
+    The order is that of the file, an option that comes twice stands where it comes last.
+    """
+
+    path: str = ""
+    values: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, path: str | None) -> Self:
+        """Read a file. Raises `DatabaseSettingsError`."""
+        if not path:
+            return cls()
+        try:
+            options = read_options(path)
+        except OptionFileError as fault:
+            message = f"{_SETTING}: {fault}"
+            raise DatabaseSettingsError(message) from None
+        values: dict[str, str | None] = {}
+        for written, given in options.items():
+            name, value = _as_the_client_takes_it(written, given)
+            values.pop(name, None)
+            values[name] = value
+        return cls(path, values)
+
+    def named(self, option: str) -> str:
+        """Name an option of this file in an error."""
+        return f"{_SETTING}: {self.path}: {option}"
+
+    def value(self, option: str) -> str | None:
+        """Return the value of an option that must have one; None where the file does not set it.
+
+        Raises `DatabaseSettingsError`.
+        """
+        value = self.values.get(option)
+        if value is None and option in self.values:
+            message = f"{self.named(option)} has no value: write {option}=..."
+            raise DatabaseSettingsError(message)
+        return value
+
+
+def _as_the_client_takes_it(written: str, value: str | None) -> tuple[str, str | None]:
+    """Return name and value as the mariadb client's own reader of options takes them (my_getopt.c)."""
+    name = written.lower().replace("_", "-").removeprefix("loose-")
+    for prefix, switched, otherwise in (("skip-", "0", "1"), ("disable-", "0", "1"), ("enable-", "1", "0")):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix), otherwise if value == "0" else switched
+    return name, value

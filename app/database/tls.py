@@ -1,0 +1,129 @@
+"""TLS towards the server: what MYSQL_SSL* or the option file asks for in, a context for the connection out.
+
+Any of the MYSQL_SSL* settings sets aside all that the option file says about TLS: no file switches off or weakens what
+was asked for here.
+"""
+
+import os
+import ssl
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+from app.database.client_options import ClientOptions
+from app.database.settings_error import DatabaseSettingsError
+
+VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
+"""How much of the server's certificate is checked: issuer and host name, issuer only, nothing."""
+
+_OFF = ("0", "off", "false", "disabled")
+_OPTIONAL_MODES = ("disabled", "preferred")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What is asked for; names are those of ca, cert and key where they were set."""
+
+    required: bool
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    verify: str = VERIFY_IDENTITY
+    names: tuple[str, str, str] = ("MYSQL_SSL_CA", "MYSQL_SSL_CERT", "MYSQL_SSL_KEY")
+
+    @classmethod
+    def of_options(cls, options: ClientOptions) -> Self:
+        """Read the TLS options of a file. Raises `DatabaseSettingsError`."""
+        return cls(
+            required=_is_required(options),
+            ca=options.value("ssl-ca") or None,
+            cert=options.value("ssl-cert") or None,
+            key=options.value("ssl-key") or None,
+            verify=_verification(options),
+            names=(options.named("ssl-ca"), options.named("ssl-cert"), options.named("ssl-key")),
+        )
+
+    def check(self) -> None:
+        """Raise `DatabaseSettingsError` for a key without its certificate: it would prove nothing to the server."""
+        _, cert, key = self.names
+        if self.key and not self.cert:
+            message = f"{key} is set without {cert.rpartition(' ')[2]}: set both or none"
+            raise DatabaseSettingsError(message)
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the context for a TCP connection; None where TLS is not required.
+
+        Raises `DatabaseSettingsError` for files that cannot be used.
+        """
+        self.check()
+        if not self.required:
+            return None
+        # A renewed file is another context; reading unchanged ones each time would cost milliseconds.
+        files = zip(self.names, (self.ca, self.cert, self.key), strict=True)
+        return _context(self, tuple(_changed_at(name, path) if path else 0 for name, path in files))
+
+
+@lru_cache(maxsize=2)
+def _context(
+    tls: Tls,
+    changed_at: tuple[int, ...],  # noqa: ARG001 (part of the cache's key)
+) -> ssl.SSLContext:
+    ca, cert, key = tls.names
+    setting = f"{ca}: {tls.ca}"
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+        # Python 3.13 began to ask more of certificates than RFC 5280's readers in MySQL's own clients do.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.check_hostname = tls.verify == VERIFY_IDENTITY
+        if tls.verify == VERIFY_NOTHING:
+            context.verify_mode = ssl.CERT_NONE
+        if tls.cert:
+            setting = f"{cert}: {tls.cert}" + (f" with {key}: {tls.key}" if tls.key else "")
+            # A key that is encrypted is an error; without a password here, OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(tls.cert, tls.key, password="")
+    except (OSError, ValueError) as fault:
+        words = fault.strerror if isinstance(fault, OSError) else None
+        if isinstance(fault, ssl.SSLError):
+            words = (fault.reason or "no certificate").lower().replace("_", " ")
+        message = f"{setting}: {words or 'no certificate'}"
+        raise DatabaseSettingsError(message) from None
+    return context
+
+
+def _changed_at(name: str, path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError as fault:
+        message = f"{name}: {path}: {fault.strerror}"
+        raise DatabaseSettingsError(message) from None
+
+
+def _is_required(options: ClientOptions) -> bool:
+    # ssl-mode is MySQL's, the others MariaDB's; of those, the last one in the file decides.
+    mode = (options.values.get("ssl-mode") or "").lower()
+    if mode:
+        return mode not in _OPTIONAL_MODES
+    required: bool | None = None
+    for name, value in options.values.items():
+        if name == "ssl":
+            required = not _is_off(value)
+        elif name in ("ssl-ca", "ssl-cert", "ssl-key"):
+            required = True
+    if required is None:
+        verify = "ssl-verify-server-cert"
+        return verify in options.values and not _is_off(options.values[verify])
+    return required
+
+
+def _verification(options: ClientOptions) -> str:
+    mode = (options.values.get("ssl-mode") or "").lower()
+    if mode == "verify_ca":
+        return VERIFY_CA
+    if mode == "required" or _is_off(options.values.get("ssl-verify-server-cert")):
+        return VERIFY_NOTHING
+    return VERIFY_IDENTITY
+
+
+def _is_off(value: str | None) -> bool:
+    """Tell whether an option that switches something is off; without a value it is on."""
+    return (value or "1").lower() in _OFF

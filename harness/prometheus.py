@@ -1,0 +1,89 @@
+"""A real Prometheus that runs contrib/prometheus/prometheus.yml, with this machine's ports and shorter intervals."""
+
+import json
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.ports import LOOPBACK
+from harness.process import Process
+from harness.service import Service
+from harness.waiting import wait_for
+
+CONTRIB = Path(__file__).parent.parent / "contrib" / "prometheus"
+ALERTS = CONTRIB / "alerts.yml"
+
+_EXAMPLE = CONTRIB / "prometheus.yml"
+_START_SECONDS = 30.0
+_ANSWER_SECONDS = 5.0
+_STEP_SECONDS = 0.1
+
+
+class Prometheus:
+    """One Prometheus process that scrapes services; the label instance is address and port."""
+
+    def __init__(self, directory: Path, port: int, services: Sequence[Service], *, interval: str = "200ms") -> None:
+        self.port = port
+        self.log = directory / "prometheus.log"
+        config = directory / "prometheus.yml"
+        config.write_text(_config(services, interval))
+        command = [
+            "prometheus",
+            f"--config.file={config}",
+            f"--storage.tsdb.path={directory / 'prometheus'}",
+            f"--web.listen-address={LOOPBACK}:{port}",
+        ]
+        self.process = Process("prometheus", command, self.log)
+
+    def wait_until_up(self) -> None:
+        """Wait until it answers questions."""
+        wait_for("prometheus to answer", lambda: self.process.check() and self._is_ready(), seconds=_START_SECONDS)
+
+    def query(self, expression: str) -> dict[str, float]:
+        """Ask for the values of an expression now: by instance, which it must not have two of."""
+        found = self._ask("query", {"query": expression})["result"]
+        values = {series["metric"].get("instance", ""): float(series["value"][1]) for series in found}
+        if len(values) != len(found):
+            message = f"more than one value for an instance: {expression}"
+            raise AssertionError(message)
+        return values
+
+    def course(self, expression: str, since: float) -> list[float]:
+        """Return the values that an expression of one series had until now, each once where it stayed for a while.
+
+        since: Unix time in seconds.
+        """
+        # One step more than has passed: the last one before now may miss the latest scrape.
+        times = {"start": since, "end": time.time() + _STEP_SECONDS, "step": _STEP_SECONDS}
+        found = self._ask("query_range", {"query": expression, **times})["result"]
+        if len(found) != 1:
+            message = f"{len(found)} series, not one: {expression}"
+            raise AssertionError(message)
+        values = [float(value) for _, value in found[0]["values"]]
+        return [value for number, value in enumerate(values) if number == 0 or values[number - 1] != value]
+
+    def _ask(self, what: str, parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (whatever JSON holds)
+        url = f"http://{LOOPBACK}:{self.port}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS) as answer:
+            return json.load(answer)["data"]
+
+    def _is_ready(self) -> bool:
+        try:
+            url = f"http://{LOOPBACK}:{self.port}/-/ready"
+            with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+def _config(services: Sequence[Service], interval: str) -> str:
+    text = _EXAMPLE.read_text()
+    targets = "".join(f"          - {LOOPBACK}:{service.port}\n" for service in services)
+    text = re.sub(r"(?: {10}- db\d:9200\n)+", targets, text)
+    text = re.sub(r"(scrape_interval|evaluation_interval): 15s", rf"\1: {interval}", text)
+    return text.replace("- alerts.yml", f"- {ALERTS}")

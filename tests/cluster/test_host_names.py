@@ -1,0 +1,169 @@
+"""MYSQL_HOST as a name: a resolver that hangs, several addresses, and the certificate of the name."""
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.certificates import make_authority, make_certificate
+from harness.ports import LOOPBACK
+from harness.process import with_system_path
+from harness.service import without_settings
+from harness.waiting import wait_for
+from tests.conftest import Services
+from tests.fake_mysql import OK, SYNCED_STATUS, SYNCED_VARIABLES, Peer, fake_mysql, server_context
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root may put files of its own in place of those in /etc"
+)
+
+NAME = "db1.example"
+DEADLINE_SECONDS = 0.4
+# Long before the resolver gives up, which is after a minute, and enough for Python to start or end on a busy machine.
+_AT_ONCE_SECONDS = 10.0
+# Nobody listens there.
+DEAD_ADDRESS = "127.0.0.9"
+
+
+def with_file_in_etc(name: str, path: Path) -> list[str]:
+    """Give a wrapper whose command finds a file in /etc that nobody else sees."""
+    return ["unshare", "--mount", "sh", "-ec", f'mount --bind \'{path}\' /etc/{name}; exec "$0" "$@"']
+
+
+class SilentResolver:
+    """A name server that takes every question and answers none."""
+
+    def __init__(self, directory: Path, listening: socket.socket) -> None:
+        file = directory / "resolv.conf"
+        file.write_text(f"nameserver {listening.getsockname()[0]}\noptions timeout:30 attempts:2\n")
+        self.wrapper = with_file_in_etc("resolv.conf", file)
+        self._listening = listening
+        self._askers: set[tuple[str, int]] = set()
+
+    @property
+    def lookups(self) -> int:
+        """How many lookups have been begun: each asks for both kinds of addresses from a port of its own."""
+        while True:
+            try:
+                _, asker = self._listening.recvfrom(512)
+            except BlockingIOError:
+                return len(self._askers)
+            self._askers.add(asker)
+
+
+@pytest.fixture
+def resolver(tmp_path: Path) -> Iterator[SilentResolver]:
+    """Listen where resolvers do, at an address that no other run of these tests has."""
+    number = os.getpid()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.bind((f"127.53.{number // 254 % 254 + 1}.{number % 254 + 1}", 53))
+        listening.setblocking(False)  # noqa: FBT003 (socket's own signature)
+        yield SilentResolver(tmp_path, listening)
+
+
+def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the_end(
+    services: Services, resolver: SilentResolver
+) -> None:
+    settings = {
+        "MYSQL_SOCKET": "",
+        "MYSQL_HOST": NAME,
+        "MYSQL_USERNAME": "someone",
+        "CLUSTERCHECK_DEADLINE": str(DEADLINE_SECONDS),
+        "CLUSTERCHECK_POLL_INTERVAL": "0.05",
+    }
+    service = services.start_through(resolver.wrapper, settings)
+    service.wait_until_up()
+    reply = service.wait_for_verdict(503, "timeout")
+    assert f"no answer from {NAME}:3306 within 0.4 s while looking up the host's name" in reply.body
+
+    # The age begins anew with each observation that ends.
+    ages: list[float] = [service.status()["age_seconds"]]
+
+    def six_more_observations() -> bool:
+        ages.append(service.status()["age_seconds"])
+        return sum(later < earlier for earlier, later in itertools.pairwise(ages)) >= 6
+
+    wait_for("six more observations", six_more_observations)
+    assert resolver.lookups == 1
+    asked_at = time.monotonic()
+    assert service.stop() == 0
+    assert time.monotonic() - asked_at < _AT_ONCE_SECONDS
+    log = service.log.read_text()
+    assert "never retrieved" not in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (["app", "check"], f"NOT available timeout: no answer from {NAME}:3306 within 0.4 s while looking up"),
+        (["app.commands.clustercheck"], "HTTP/1.1 503 Service Unavailable"),
+    ],
+    ids=["clustercheckd check", "clustercheck"],
+)
+def test_a_command_ends_at_its_deadline_while_the_resolver_hangs(
+    resolver: SilentResolver, command: list[str], answer: str
+) -> None:
+    environ = {
+        **without_settings(os.environ),
+        "MYSQL_HOST": NAME,
+        "MYSQL_USERNAME": "someone",
+        "CLUSTERCHECK_DEADLINE": str(DEADLINE_SECONDS),
+    }
+    asked_at = time.monotonic()
+    done = run([*resolver.wrapper, sys.executable, "-m", *command], environ)
+    assert time.monotonic() - asked_at < _AT_ONCE_SECONDS
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith(answer)
+    assert resolver.lookups == 1
+
+
+@pytest.mark.parametrize(
+    ("addresses", "name", "available"),
+    [
+        ([LOOPBACK], NAME, True),
+        ([DEAD_ADDRESS, LOOPBACK], NAME, True),
+        ([LOOPBACK, DEAD_ADDRESS], NAME, True),
+        ([LOOPBACK], "db2.example", False),
+    ],
+    ids=["one address", "the first is dead", "the last is dead", "a name that the certificate does not have"],
+)
+def test_a_server_is_verified_by_its_name_at_whichever_of_its_addresses_it_answers(
+    tmp_path: Path, addresses: list[str], name: str, *, available: bool
+) -> None:
+    authority = make_authority(tmp_path)
+    context = server_context(make_certificate(tmp_path, "server", authority, NAME))
+    hosts = tmp_path / "hosts"
+    hosts.write_text("".join(f"{address} {name}\n" for address in addresses))
+
+    def behaviour(peer: Peer) -> None:
+        peer.start_tls(context)
+        peer.receive()
+        peer.send(OK)
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES)
+
+    with fake_mysql(behaviour) as server:
+        environ = {
+            **without_settings(os.environ),
+            "MYSQL_HOST": name,
+            "MYSQL_PORT": str(server.port),
+            "MYSQL_USERNAME": "someone",
+            "MYSQL_SSL_CA": str(authority.cert),
+        }
+        done = run([*with_file_in_etc("hosts", hosts), sys.executable, "-m", "app", "check"], environ)
+    assert done.returncode == (0 if available else 1), done.stdout
+    if not available:
+        assert f"no TLS connection to {name}:{server.port}: certificate not accepted: Hostname mismatch" in done.stdout
+
+
+def run(command: list[str], environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end."""
+    return subprocess.run(
+        command, env=with_system_path(environ), capture_output=True, text=True, timeout=60, check=False
+    )

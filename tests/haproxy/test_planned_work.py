@@ -1,0 +1,234 @@
+"""The runbook of docs/haproxy.md on real nodes: a rolling restart under clients, and what a drain keeps."""
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from harness.galera import Cluster, Installation
+from harness.haproxy import READER, WRITER, Backend, HAProxy, name_of
+from harness.service import Service
+from harness.stack import Stack
+from harness.waiting import wait_for
+from tests.haproxy.application import Application
+from tests.haproxy.front import record
+from tests.haproxy.variations import blocks, varied
+
+DRAINS = {"CLUSTERCHECK_DRAIN_STATUS": "404"}
+TOUR_SECONDS = 120
+WRITERS = 3
+"""How many clients write while nodes are restarted."""
+
+
+class Planned:
+    """Real nodes whose planned absences are a 404, behind an HAProxy of their own."""
+
+    def __init__(self, cluster: Cluster, backends: Sequence[Backend], haproxy: HAProxy) -> None:
+        self.cluster = cluster
+        self.backends = backends
+        self.haproxy = haproxy
+        for backend in backends:
+            for section in (WRITER, READER):
+                haproxy.wait_for_status(section, backend.node, "UP")
+
+    def restart_by_the_runbook(self, backend: Backend) -> None:
+        """Do what the page says, with this node in place of its node2."""
+        node = backend.node
+        (runbook,) = blocks("Planned work on one node", "console")
+        for line in runbook.splitlines():
+            host, _, command = line.partition("# ")
+            command = command.partition("  #")[0].strip().replace("node2", node.name)
+            asked = re.fullmatch(r'echo "(.*?)" \| socat - /var/lib/haproxy/admin.sock( \| .*)?', command)
+            if asked and asked[1] == "show stat":
+                self.haproxy.wait_for_status(WRITER, node, "DOWN")
+                wait_for("the readers to leave", lambda: self.haproxy.sessions(READER, node) == 0)
+            elif asked:
+                assert host == "lb1"
+                self.haproxy.ask(asked[1])
+            elif command in {"clustercheckd drain", "clustercheckd undrain"}:
+                backend.service.command(command.split()[1])
+            elif command == "systemctl stop mariadb":
+                node.stop()
+            elif command == "systemctl start mariadb":
+                self.cluster.start_node(node)
+            elif command == "clustercheckd watch":
+                node.wait_for_state("Synced")
+            else:
+                pytest.fail(f"a step that nobody does here: {line}")
+        for section in (WRITER, READER):
+            self.haproxy.wait_for_status(section, node, "UP")
+
+
+class Watch:
+    """Looks all the time on how many nodes HAProxy has clients of the writer."""
+
+    def __init__(self, planned: Planned) -> None:
+        self.most_together = 0
+        self._planned = planned
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look for as long as the block runs."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        together = 0
+        while not self._done.wait(0.05):
+            busy = [self._planned.haproxy.sessions(WRITER, backend.node) > 0 for backend in self._planned.backends]
+            # HAProxy cuts one session after the other: a single look may see a switch that is under way.
+            together = together + 1 if sum(busy) > 1 else 0
+            self.most_together = max(self.most_together, together)
+
+
+def restart_all(planned: Planned, order: Sequence[Backend]) -> None:
+    """Restart one node after the other, the writer last, under clients that write and one that reads."""
+    watch = Watch(planned)
+    logged_before = len(planned.haproxy.log.read_text())
+    with ExitStack() as clients:
+        clients.enter_context(watch.looking())
+        reader = clients.enter_context(Application(planned.haproxy, READER))
+        writers = [clients.enter_context(Application(planned.haproxy, WRITER)) for _ in range(WRITERS)]
+        everybody = [reader, *writers]
+        wait_for("every client to work", lambda: all(client.counts.done for client in everybody))
+        for backend in order:
+            planned.restart_by_the_runbook(backend)
+        after = time.monotonic()
+        wait_for("every client to work on", lambda: all(client.committed_since(after) for client in everybody))
+    committed = sorted(done for client in writers for done in client.counts.done)
+    runs = [name for name, _ in groupby(committed, key=lambda done: done[1])]
+    cut = [fault for client in writers for fault in client.counts.cut]
+    refused = [fault for client in writers for fault in client.counts.refused]
+    record(
+        f"rolling restart of {len(order)} nodes, {WRITERS} writing clients: {len(committed)} commits, on "
+        f"{' then '.join(runs)}; {len(cut)} sessions cut with their transaction, {len(refused)} logins cut"
+    )
+    seen = reader.counts
+    record(f"rolling restart of {len(order)} nodes, a reading client: {len(seen.done)} reads, {len(seen.cut)} cut")
+    assert watch.most_together <= 1
+    # The writer is switched when it is drained, and when it becomes the donor of the node that joins.
+    log = planned.haproxy.log.read_text()[logged_before:]
+    down = re.findall(rf"^<1>.*erver {WRITER}/\w+ is DOWN.*", log, re.MULTILINE)
+    assert [line for line in down if not re.search(r'info: "(disabled|donor)"', line)] == []
+    # Each time costs each client one session at the most, or one login.
+    switches = sum(" 0 sessions active" not in line for line in down)
+    assert len(cut) + len(refused) <= WRITERS * switches, (cut, refused, down)
+    assert runs[0] == order[-1].node.name
+    assert 2 <= len(runs) <= 1 + len(down), (runs, down)
+    assert (seen.cut, seen.refused) == ([], [])
+
+
+@contextmanager
+def planned_nodes(stack: Stack, directory: Path, text: str | None = None) -> Iterator[Planned]:
+    """Put checkers and an HAProxy of their own in front of the shared cluster."""
+    with ExitStack() as exits:
+        backends = []
+        for node in stack.nodes:
+            service = stack.service(node, **DRAINS)
+            exits.callback(service.stop)
+            backends.append(Backend(node, service))
+        haproxy = stack.haproxy_for(backends, directory, text=text)
+        exits.callback(haproxy.kill)
+        yield Planned(stack.cluster, backends, haproxy)
+
+
+@pytest.fixture(scope="module")
+def tour() -> Iterator["subprocess.Popen[str]"]:
+    """Start the demo's tour, beside the other tests of this file: each of them waits more than it works."""
+    command = (sys.executable, "-m", "harness.demo", "--once")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        yield running
+        running.terminate()
+
+
+@pytest.mark.usefixtures("tour")
+def test_a_rolling_restart_of_three_nodes_cuts_each_writing_client_once(stack: Stack, tmp_path: Path) -> None:
+    with planned_nodes(stack, tmp_path) as planned:
+        first, second, third = planned.backends
+        restart_all(planned, [third, second, first])
+
+
+def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(
+    installation: Installation, tmp_path: Path
+) -> None:
+    cluster = Cluster(installation, 2)
+    with ExitStack() as exits:
+        for node in cluster.nodes:
+            exits.callback(node.kill)
+        cluster.start()
+        backends = []
+        for node in cluster.nodes:
+            service = Service.of(node, tmp_path, installation.ports.free(), **DRAINS)
+            exits.callback(service.stop)
+            service.wait_until_up()
+            backends.append(Backend(node, service))
+        servers = [backend.server for backend in backends]
+        haproxy = HAProxy(tmp_path, installation.ports, servers, text=varied("Two nodes"))
+        exits.callback(haproxy.kill)
+        haproxy.wait_until_up()
+        planned = Planned(cluster, backends, haproxy)
+        first, second = backends
+        restart_all(planned, [second, first])
+
+        # The one that is left serves on while it is the donor of the other.
+        joiner, donor = first.node, second.node
+        held = exits.enter_context(haproxy.connect(WRITER))
+        joiner.stop()
+        joiner.forget_position()
+        cluster.start_node(joiner)
+        with joiner.holding_up_transfer():
+            second.service.wait_for_verdict(404, "donor")
+            assert [haproxy.lands_on(section) for section in (WRITER, READER)] == [donor.name, donor.name]
+            assert haproxy.server_status(WRITER, donor) == "UP"
+        joiner.wait_for_state("Synced")
+        haproxy.wait_for_status(WRITER, joiner, "UP")
+        assert name_of(held) == haproxy.lands_on(WRITER) == donor.name
+
+
+def test_a_full_reader_sends_new_clients_elsewhere_and_a_full_writer_keeps_its_clients(
+    stack: Stack, tmp_path: Path
+) -> None:
+    node = stack.nodes[0]
+    with planned_nodes(stack, tmp_path, varied("Readers that make room")) as planned, ExitStack() as held:
+        haproxy = planned.haproxy
+        writing, reading = (held.enter_context(haproxy.session_on(section, node)) for section in (WRITER, READER))
+        node.sql("SET GLOBAL max_connections=12")
+        held.callback(node.sql, "SET GLOBAL max_connections=151")
+        while not node.refuses_clients():
+            held.enter_context(node.connect_as_client())
+        haproxy.wait_for_status(READER, node, "NOLB")
+        assert {haproxy.lands_on(READER) for _ in range(6)} == {"node2", "node3"}
+        assert haproxy.server_status(WRITER, node) == "UP"
+        assert [name_of(session) for session in (writing, reading)] == [node.name] * 2
+
+
+def test_the_tour_sees_every_step_beside_another_run(stack: Stack, tour: "subprocess.Popen[str]") -> None:
+    shown, _ = tour.communicate(timeout=TOUR_SECONDS)
+    assert tour.returncode == 0, shown
+    for step in (
+        "all up",
+        "node2 desynced",
+        "node2 stalls",
+        "node1, the writer, drained",
+        "node1 back",
+        "node2, the writer now, killed",
+        "no fail-back",
+    ):
+        assert step in shown
+    assert shown.count("100 clients at once") == 2
+    assert "all 8 steps seen" in shown
+    # The other run did not notice.
+    assert [service.get().status for service in stack.services] == [200, 200, 200]

@@ -1,0 +1,252 @@
+"""The log: it says all there is to say, and costs nobody anything where nobody reads it."""
+
+import fcntl
+import json
+import logging
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from app.log import Log, TextFormatter
+from harness.service import Service
+from harness.waiting import wait_for
+from tests.conftest import Services
+from tests.fake_mysql import FakeMySQL, error, fake_mysql, galera, greets_then
+from tests.http.test_policies import beside
+from tests.http.test_process import run
+
+UNKNOWN = 1500
+SECONDS = 10
+
+
+@pytest.fixture
+def node() -> Iterator[FakeMySQL]:
+    """Run a Synced node."""
+    with fake_mysql(galera()) as server:
+        yield server
+
+
+@contextmanager
+def full_pipe() -> Iterator[tuple[int, int]]:
+    """Make a pipe that takes no more; gives the descriptors to read from and to write to."""
+    reader, writer = os.pipe()
+    try:
+        flags = fcntl.fcntl(writer, fcntl.F_GETFL)
+        fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writer, b"." * 512)
+        fcntl.fcntl(writer, fcntl.F_SETFL, flags)
+        yield reader, writer
+    finally:
+        for descriptor in (reader, writer):
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+def start_logging_to(descriptor: int, node: FakeMySQL, services: Services, **environ: str) -> Service:
+    """Start clustercheckd with this standard error."""
+    wrapper = ("bash", "-c", f'exec "$@" 2>&{descriptor} {descriptor}>&-', "bash")
+    settings = {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone", **environ}
+    return services.start_through(wrapper, settings, pass_fds=[descriptor])
+
+
+def check_it_works_and_ends(service: Service) -> None:
+    """Check that verdicts, changes of verdict and SIGTERM go as ever."""
+    service.wait_until_up()
+    for _ in range(3):
+        service.wait_for_verdict(200, "synced", seconds=SECONDS)
+        service.disabled_file.touch()
+        wait_for("the change to be noted", lambda: service.status()["changes"][-1]["reason"] == "disabled")
+        service.disabled_file.unlink()
+    assert service.process.stop(seconds=3) == 0
+
+
+def test_a_log_that_nobody_reads_costs_no_answer_and_not_the_end(node: FakeMySQL, services: Services) -> None:
+    with full_pipe() as (_, writer):
+        check_it_works_and_ends(start_logging_to(writer, node, services))
+
+
+def test_a_log_whose_reader_is_gone_costs_no_answer_and_not_the_end(node: FakeMySQL, services: Services) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    service = start_logging_to(writer, node, services)
+    os.close(writer)
+    check_it_works_and_ends(service)
+
+
+def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(node: FakeMySQL, services: Services) -> None:
+    # Each is a line at the start, more than wait for a reader.
+    environ = {f"CLUSTERCHECK_UNKNOWN_{number}": "1" for number in range(UNKNOWN)}
+    with full_pipe() as (reader, writer):
+        service = start_logging_to(writer, node, services, **environ)
+        service.wait_until_up()
+        service.wait_for_verdict(200, "synced")
+        os.close(writer)
+        read: list[bytes] = []
+        reading = threading.Thread(target=lambda: read.extend(iter(lambda: os.read(reader, 65536), b"")))
+        reading.start()
+        wait_for("the log to say so", lambda: b"dropped" in b"".join(read), seconds=SECONDS)
+        service.disabled_file.touch()
+        wait_for("the next line", lambda: b"unavailable reason=disabled" in b"".join(read), seconds=SECONDS)
+        assert service.process.stop() == 0
+        reading.join(SECONDS)
+    lines = b"".join(read).lstrip(b".").decode().splitlines()
+    dropped = [int(found[1]) for line in lines if (found := re.search(r"WARNING log lines dropped count=(\d+) ", line))]
+    assert len(dropped) == 1
+    unknown = sum("is not a setting and is ignored" in line for line in lines)
+    # Two more lines, what is watched and the first verdict, may have been dropped as well.
+    assert UNKNOWN <= unknown + dropped[0] <= UNKNOWN + 2
+    assert dropped[0] >= UNKNOWN - 1100
+    assert lines[-1].endswith("INFO stopping signal=SIGTERM")
+
+
+def test_a_line_is_what_was_logged_and_not_what_became_of_it(capfd: pytest.CaptureFixture[str]) -> None:
+    log = Log(TextFormatter())
+    seen = ["then"]
+    log.handle(logging.LogRecord("test", logging.INFO, __file__, 1, "it was %s", (seen,), None))
+    seen[0] = "now"
+    log.flush()
+    line = capfd.readouterr().err
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ INFO it was \['then'\]\n", line)
+    assert log.dropped == 0
+
+
+def test_json_lines_have_the_same_fields_wherever_they_are_written(node: FakeMySQL, services: Services) -> None:
+    service = beside(services, node, CLUSTERCHECK_LOG_FORMAT="json")
+    service.wait_for_verdict(200, "synced")
+    node.behaviour = galera({"wsrep_ready": "OFF"})
+    node.drop_connections()
+    service.wait_for_verdict(503, "not-ready")
+    service.stop()
+    lines = [json.loads(line) for line in service.log.read_text().splitlines()]
+    assert [(line["level"], line["event"]) for line in lines] == [
+        ("info", "started"),
+        ("info", "available"),
+        ("warning", "unavailable"),
+        ("info", "stopping"),
+    ]
+    assert lines[1].keys() == lines[2].keys()
+    assert (lines[2]["reason"], lines[2]["was"], lines[2]["planned"]) == ("not-ready", "synced", None)
+    assert (lines[0]["deadline_seconds"], lines[0]["available_when_full"], lines[0]["max_recv_queue"]) == (
+        0.8,
+        True,
+        None,
+    )
+    times = [datetime.fromisoformat(line["time"]) for line in lines]
+    assert times == sorted(times)
+    assert all(at.utcoffset() == timedelta(0) for at in times)
+
+
+def test_a_node_that_flaps_does_not_fill_the_log(node: FakeMySQL, services: Services) -> None:
+    service = beside(services, node, CLUSTERCHECK_POLL_INTERVAL="0.05")
+    service.wait_for_verdict(200, "synced")
+    for _ in range(20):
+        service.disabled_file.touch()
+        assert service.status()["reason"] == "disabled"
+        service.disabled_file.unlink()
+        assert service.status()["reason"] == "synced"
+    events = [line.split()[2] for line in service.log.read_text().splitlines()]
+    assert events == ["started", "available", "unavailable", "available", "unavailable", "flapping"]
+    # Nothing is lost: /status counts and lists what the log leaves out.
+    assert len(service.status()["changes"]) == 41
+
+
+# A real journald with its own /run, which nobody else sees. systemd sets JOURNAL_STREAM, systemd-cat does not. The
+# journald of systemd 257 stops where no cgroups are mounted, as in a chroot.
+JOURNAL = r"""
+set -e
+mount -t tmpfs tmpfs /run
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mkdir -p /run/systemd/journal /run/log/journal /run/systemd/journald.conf.d
+printf '[Journal]\nReadKMsg=no\nAudit=no\nRuntimeMaxUse=16M\n' > /run/systemd/journald.conf.d/test.conf
+/lib/systemd/systemd-journald &
+until systemd-cat true 2>/dev/null; do kill -0 $!; sleep 0.05; done
+exec systemd-cat --identifier=clustercheckd bash -c \
+  'export JOURNAL_STREAM=$(stat --dereference --format=%d:%i /proc/self/fd/2); exec "$@"' bash "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a journal of its own")
+@pytest.mark.parametrize("layout", ["text", "json"])
+def test_the_journal_has_each_line_with_its_priority(node: FakeMySQL, services: Services, layout: str) -> None:
+    service = services.start_through(
+        ("unshare", "--mount", "--propagation", "private", "bash", "-c", JOURNAL, "bash"),
+        {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone",
+         "CLUSTERCHECK_LOG_FORMAT": layout},
+    )  # fmt: skip
+    service.wait_until_up()
+    service.wait_for_verdict(200, "synced")
+    node.behaviour = galera({"wsrep_ready": "OFF"})
+    node.drop_connections()
+    service.wait_for_verdict(503, "not-ready")
+
+    def entries() -> list[tuple[str, str]]:
+        command = ("journalctl", "--output=json", "--identifier=clustercheckd")
+        entered = ("nsenter", f"--mount=/proc/{service.process.pid}/ns/mnt", *command)
+        done = subprocess.run(entered, capture_output=True, text=True, timeout=SECONDS, check=True)
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        return [(entry["PRIORITY"], entry["MESSAGE"]) for entry in found]
+
+    wait_for("the journal to have it", lambda: len(entries()) >= 3, seconds=SECONDS)
+    lines = entries()
+    if layout == "json":
+        lines = [(priority, json.loads(message)["event"]) for priority, message in lines]
+        assert lines == [("6", "started"), ("6", "available"), ("4", "unavailable")]
+    else:
+        assert [priority for priority, _ in lines] == ["6", "6", "4"]
+        detail = "wsrep_ready is OFF, wsrep_local_state is 4 (Synced)"
+        assert lines[2] == ("4", f'unavailable reason=not-ready was=synced detail="{detail}"')
+
+
+ODD = (
+    *('ge"heim', "ge'heim", "ge\\heim", "ge heim", "ge=heim", "ge#heim"),
+    *("ge%sheim%d", "ge{0}heim", "$geheim`", "gehéim€"),
+)
+
+
+def forms_of(secret: str) -> set[str]:
+    """Give a password as JSON, a traceback, a URL or a terminal would have it."""
+    escaped = secret.encode("ascii", "backslashreplace").decode()
+    inside_quotes = {written[1:-1] for written in (repr(secret), ascii(secret), json.dumps(secret))}
+    return {secret, escaped, *inside_quotes, quote(secret), quote_plus(secret)}
+
+
+@pytest.mark.parametrize("layout", ["text", "json"])
+def test_no_password_is_in_any_output_at_debug_level(
+    node: FakeMySQL, services: Services, tmp_path: Path, layout: str
+) -> None:
+    path = tmp_path / "password"
+    path.write_text(ODD[0])
+    environ = {"CLUSTERCHECK_LOG_LEVEL": "debug", "CLUSTERCHECK_LOG_FORMAT": layout, "MYSQL_PASSWORD_FILE": str(path)}
+    service = beside(services, node, **environ)
+    service.wait_for_verdict(200, "synced")
+    outputs = []
+    for secret in ODD:
+        # Read at each connection, and quoted by the server that refuses it, closes or answers nonsense.
+        path.write_text(secret)
+        for behaviour, reason in (
+            (greets_then(error(1064, f"refused (using password: {secret})")), "error"),
+            (greets_then(secret.encode()), "error"),
+            (galera({"wsrep_local_state_comment": "Synced"}), "synced"),
+        ):
+            connections = node.connections
+            node.behaviour = behaviour
+            node.drop_connections()
+            wait_for("a connection", lambda: node.connections > connections, seconds=SECONDS)  # noqa: B023 (in turn)
+            service.wait_for_verdict(200 if reason == "synced" else 503, reason, seconds=SECONDS)
+            outputs += [service.get(target).body for target in ("/", "/status", "/metrics")]
+    of_node = {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone"}
+    done = run("check", "--json", **of_node, MYSQL_PASSWORD="".join(ODD))
+    service.stop()
+    text = "".join([*outputs, done.stdout, done.stderr, service.log.read_text()])
+    assert "synced" in text
+    assert [form for secret in ODD for form in forms_of(secret) if form in text] == []

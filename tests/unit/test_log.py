@@ -1,0 +1,113 @@
+"""How a line of the log is written; and the page that lists the events has them all."""
+
+import ast
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.log import JsonFormatter, TextFormatter, goes_to_journal
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operations.md").read_text().partition("\n## The log\n")[2].partition("\n## ")[0]
+LEVELS = {"debug", "info", "warning", "error", "exception", "log"}
+
+
+def record(event: str, level: int = logging.WARNING, **fields: object) -> logging.LogRecord:
+    """Make a record of the first second of 2026."""
+    values = {"msg": event, "levelno": level, "levelname": logging.getLevelName(level), "created": 1767225600.1234}
+    return logging.makeLogRecord({**values, **fields})
+
+
+def failed() -> logging.LogRecord:
+    """Make a record of an exception."""
+    try:
+        raise RuntimeError("at\nfault")  # noqa: EM101, TRY003, TRY301 (as any)
+    except RuntimeError:
+        return record("observer failed", logging.ERROR, exc_info=sys.exc_info())
+
+
+def test_text_has_fields_that_grep_and_people_can_read() -> None:
+    written = record("unavailable", reason="not-ready", was="synced", planned=None, detail='it "is" a=b\\')
+    assert TextFormatter().format(written) == (
+        '2026-01-01T00:00:00Z WARNING unavailable reason=not-ready was=synced detail="it \\"is\\" a=b\\\\"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("10.0.0.1:9200", "10.0.0.1:9200"),
+        ("", '""'),
+        ("a=b", '"a=b"'),
+        ("line\nline\x1b[2J", '"line\\nline\\u001b[2J"'),
+        ("päß", '"p\\u00e4\\u00df"'),
+        (True, "true"),
+        (0.25, "0.25"),
+        (151, "151"),
+    ],
+)
+def test_values_in_text(value: object, written: str) -> None:
+    assert TextFormatter().format(record("event", value=value)).endswith(f" event value={written}")
+
+
+def test_json_is_an_object_a_line_with_the_time_and_its_zone() -> None:
+    line = JsonFormatter().format(record("unavailable", reason="donor", planned=True, was=None, detail="a\nb"))
+    assert "\n" not in line
+    assert list(json.loads(line).items()) == [
+        ("time", "2026-01-01T00:00:00.123Z"),
+        ("level", "warning"),
+        ("event", "unavailable"),
+        ("reason", "donor"),
+        ("planned", True),
+        ("was", None),
+        ("detail", "a\nb"),
+    ]
+    failure = json.loads(JsonFormatter().format(failed()))
+    assert failure["exception"].endswith("RuntimeError: at\nfault")
+
+
+def test_in_the_journal_each_line_has_its_priority() -> None:
+    text, as_json = TextFormatter(in_journal=True), JsonFormatter(in_journal=True)
+    assert text.format(record("available", logging.INFO, reason="synced")) == "<6>available reason=synced"
+    assert text.format(record("flapping")) == "<4>flapping"
+    assert as_json.format(record("flapping")).startswith('<4>{"time": "2026-01-01T00:00:00.123Z", ')
+    lines = text.format(failed()).splitlines()
+    assert lines[0] == "<3>observer failed"
+    assert len(lines) > 3
+    assert all(line.startswith("<3>") for line in lines)
+
+
+@pytest.mark.parametrize("stream", ["", "1:2", "x"])
+def test_a_journal_stream_that_is_not_standard_error_is_none(stream: str) -> None:
+    # Inherited by whatever a service starts with another standard error.
+    assert not goes_to_journal({"JOURNAL_STREAM": stream})
+
+
+def events_in_the_code() -> set[str]:
+    """Find the first argument of each call of a logger, and of the record that the log makes itself."""
+    found = set()
+    for path in (ROOT / "app").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="_log"), attr=level), args=arguments):
+                    assert level in LEVELS
+                    words = [part for part in ast.walk(arguments[-1]) if isinstance(part, ast.Constant)]
+                    # A choice of two is the only thing besides a constant.
+                    assert words, ast.dump(node)
+                    found |= {word.value for word in words if isinstance(word.value, str)}
+                case ast.Dict(keys=keys, values=values):
+                    for key, value in zip(keys, values, strict=True):
+                        if isinstance(key, ast.Constant) and key.value == "msg":
+                            found.add(ast.literal_eval(value))
+    return found
+
+
+def test_the_page_lists_every_event_and_none_that_is_gone() -> None:
+    listed = re.findall(r"^\| `([^`]+)`", PAGE, flags=re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert events_in_the_code() == set(listed)

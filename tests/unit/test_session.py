@@ -1,0 +1,171 @@
+"""An observation at half its price: a SELECT in place of a SHOW, wherever the server answers it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from app.database.login import Database
+from app.database.observer import Observer
+from app.database.session import SHOWS_AFTER_REFUSAL
+from app.node_state import NodeState
+from tests.fake_mysql import FakeMySQL, Peer, error, fake_mysql, galera
+
+DEADLINE_SECONDS = 5.0
+# All of them, as Percona XtraDB Cluster answers.
+VARIABLES = {
+    "wsrep_desync": "ON",
+    "wsrep_sst_donor_rejects_queries": "OFF",
+    "wsrep_node_name": "pxc1",
+    "read_only": "ON",
+    "super_read_only": "OFF",
+    "offline_mode": "OFF",
+    "pxc_maint_mode": "DISABLED",
+    "version": "8.0.36-28.1",
+}
+
+
+def observing(server: FakeMySQL, scenario: Callable[[Observer], Awaitable[None]]) -> None:
+    """Run a scenario with an observer of this server."""
+
+    async def running() -> None:
+        observer = Observer(Database(host="127.0.0.1", port=server.port, username="someone"), DEADLINE_SECONDS)
+        try:
+            await scenario(observer)
+        finally:
+            await observer.close()
+
+    asyncio.run(running())
+
+
+def verbs(server: FakeMySQL) -> list[str]:
+    """Give how the system variables were asked for, in order; forget what has been asked so far."""
+    asked, server.statements[:] = list(server.statements), []
+    return [statement.split()[0] for statement in asked if statement.startswith(("SHOW GLOBAL", "SELECT"))]
+
+
+def test_after_one_show_a_connection_is_asked_by_select_for_what_the_server_has() -> None:
+    async def scenario(observer: Observer) -> None:
+        seen = [await observer.observe() for _ in range(3)]
+        assert isinstance(seen[0], NodeState)
+        assert seen[0] == seen[1] == seen[2]
+        assert "@@global.offline_mode" not in server.statements[-1]
+        assert verbs(server) == ["SHOW", "SELECT", "SELECT"]
+        # A new connection may lead to another server.
+        server.drop_connections()
+        assert seen[0] == await observer.observe()
+        assert verbs(server)[-1] == "SHOW"
+
+    with fake_mysql(galera()) as server:
+        observing(server, scenario)
+
+
+def test_select_and_show_give_the_same_node_state_for_all_that_any_server_has() -> None:
+    async def scenario(observer: Observer) -> None:
+        shown, selected = await observer.observe(), await observer.observe()
+        assert verbs(server) == ["SHOW", "SELECT"]
+        assert isinstance(shown, NodeState)
+        assert shown == selected
+        assert (shown.wsrep_on, shown.wsrep_desync, shown.super_read_only) == ("ON", "ON", "OFF")
+
+    with fake_mysql(galera(variables=VARIABLES)) as server:
+        observing(server, scenario)
+
+
+def test_a_select_refused_falls_back_to_the_show_in_the_same_observation() -> None:
+    status = {"wsrep_ready": "ON"}
+    ready = [True]
+
+    async def scenario(observer: Observer) -> None:
+        await observer.observe()
+        ready[0], status["wsrep_ready"] = False, "OFF"
+        seen = await observer.observe()
+        assert isinstance(seen, NodeState)
+        assert (seen.wsrep_ready, seen.pxc_maint_mode) == ("OFF", "DISABLED")
+        assert verbs(server) == ["SHOW", "SELECT", "SHOW"]
+        # Not both each time.
+        for _ in range(SHOWS_AFTER_REFUSAL):
+            assert seen == await observer.observe()
+        assert verbs(server) == ["SHOW"] * SHOWS_AFTER_REFUSAL
+        assert seen == await observer.observe()
+        assert verbs(server) == ["SELECT", "SHOW"]
+        # And back to the SELECT for good.
+        ready[0], status["wsrep_ready"] = True, "ON"
+        for _ in range(SHOWS_AFTER_REFUSAL + 2):
+            await observer.observe()
+        assert verbs(server)[-2:] == ["SELECT", "SELECT"]
+
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(status, VARIABLES, lambda: not ready[0])
+
+    with fake_mysql(behaviour) as server:
+        observing(server, scenario)
+        assert server.connections == 1
+
+
+def test_a_variable_that_is_gone_is_noticed_by_the_show() -> None:
+    variables = dict(VARIABLES)
+
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries({"wsrep_local_state": "4"}, variables)
+
+    async def scenario(observer: Observer) -> None:
+        await observer.observe()
+        del variables["pxc_maint_mode"]
+        seen = await observer.observe()
+        assert isinstance(seen, NodeState)
+        assert seen.pxc_maint_mode is None
+        for _ in range(SHOWS_AFTER_REFUSAL + 1):
+            assert seen == await observer.observe()
+        assert verbs(server)[-1] == "SELECT"
+
+    with fake_mysql(behaviour) as server:
+        observing(server, scenario)
+
+
+def test_a_select_that_answers_nothing_or_half_is_passed_over() -> None:
+    def behaviour(peer: Peer) -> None:
+        answers = iter([[], [["1"]], [["1"], ["1"]]])
+        peer.log_in()
+        while statement := peer.receive()[1:]:
+            if statement.startswith(b"SELECT"):
+                peer.table(["@@global.read_only"], next(answers))
+            else:
+                peer.rows({"wsrep_local_state": "4"} if b"STATUS" in statement else VARIABLES)
+
+    async def scenario(observer: Observer) -> None:
+        seen = await observer.observe()
+        assert isinstance(seen, NodeState)
+        for _ in range(3 * (SHOWS_AFTER_REFUSAL + 1)):
+            assert seen == await observer.observe()
+
+    with fake_mysql(behaviour) as server:
+        observing(server, scenario)
+
+
+def test_names_from_a_server_are_never_sent_back() -> None:
+    async def scenario(observer: Observer) -> None:
+        for _ in range(2):
+            await observer.observe()
+        assert "evil" not in server.statements[-1]
+
+    with fake_mysql(galera(variables={"evil, SLEEP(9)": "1"})) as server:
+        observing(server, scenario)
+
+
+def test_an_error_of_the_select_that_ends_the_connection_is_no_refusal() -> None:
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        while statement := peer.receive()[1:]:
+            if statement.startswith(b"SELECT"):
+                # With the number 0 for its packet, as servers say that the connection is over.
+                peer.connection.sendall(b"\x05\0\0\0" + error(1053)[:5])
+                return
+            peer.rows({"wsrep_local_state": "4"} if b"STATUS" in statement else VARIABLES)
+
+    async def scenario(observer: Observer) -> None:
+        assert await observer.observe() == await observer.observe()
+        assert server.connections == 2
+
+    with fake_mysql(behaviour) as server:
+        observing(server, scenario)

@@ -1,0 +1,89 @@
+"""The disabled file: only one that does not exist is none."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from app.switches import ManualSwitches
+from app.verdict import Switches
+
+
+def test_a_file_that_does_not_exist_is_none(tmp_path: Path) -> None:
+    assert ManualSwitches(f"{tmp_path}/none")() == Switches()
+    assert ManualSwitches(f"{tmp_path}/none/below")() == Switches()
+    # Below something that is no directory, there cannot be one.
+    (tmp_path / "file").touch()
+    assert ManualSwitches(f"{tmp_path}/file/below")() == Switches()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert ManualSwitches(f"{tmp_path}/link")() == Switches()
+
+
+def test_a_file_that_exists_is_told_with_who_made_it_and_when(tmp_path: Path) -> None:
+    path = tmp_path / "disabled"
+    path.touch()
+    os.utime(path, (0, 1_000_000_000))
+    seen = ManualSwitches(str(path))().disabled_file or ""
+    found = re.fullmatch(
+        rf"{re.escape(str(path))} exists, made by (\S+) at 2001-09-09T01:46:40Z \(clustercheckd undrain removes it\)",
+        seen,
+    )
+    assert found
+    if os.geteuid() == 0:
+        assert found[1] == "root"
+        os.chown(path, 54321, -1)
+        assert "made by user 54321 at " in (ManualSwitches(str(path))().disabled_file or "")
+
+
+def test_a_loop_of_links_counts_as_there(tmp_path: Path) -> None:
+    path = tmp_path / "loop"
+    path.symlink_to(path)
+    assert ManualSwitches(str(path))().disabled_file == (
+        f"{path}: Too many levels of symbolic links; a file that cannot be looked for counts as there"
+    )
+
+
+def test_a_file_in_a_directory_that_may_not_be_searched_counts_as_there() -> None:
+    # Root may search every directory, and nobody else pytest's own.
+    program = (
+        "import os, sys; from app.switches import ManualSwitches;"
+        " os.geteuid() or os.setuid(65534); print(ManualSwitches(sys.argv[1])().disabled_file)"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    with TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        closed = Path(directory, "closed")
+        closed.mkdir(mode=0)
+        command = [sys.executable, "-c", program, f"{closed}/file"]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout == f"{closed}/file: Permission denied; a file that cannot be looked for counts as there\n"
+
+
+@pytest.mark.parametrize("path", ["/\0", "/" + "x" * 300, "/" + "x/" * 3000, "/\udcff"])
+def test_no_path_whatever_raises(path: str) -> None:
+    ManualSwitches(path)()
+
+
+def test_a_file_that_comes_and_goes_raises_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "disabled"
+    done = threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            path.touch()
+            path.unlink()
+
+    flickering = threading.Thread(target=come_and_go)
+    flickering.start()
+    try:
+        switches = ManualSwitches(str(path))
+        seen = {switches().disabled_file is None for _ in range(20_000)}
+    finally:
+        done.set()
+        flickering.join()
+    assert seen == {True, False}

@@ -1,0 +1,178 @@
+"""TLS that ends badly: no descriptor is left behind, and who refuses is not asked four times a second."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import socket
+import ssl
+import stat
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from app.database.login import Database
+from app.database.observer import Observer
+from app.node_state import Cause, Unobserved
+from harness.certificates import Certificate, make_authority, make_certificate
+from tests.fake_mysql import (
+    TLS_CAPABILITIES,
+    Behaviour,
+    FakeMySQL,
+    Peer,
+    error,
+    fake_mysql,
+    greets_and_is_silent,
+    packet,
+    server_context,
+)
+
+DEADLINE_SECONDS = 0.5
+ATTEMPTS = 4
+_LONGEST_SECONDS = 10.0
+NAME = "127.0.0.1"
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+
+Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """Make an authority that the observer trusts."""
+    return make_authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def context(authority: Certificate, tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    """Make a server's side of TLS."""
+    return server_context(make_certificate(tmp_path_factory.mktemp("server"), "server", authority, NAME))
+
+
+def observing(
+    server: FakeMySQL, authority: Certificate, new_loop: Loop, scenario: Callable[[Observer], Awaitable[None]]
+) -> None:
+    """Run a scenario with an observer that asks this server for TLS."""
+
+    async def running() -> None:
+        where = Database(host=NAME, port=server.port, username="someone", password="x", ssl_ca=str(authority.cert))
+        observer = Observer(where, DEADLINE_SECONDS)
+        try:
+            await scenario(observer)
+        finally:
+            await observer.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(running())
+
+
+def refuses(context: ssl.SSLContext, packet: bytes, over: threading.Event) -> Behaviour:
+    """Answer the login within TLS with these bytes, and then neither read nor close."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.start_tls(context)
+        peer.receive()
+        peer.connection.sendall(packet)
+        over.wait(_LONGEST_SECONDS)
+
+    return behaviour
+
+
+def hangs_in_the_handshake(over: threading.Event) -> Behaviour:
+    """Offer TLS, and then neither read nor close."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.greet(capabilities=TLS_CAPABILITIES)
+        over.wait(_LONGEST_SECONDS)
+
+    return behaviour
+
+
+def connections_to(port: int) -> int:
+    """Count this process's descriptors of connections to a port, the client's end alone."""
+    gc.collect()
+    found = 0
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as duplicate:
+                    found += duplicate.getpeername()[1:2] == (port,)
+    return found
+
+
+@LOOPS
+@pytest.mark.parametrize("fault", ["error 1040", "error 1203", "a packet out of order", "a handshake that hangs"])
+def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
+    authority: Certificate, context: ssl.SSLContext, new_loop: Loop, fault: str
+) -> None:
+    over = threading.Event()
+    behaviour = {
+        "error 1040": refuses(context, packet(3, error(1040)), over),
+        "error 1203": refuses(context, packet(3, error(1203)), over),
+        "a packet out of order": refuses(context, packet(99, b"\0"), over),
+        "a handshake that hangs": hangs_in_the_handshake(over),
+    }[fault]
+
+    async def scenario(observer: Observer) -> None:
+        for _ in range(ATTEMPTS):
+            assert isinstance(await observer.observe(), Unobserved)
+        async with asyncio.timeout(_LONGEST_SECONDS / 2):
+            while connections_to(server.port):  # noqa: ASYNC110 (nothing tells when a descriptor is gone)
+                await asyncio.sleep(0.01)
+
+    with fake_mysql(behaviour) as server:
+        try:
+            observing(server, authority, new_loop, scenario)
+            assert server.connections == ATTEMPTS
+        finally:
+            over.set()
+
+
+@LOOPS
+def test_a_rejected_certificate_is_paced_as_a_refusal(tmp_path: Path, context: ssl.SSLContext, new_loop: Loop) -> None:
+    async def scenario(observer: Observer) -> None:
+        first = await observer.observe()
+        assert isinstance(first, Unobserved)
+        assert first.cause is Cause.ERROR
+        assert "certificate not accepted: " in first.detail
+        for _ in range(10 * ATTEMPTS):
+            assert first == await observer.observe()
+
+    with fake_mysql(lambda peer: peer.start_tls(context)) as server:
+        observing(server, make_authority(tmp_path), new_loop, scenario)
+        assert server.connections == 1
+
+
+def test_our_own_certificate_refused_is_paced_and_named(tmp_path: Path, authority: Certificate) -> None:
+    strict = server_context(make_certificate(tmp_path, "strict", authority, NAME))
+    strict.verify_mode = ssl.CERT_REQUIRED
+
+    def behaviour(peer: Peer) -> None:
+        peer.start_tls(strict)
+
+    async def scenario(observer: Observer) -> None:
+        first = await observer.observe()
+        assert isinstance(first, Unobserved)
+        assert "no TLS connection to 127.0.0.1" in first.detail
+        assert "certificate required" in first.detail
+        for _ in range(10 * ATTEMPTS):
+            assert first == await observer.observe()
+
+    with fake_mysql(behaviour) as server:
+        observing(server, authority, uvloop.new_event_loop, scenario)
+        assert server.connections == 1
+
+
+def test_a_server_without_tls_is_paced_where_tls_is_required(authority: Certificate) -> None:
+    async def scenario(observer: Observer) -> None:
+        first = await observer.observe()
+        assert isinstance(first, Unobserved)
+        assert first.detail.endswith("offers no TLS, which MYSQL_SSL requires")
+        for _ in range(10 * ATTEMPTS):
+            assert first == await observer.observe()
+
+    with fake_mysql(greets_and_is_silent) as server:
+        observing(server, authority, uvloop.new_event_loop, scenario)
+        assert server.connections == 1
