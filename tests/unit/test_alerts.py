@@ -1,0 +1,126 @@
+"""The alerts, by promtool; and that the page about them and the metrics has all there are, and nothing that is gone."""
+
+import dataclasses
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.http.guard import ConnectionRegister
+from app.http.metrics import create_registry
+from app.http.probe import ProbeCounts
+from app.http.sources import Sources
+from app.monitor import Monitor
+from app.node_state import NodeState, Unobserved
+from app.switches import ManualSwitches
+from app.verdict import Policy
+
+ROOT = Path(__file__).parents[2]
+CONTRIB = ROOT / "contrib" / "prometheus"
+ALERTS, TESTS = (CONTRIB / "alerts.yml").read_text(), (CONTRIB / "alerts_test.yml").read_text()
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+SUFFIXES = re.compile(r"_(bucket|sum|count)$")
+PROMTOOL_SECONDS = 60
+
+
+class ObservesNothing:
+    """Is never asked."""
+
+    async def observe(self) -> NodeState | Unobserved:
+        raise AssertionError
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Give the type of every metric there is, by name without the prefix, where everything about a node is known."""
+    disabled_file = tmp_path_factory.mktemp("metrics") / "disabled"
+    disabled_file.touch()
+    switches = ManualSwitches(str(disabled_file))
+    monitor = Monitor(ObservesNothing(), interval_seconds=1, policy=Policy(60), switches=switches)
+    known = {field.name: 1 for field in dataclasses.fields(NodeState) if "int" in str(field.type)}
+    monitor.observation = NodeState(**known, wsrep_flow_control_active="true")  # type: ignore[arg-type]
+    monitor.note_change()
+    sources = Sources(monitor, ConnectionRegister(), ProbeCounts(), switches, 0.25, 0.8, lambda: 0)
+    families = text_string_to_metric_families(generate_latest(create_registry(sources)).decode())
+    prefix = "clustercheckd_"
+    return {
+        (f"{family.name}_total" if family.type == "counter" else family.name).removeprefix(prefix): family.type
+        for family in families
+        if family.name.startswith(prefix)
+    }
+
+
+def promtool(*arguments: str) -> str:
+    """Run promtool, which must succeed; give what it said."""
+    done = subprocess.run(
+        ["promtool", *arguments], cwd=CONTRIB, capture_output=True, text=True, timeout=PROMTOOL_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def section(heading: str) -> str:
+    """Give the text under a heading of the page."""
+    return PAGE.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Give the cells of the table under a heading, without its first two lines."""
+    lines = [line for line in section(heading).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def alerts() -> dict[str, str]:
+    """Give the text of each alert, by name."""
+    _, *blocks = ALERTS.split("      - alert: ")
+    return {block.partition("\n")[0]: block for block in blocks}
+
+
+def test_promtool_accepts_the_configuration_and_the_alerts() -> None:
+    assert "1 rule files found" in promtool("check", "config", "prometheus.yml")
+    assert f"{len(alerts())} rules found" in promtool("check", "rules", "alerts.yml")
+
+
+def test_the_alerts_are_raised_when_they_should_be() -> None:
+    assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
+
+
+def test_each_alert_is_tested_both_ways() -> None:
+    tested = re.findall(r"alertname: (\w+)\n +exp_alerts:(.*)", TESTS)
+    assert {name for name, expected in tested if expected.strip() == "[]"} == alerts().keys()
+    assert {name for name, expected in tested if not expected} == alerts().keys()
+
+
+def test_each_alert_has_a_summary_and_what_to_type_first() -> None:
+    for name, text in alerts().items():
+        assert re.search(r"^          summary: \S", text, re.MULTILINE), name
+        assert re.search(r"^          command: \S", text, re.MULTILINE), name
+
+
+def test_the_page_has_every_metric_with_its_type(metrics: dict[str, str]) -> None:
+    documented = {name.strip("`"): kind.partition(",")[0] for name, kind, _ in rows("Metrics")}
+    assert metrics == documented
+
+
+def test_the_page_has_every_alert_with_its_severity() -> None:
+    severities = {name: text.partition("severity: ")[2].partition("\n")[0] for name, text in alerts().items()}
+    assert {name.strip("`"): severity for name, severity, _ in rows("Alerts")} == severities
+
+
+def test_alerts_and_queries_ask_for_metrics_that_exist(metrics: dict[str, str]) -> None:
+    queries = "".join(query for _, query in rows("Queries worth a panel"))
+    for text in (ALERTS, queries):
+        asked = set(re.findall(r"\bclustercheckd_(\w+)", text))
+        assert asked
+        assert {SUFFIXES.sub("", name) for name in asked} <= metrics.keys()
+
+
+def test_promtool_accepts_the_queries(tmp_path: Path) -> None:
+    queries = [query.strip("`") for _, query in rows("Queries worth a panel")]
+    rules = [f"      - record: query_{number}\n        expr: '{query}'\n" for number, query in enumerate(queries)]
+    path = tmp_path / "queries.yml"
+    path.write_text("groups:\n  - name: queries\n    rules:\n" + "".join(rules))
+    assert f"{len(queries)} rules found" in promtool("check", "rules", str(path))
