@@ -1,0 +1,5 @@
+# Sourced by the image's entrypoint when the database is made: an account without any privilege.
+docker_process_sql <<SQL
+CREATE USER clustercheck@127.0.0.1 IDENTIFIED BY '$(docker_sql_escape_string_literal "$(cat /secret/clustercheck)")'
+  WITH MAX_USER_CONNECTIONS 3;
+SQL

@@ -1,0 +1,62 @@
+"""Health checks by the clock, until told to end: `python -m harness.prober PORT PER-SECOND`.
+
+Each on a connection of its own, whether or not those before have been answered, as several load balancers do. At the
+end of standard input it prints what was answered, as JSON:
+{"answers": {"HTTP/1.1 200 OK": 1234}, "slowest_seconds": 0.1}.
+"""
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+
+from harness.ports import LOOPBACK
+
+_ANSWER_SECONDS = 10.0
+_PROBE = b"GET / HTTP/1.0\r\n\r\n"
+
+
+def main(port: int, per_second: float) -> None:
+    """Probe until standard input ends."""
+    seen: Counter[str] = Counter()
+    slowest = [0.0]
+    ended = threading.Event()
+    probes: list[threading.Thread] = []
+
+    def probe() -> None:
+        began = time.monotonic()
+        answer = _ask(port)
+        seen[answer] += 1
+        slowest.append(time.monotonic() - began)
+
+    def probing() -> None:
+        begun = time.monotonic()
+        while not ended.wait(max(0.0, begun + len(probes) / per_second - time.monotonic())):
+            probes.append(threading.Thread(target=probe))
+            probes[-1].start()
+
+    clock = threading.Thread(target=probing)
+    clock.start()
+    sys.stdin.read()
+    ended.set()
+    for thread in (clock, *probes):
+        thread.join()
+    print(json.dumps({"answers": seen, "slowest_seconds": max(slowest)}))
+
+
+def _ask(port: int) -> str:
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=_ANSWER_SECONDS) as connection:
+            connection.sendall(_PROBE)
+            answer = b""
+            while chunk := connection.recv(4096):
+                answer += chunk
+    except OSError as fault:
+        return repr(fault)
+    return answer.partition(b"\r\n")[0].decode()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), float(sys.argv[2]))

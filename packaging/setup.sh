@@ -1,0 +1,60 @@
+#!/bin/sh
+# Sets up what the packages are built and tested with. Says what it installs before it does.
+#   usage: packaging/setup.sh venv DIRECTORY    the virtual environment that builds them
+#          packaging/setup.sh tools             what tests/package runs besides
+set -eu
+PATH=$PATH:/usr/sbin:/sbin
+ACTIONLINT=v1.7.12
+
+say() { printf 'setup: %s\n' "$*"; }
+
+install_packages() {
+    [ $# -gt 0 ] || return 0
+    if ! command -v apt-get >/dev/null; then
+        say "please install with your package manager: $*" >&2
+        exit 1
+    fi
+    say "installing from the distribution: $*"
+    sudo=""
+    if [ "$(id -u)" -ne 0 ]; then
+        sudo=sudo
+        say "using sudo for this step only"
+    fi
+    $sudo apt-get update -qq
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+venv() {
+    # The distribution's own Python, which is what gets bundled: with its security fixes, and made for its glibc. Another
+    # one in PATH would bring libraries whose licences nobody knows.
+    python=/usr/bin/python3
+    "$python" -c 'import ensurepip' 2>/dev/null || install_packages python3 python3-venv
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    packages=""
+    # As a shared library, which the executable loads.
+    ldconfig -p | grep -q "libpython$version\.so" || packages="$packages libpython$version"
+    command -v objcopy >/dev/null || packages="$packages binutils"
+    # shellcheck disable=SC2086 # a list of words
+    install_packages $packages
+    say "making the virtual environment $1 with $("$python" --version)"
+    "$python" -m venv --clear "$1"
+    "$1/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+        -r requirements-package.txt
+}
+
+tools() {
+    packages=""
+    for command in buildah debootstrap lintian rpmlint rpm man:man-db shellcheck; do
+        command -v "${command%:*}" >/dev/null || packages="$packages ${command#*:}"
+    done
+    # shellcheck disable=SC2086
+    install_packages $packages
+    # In no distribution. Without Go, its test says that it was left out.
+    if [ ! -x build/tools/actionlint ] && command -v go >/dev/null; then
+        say "installing actionlint $ACTIONLINT with Go into build/tools"
+        GOBIN=$PWD/build/tools go install "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT" 2>/dev/null \
+            || say "actionlint could not be installed" >&2
+    fi
+}
+
+"$@"

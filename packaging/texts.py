@@ -1,0 +1,166 @@
+"""The texts of the packages that are made from the program's own: the file of settings and the man pages.
+
+    python packaging/texts.py env | clustercheckd.8 | clustercheckd-clustercheck.8
+
+Prints one of them. SOURCE_DATE_EPOCH, where set, is the date of the man pages.
+"""
+
+import contextlib
+import io
+import os
+import re
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+
+from app import __version__
+from app.__main__ import main
+from app.commands.clustercheck import USAGE
+from app.settings import Settings
+
+_WIDTH = 120
+_HEAD = """\
+clustercheckd's settings: one NAME=value a line. The service and the commands (clustercheckd check, watch, drain)
+read them at their start: systemctl restart clustercheckd. Each line below is a setting with its default.
+
+A variable of the environment takes precedence. ${NAME} in a value is replaced: put a password with a $ into a file
+of its own (MYSQL_PASSWORD_FILE)."""
+_LISTENING = ("clustercheck_host", "clustercheck_port")
+_NO_EFFECT = "No effect under systemd, where clustercheckd.socket listens: systemctl edit clustercheckd.socket"
+
+_FILES = (
+    ("/etc/clustercheckd/clustercheckd.env", "The settings, read by the service and by every command."),
+    ("/var/tmp/clustercheck.disabled", "While it exists, the node is out of the pool."),  # noqa: S108 (the script's place)
+    ("/usr/lib/clustercheckd/clustercheck", "The drop-in for Percona's clustercheck script."),
+    ("/usr/share/doc/clustercheckd/haproxy.cfg.example", "A whole configuration of HAProxy."),
+    ("/usr/share/doc/clustercheckd/install.md", "How to install, configure and upgrade."),
+)
+_STATUS = (
+    ("0", "Stopped by a signal; check: the node may take traffic; status: at least one node may."),
+    (
+        "1",
+        "check: the node may not take traffic; status: no node may; drain, undrain: the file was not made or removed.",
+    ),
+    ("2", "Settings that cannot be used; one line on standard error names each."),
+)
+
+
+def env_file() -> str:
+    """Return the file of settings, every one of them commented out."""
+    lines = [f"# {line}".rstrip() for line in _HEAD.splitlines()]
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        value = "" if default is None else int(default) if isinstance(default, bool) else default
+        lines += ["", *_comment(str(field.description))]
+        if name in _LISTENING:
+            lines += _comment(_NO_EFFECT)
+        lines.append(f"#{name.upper()}={value}")
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+
+
+def clustercheckd_page() -> str:
+    """Return clustercheckd(8), in the words of `clustercheckd --help`."""
+    about, rest = _help()
+    about_migrate, rest_migrate = _help("migrate")
+    return "\n".join(
+        [
+            _title("clustercheckd"),
+            ".SH NAME",
+            f"clustercheckd \\- {_escaped('health check of a Galera node for load balancers')}",
+            ".SH SYNOPSIS",
+            ".B clustercheckd",
+            "[\\fIcommand\\fR] [\\fIoption\\fR ...]",
+            ".SH DESCRIPTION",
+            _escaped(about),
+            *_sections(rest, "SH"),
+            ".SH CLUSTERCHECKD MIGRATE",
+            _escaped(about_migrate),
+            *_sections(rest_migrate, "SS"),
+            ".SH EXIT STATUS",
+            *_list(_STATUS),
+            ".SH FILES",
+            *_list(_FILES),
+            ".SH SEE ALSO",
+            "clustercheckd\\-clustercheck(8), haproxy(1), systemctl(1)",
+            "",
+        ],
+    )
+
+
+def clustercheck_page() -> str:
+    """Return the page of the drop-in, in the words of `clustercheck --help`."""
+    return "\n".join(
+        [
+            _title("clustercheckd-clustercheck"),
+            ".SH NAME",
+            f"clustercheckd\\-clustercheck \\- {_escaped('drop-in for the clustercheck script')}",
+            ".SH SYNOPSIS",
+            ".B /usr/lib/clustercheckd/clustercheck",
+            "[\\fIuser\\fR [\\fIpassword\\fR ...]]",
+            ".SH DESCRIPTION",
+            ".nf",
+            _escaped(USAGE),
+            ".fi",
+            ".SH SEE ALSO",
+            "clustercheckd(8)",
+            "",
+        ],
+    )
+
+
+def _help(*command: str) -> tuple[str, str]:
+    """Return what a command's --help says below its usage: what it does, and the sections with the arguments."""
+    # One line each, to be filled by whoever shows the page.
+    os.environ["COLUMNS"] = "10000"
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        main([*command, "--help"])
+    _, about, rest = said.getvalue().split("\n\n", 2)
+    return about, rest
+
+
+def _sections(text: str, macro: str) -> Iterator[str]:
+    """Turn argparse's headings and entries into the page's; an entry's text may stand on a line of its own."""
+    for line in text.splitlines():
+        heading = re.fullmatch(r"(\S.*):", line)
+        entry = re.fullmatch(r"  (\S.*?)(?:  +(\S.*))?", line)
+        if heading:
+            yield f".{macro} {_escaped(heading[1].upper())}"
+        elif entry:
+            yield ".TP"
+            yield f".B {_escaped(entry[1])}"
+            if entry[2]:
+                yield _escaped(entry[2])
+        elif line:
+            yield _escaped(line.strip()) if line.startswith(" ") else f".PP\n{_escaped(line)}"
+
+
+def _list(entries: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    for name, text in entries:
+        yield f".TP\n.B {_escaped(name)}\n{_escaped(text)}"
+
+
+def _title(name: str) -> str:
+    date = time.strftime("%Y-%m-%d", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", "0")) or None))
+    return f'.TH {_escaped(name).upper()} 8 "{date}" "clustercheckd {__version__}"'
+
+
+def _escaped(text: str) -> str:
+    """Write a text as roff: its own hyphens, and no line that begins with a control character."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
+    return re.sub(r"^\.", "\\\\&.", escaped, flags=re.MULTILINE)
+
+
+TEXTS: dict[str, Callable[[], str]] = {
+    "env": env_file,
+    "clustercheckd.8": clustercheckd_page,
+    "clustercheckd-clustercheck.8": clustercheck_page,
+}
+
+if __name__ == "__main__":
+    sys.stdout.write(TEXTS[sys.argv[1]]())

@@ -1,0 +1,117 @@
+"""Fixtures: the packages, built here, and systems to install them in."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app import __version__
+from harness.machine import Machine, UnavailableError, require_namespaces
+from harness.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+RELEASES = ("bookworm", "trixie")
+NEXT_VERSION = "99.0.0"
+_PYTHON = ROOT / "build" / "package-venv" / "bin" / "python"
+_BUILD_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Packages:
+    """One build: what it has put out."""
+
+    directory: Path
+    version: str = __version__
+
+    @property
+    def deb(self) -> Path:
+        return self.directory / f"clustercheckd_{self.version}_amd64.deb"
+
+    @property
+    def rpm(self) -> Path:
+        return self.directory / f"clustercheckd-{self.version}.x86_64.rpm"
+
+    @property
+    def archive(self) -> Path:
+        return self.directory / f"clustercheckd-{self.version}.tar.gz"
+
+    @property
+    def bill_of_materials(self) -> Path:
+        return self.directory / f"clustercheckd-{self.version}.cdx.json"
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        return self.deb, self.rpm, self.archive, self.bill_of_materials
+
+
+def build(work: Path, output: Path, *options: str) -> None:
+    """Do what `make package` does."""
+    command = [str(_PYTHON), "packaging/build.py", f"--work={work}", f"--output={output}", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Packages, Packages]:
+    """Build everything twice, in directories of different names."""
+    directories = [tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("another-build")]
+    with ThreadPoolExecutor() as executor:
+        list(executor.map(lambda directory: build(directory / "work", directory), directories))
+    first, second = directories
+    return Packages(first), Packages(second)
+
+
+@pytest.fixture(scope="session")
+def packages(builds: tuple[Packages, Packages]) -> Packages:
+    """Give the packages of this version."""
+    return builds[0]
+
+
+@pytest.fixture(scope="session")
+def next_packages(packages: Packages) -> Packages:
+    """Give the same once more under a higher version."""
+    build(packages.directory / "work", packages.directory, f"--version={NEXT_VERSION}")
+    return Packages(packages.directory, NEXT_VERSION)
+
+
+@pytest.fixture(scope="session")
+def tree(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack the deb."""
+    directory = tmp_path_factory.mktemp("tree")
+    subprocess.run(["dpkg-deb", "--extract", packages.deb, directory], check=True)
+    return directory
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """Boot a Debian with a Galera node in it, Synced."""
+    try:
+        require_namespaces()
+    except UnavailableError as fault:
+        pytest.skip(f"NOT TESTED: the packages were installed nowhere. {fault}")
+    with Machine(request.param) as booted:
+        wait_for_node(booted)
+        yield booted
+
+
+def wait_for_node(machine: Machine) -> None:
+    """Wait until the system's Galera node is Synced."""
+    state = "mariadb -BNe \"SHOW STATUS LIKE 'wsrep_local_state_comment'\""
+    wait_for("the node to be Synced", lambda: "Synced" in machine.run(state, check=False), seconds=90)
+
+
+def commands_of(page: str, heading: str, number: int = 0) -> list[str]:
+    """Return the commands that a page of the documentation has root type in one of the blocks under a heading."""
+    return re.findall(r"^# (.+)$", block_of(page, heading, "console", number), re.MULTILINE)
+
+
+def block_of(page: str, heading: str, language: str, number: int = 0) -> str:
+    """Return one of the blocks of a language under a heading, the first having the number 0."""
+    section = (ROOT / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    blocks = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", section, re.MULTILINE | re.DOTALL)
+    indent, block = blocks[number]
+    return re.sub(f"^{indent}", "", block, flags=re.MULTILINE)

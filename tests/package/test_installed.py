@@ -1,0 +1,349 @@
+"""The packages in booted systems without Python, beside a real Galera node: what an administrator does, and sees.
+
+The tests of this file run in order on one system for each release: installed, used, upgraded, rebooted, removed.
+"""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from harness.machine import Machine
+from harness.waiting import wait_for
+from tests.package.conftest import ROOT, Packages, block_of, commands_of, wait_for_node
+
+PAGE = "docs/install.md"
+PYTHON = ROOT / ".venv" / "bin" / "python"
+PROBES_PER_SECOND = 20
+SETTINGS = "/etc/clustercheckd/clustercheckd.env"
+EDIT = "MAX_RECV_QUEUE=12345"
+WATCHDOG_SECONDS = 10
+
+
+@dataclass
+class Installed:
+    """A system with the package in it, and what was printed on the way."""
+
+    machine: Machine
+    after_install: dict[str, str] = field(default_factory=dict)
+    printed: list[str] = field(default_factory=list)
+
+    def ask(self, header: str = "-o /dev/null -w '%{http_code}'") -> str:
+        """Ask for the verdict once; return the status."""
+        return self.machine.run(f"curl -s -m 10 {header} http://localhost:9200/", check=False)
+
+    @property
+    def answer(self) -> str:
+        """Status and reason of the verdict now."""
+        head = self.ask("-D - -o /dev/null")
+        reason = re.search("^x-clustercheck-reason: (.+)$", head, re.MULTILINE)
+        return f"{head[9:12]} {reason[1] if reason else ''}"
+
+    def wait_for(self, answer: str, seconds: float = 20) -> None:
+        """Ask until status and reason are these."""
+        wait_for(f"the answer {answer}", lambda: self.answer == answer, seconds=seconds)
+
+    def property(self, name: str) -> str:
+        """Return what systemd says of the service."""
+        return self.machine.run(f"systemctl show --property {name} --value clustercheckd").strip()
+
+    def copy(self, path: Path) -> None:
+        """Put a file into root's home."""
+        self.machine.path(f"/root/{path.name}").write_bytes(path.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def installed(machine: Machine, packages: Packages) -> Installed:
+    """Install clustercheckd as docs/install.md has it, with its very commands."""
+    subject = Installed(machine)
+    subject.copy(packages.deb)
+    install, *others = commands_of(PAGE, "Packages")
+    subject.printed.append(machine.run(install))
+    states = ("is-enabled", "is-active")
+    for unit in ("clustercheckd.service", "clustercheckd.socket"):
+        subject.after_install[unit] = " ".join(
+            machine.run(f"systemctl {state} {unit}", check=False).strip() for state in states
+        )
+    subject.printed += [machine.run(command) for command in others]
+    return subject
+
+
+@contextmanager
+def probing(machine: Machine) -> Iterator[dict[str, object]]:
+    """Send health checks all the time; what was answered is there at the end of the block."""
+    seen: dict[str, object] = {}
+    command = machine.network_command(str(PYTHON), "-m", "harness.prober", "9200", str(PROBES_PER_SECOND))
+    prober = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield seen
+    finally:
+        printed, _ = prober.communicate(timeout=60)
+        seen.update(json.loads(printed))
+
+
+def all_were_200(seen: dict[str, object], at_least: int) -> bool:
+    """Whether every health check got 200, and there were enough of them."""
+    answers = seen["answers"]
+    assert isinstance(answers, dict)
+    return set(answers) == {"HTTP/1.1 200 OK"} and answers["HTTP/1.1 200 OK"] >= at_least
+
+
+def test_there_is_no_python_on_the_system(machine: Machine) -> None:
+    assert machine.run("ls /usr/bin /usr/local/bin /usr/sbin | grep -i python", check=False) == ""
+    assert machine.run("dpkg --list | grep -i ' lib*python'", check=False) == ""
+
+
+def test_five_commands_bring_it_from_the_file_to_an_answer(installed: Installed) -> None:
+    assert len(commands_of(PAGE, "Packages")) == 5
+    assert installed.printed[2].startswith("available synced: ")
+    assert "HTTP/1.1 200 OK" in installed.printed[-1]
+
+
+def test_installing_it_enables_and_starts_nothing_and_says_what_to_type(installed: Installed) -> None:
+    assert set(installed.after_install.values()) == {"disabled inactive"}
+    said = installed.printed[0].partition("Type:\n")[2].splitlines()[:3]
+    typed = commands_of(PAGE, "Packages")
+    assert [line.strip() for line in said] == [typed[1], typed[3], typed[4]]
+
+
+def test_it_runs_as_its_user_enabled_and_logged_in_without_a_password(installed: Installed) -> None:
+    machine = installed.machine
+    for unit in ("clustercheckd.service", "clustercheckd.socket"):
+        assert machine.run(f"systemctl is-enabled {unit}; systemctl is-active {unit}") == "enabled\nactive\n"
+    assert installed.property("User") == "clustercheck"
+    sessions = machine.run('mariadb -BNe "SELECT DISTINCT USER, HOST FROM information_schema.PROCESSLIST"')
+    assert "clustercheck\tlocalhost" in sessions.splitlines()
+    plugin = "SELECT JSON_VALUE(Priv, '$.plugin') FROM mysql.global_priv WHERE User = 'clustercheck'"
+    assert machine.run(f'mariadb -BNe "{plugin}"') == "unix_socket\n"
+
+
+def test_systemd_shows_the_verdict_and_has_nothing_against_the_units(installed: Installed) -> None:
+    assert installed.property("StatusText") == "available synced: wsrep_local_state is 4 (Synced)"
+    units = "/usr/lib/systemd/system/clustercheckd.service /usr/lib/systemd/system/clustercheckd.socket"
+    assert installed.machine.run(f"systemd-analyze verify --man=no {units}") == ""
+    said = installed.machine.run("systemd-analyze security --threshold=15 clustercheckd.service")
+    assert "Overall exposure level for clustercheckd.service: 1." in said
+
+
+def test_the_file_of_settings_is_for_root_and_the_service_only(installed: Installed) -> None:
+    assert installed.machine.run(f"stat --format '%a %U:%G' {SETTINGS}") == "640 root:clustercheck\n"
+
+
+def test_a_desynced_node_is_503_and_back(installed: Installed) -> None:
+    installed.machine.run('mariadb -e "SET GLOBAL wsrep_desync = ON"')
+    installed.wait_for("503 desynced")
+    assert installed.property("StatusText").startswith("NOT available desynced: ")
+    installed.machine.run('mariadb -e "SET GLOBAL wsrep_desync = OFF"')
+    installed.wait_for("200 synced")
+
+
+def test_drain_and_undrain_reach_the_service(installed: Installed) -> None:
+    installed.machine.run("clustercheckd drain")
+    installed.wait_for("503 disabled")
+    installed.machine.run("clustercheckd undrain")
+    installed.wait_for("200 synced")
+
+
+def test_the_drop_in_answers_as_the_script_did(installed: Installed) -> None:
+    command = "runuser -u clustercheck -- /usr/lib/clustercheckd/clustercheck clustercheck ''"
+    answer = installed.machine.run(command)
+    assert answer.startswith("HTTP/1.1 200 OK")
+    assert answer.rstrip().endswith("Percona XtraDB Cluster Node is synced.")
+
+
+def test_a_restart_fails_no_health_check(installed: Installed) -> None:
+    before = installed.property("MainPID")
+    with probing(installed.machine) as seen:
+        for _ in range(3):
+            installed.machine.run("systemctl restart clustercheckd")
+            installed.wait_for("200 synced")
+    assert installed.property("MainPID") != before
+    assert all_were_200(seen, at_least=PROBES_PER_SECOND), seen
+
+
+def test_kill_9_is_recovered(installed: Installed) -> None:
+    before = installed.property("MainPID")
+    installed.machine.run("systemctl kill --signal KILL clustercheckd")
+    wait_for("another process", lambda: installed.property("MainPID") not in {before, "0"}, seconds=10)
+    installed.wait_for("200 synced", seconds=10)
+
+
+def test_a_hanging_process_is_replaced(installed: Installed) -> None:
+    before = installed.property("MainPID")
+    installed.machine.run("systemctl kill --signal STOP clustercheckd")
+    wait_for(
+        "another process", lambda: installed.property("MainPID") not in {before, "0"}, seconds=WATCHDOG_SECONDS + 10
+    )
+    installed.wait_for("200 synced", seconds=10)
+    assert "Watchdog timeout" in installed.machine.run("journalctl --unit clustercheckd --no-pager")
+
+
+def test_a_drain_may_take_longer_than_systemd_waits_for_others(installed: Installed) -> None:
+    machine = installed.machine
+    machine.run("mkdir -p /run/systemd/system/clustercheckd.service.d")
+    machine.path("/run/systemd/system/clustercheckd.service.d/short.conf").write_text(
+        "[Service]\nTimeoutStopSec=1\nEnvironment=CLUSTERCHECK_DRAIN_SECONDS=3\n"
+    )
+    machine.run("systemctl daemon-reload && systemctl restart clustercheckd")
+    installed.wait_for("200 synced")
+    machine.run("systemctl stop --no-block clustercheckd.service")
+    installed.wait_for("503 shutting-down")
+    wait_for("its end", lambda: installed.property("ActiveState") == "inactive")
+    assert installed.property("Result") == "success"
+    machine.run("rm -r /run/systemd/system/clustercheckd.service.d && systemctl daemon-reload")
+    machine.run("systemctl restart clustercheckd")
+    installed.wait_for("200 synced")
+
+
+def drop_in(installed: Installed, unit: str, text: str) -> None:
+    """Do what `systemctl edit` does."""
+    directory = f"/etc/systemd/system/{unit}.d"
+    installed.machine.run(f"mkdir -p {directory}")
+    installed.machine.path(f"{directory}/override.conf").write_text(text)
+    installed.machine.run("systemctl daemon-reload")
+
+
+def revert(installed: Installed, unit: str) -> None:
+    """Do what `systemctl revert` does."""
+    installed.machine.run(f"systemctl revert {unit} && systemctl restart {unit}")
+    installed.wait_for("200 synced")
+
+
+def test_a_password_may_come_from_a_file_or_from_systemds_credentials(installed: Installed) -> None:
+    machine = installed.machine
+    before = machine.run(f"cat {SETTINGS}")
+    machine.run("mariadb -e \"ALTER USER clustercheck@localhost IDENTIFIED BY 'geheim'\"")
+    machine.run("systemctl restart clustercheckd")
+    installed.wait_for("503 access-denied")
+    keep, name, restart = commands_of(PAGE, "Packages", 1)
+    machine.run(f"echo geheim | {keep}")
+    machine.run(name)
+    machine.run(restart)
+    installed.wait_for("200 synced")
+    # Nobody but root may read it now, and no setting names it.
+    machine.run("chmod 0600 /etc/clustercheckd/password")
+    machine.path(SETTINGS).write_text(before)
+    machine.run(restart)
+    installed.wait_for("503 access-denied")
+    drop_in(installed, "clustercheckd.service", block_of(PAGE, "systemd", "ini", 1))
+    machine.run(restart)
+    installed.wait_for("200 synced")
+    machine.run('mariadb -e "ALTER USER clustercheck@localhost IDENTIFIED VIA unix_socket"')
+    machine.run("rm /etc/clustercheckd/password")
+    revert(installed, "clustercheckd.service")
+
+
+def test_the_port_is_the_sockets(installed: Installed) -> None:
+    text = block_of(PAGE, "systemd", "ini", 0).replace("10.0.0.11:9200", "127.0.0.1:9209")
+    drop_in(installed, "clustercheckd.socket", text)
+    installed.machine.run("systemctl restart clustercheckd.socket")
+    wait_for(
+        "an answer on the other port",
+        lambda: "200 OK" in installed.machine.run("curl -si http://127.0.0.1:9209/", check=False),
+    )
+    assert installed.ask() == "000"
+    revert(installed, "clustercheckd.socket")
+
+
+def test_to_stop_the_socket_is_to_stop_it(installed: Installed) -> None:
+    installed.machine.run("systemctl stop clustercheckd.socket")
+    assert installed.property("ActiveState") == "inactive"
+    assert installed.ask() == "000"
+    installed.machine.run("systemctl start clustercheckd")
+    installed.wait_for("200 synced")
+
+
+def test_a_setting_that_cannot_be_used_is_one_line_until_it_is_corrected(installed: Installed) -> None:
+    machine = installed.machine
+    machine.run(f"echo CLUSTERCHECK_DEADLINE=soon >> {SETTINGS}")
+    machine.run("systemctl restart clustercheckd", check=False)
+    wait_for("a second attempt", lambda: int(installed.property("NRestarts")) > 1)
+    lines = machine.run("journalctl --unit clustercheckd --no-pager --output cat --lines 20").splitlines()
+    assert any(line.startswith("clustercheckd: CLUSTERCHECK_DEADLINE=soon: ") for line in lines)
+    assert not any("Traceback" in line for line in lines)
+    machine.run(f"sed -i /soon/d {SETTINGS}")
+    installed.wait_for("200 synced")
+
+
+def test_an_upgrade_fails_no_health_check_and_keeps_what_was_edited(
+    installed: Installed, next_packages: Packages
+) -> None:
+    machine = installed.machine
+    machine.run(f"echo {EDIT} >> {SETTINGS}")
+    installed.copy(next_packages.deb)
+    before = installed.property("MainPID")
+    with probing(machine) as seen:
+        said = machine.run(f"apt install ./{next_packages.deb.name}")
+        installed.wait_for("200 synced")
+    assert all_were_200(seen, at_least=PROBES_PER_SECOND), seen
+    assert installed.property("MainPID") not in {before, "0"}
+    assert machine.run("dpkg-query --show --showformat '${Version}' clustercheckd") == next_packages.version
+    assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
+    status = json.loads(machine.run("curl -s http://localhost:9200/status"))
+    assert f"MAX_RECV_QUEUE={status['policy']['max_recv_queue']}" == EDIT
+    assert "Type:" not in said
+    machine.run(f"sed -i /{EDIT}/d {SETTINGS}")
+
+
+def test_every_file_is_as_the_package_has_it(installed: Installed) -> None:
+    assert installed.machine.run("dpkg --verify clustercheckd") == ""
+
+
+def test_it_comes_up_by_itself_after_a_reboot(installed: Installed) -> None:
+    installed.machine.reboot()
+    wait_for_node(installed.machine)
+    installed.wait_for("200 synced")
+
+
+def test_it_starts_and_answers_while_the_server_is_down(installed: Installed) -> None:
+    machine = installed.machine
+    machine.run("systemctl stop mariadb")
+    installed.wait_for("503 unreachable")
+    machine.run("systemctl restart clustercheckd")
+    installed.wait_for("503 unreachable")
+    machine.run("systemctl start mariadb")
+    installed.wait_for("200 synced", seconds=60)
+
+
+def test_removed_it_is_stopped_and_purged_only_the_user_is_left(installed: Installed) -> None:
+    machine = installed.machine
+    machine.run("apt-get -y remove clustercheckd")
+    assert installed.ask() == "000"
+    assert machine.succeeds(f"test -e {SETTINGS}")
+    machine.run("apt-get -y purge clustercheckd")
+    left = machine.run("find / -xdev -path /proc -prune -o -name '*clustercheck*' -print | sort").splitlines()
+    assert [path for path in left if not path.startswith(("/root/", "/var/cache/", "/var/lib/apt/"))] == []
+    assert machine.run("systemctl list-unit-files | grep clustercheck", check=False) == ""
+    assert machine.run("getent passwd clustercheck").startswith("clustercheck:")
+
+
+def test_the_rpms_scripts_do_the_same(installed: Installed, packages: Packages, next_packages: Packages) -> None:
+    machine = installed.machine
+    # rpm knows none of Debian's packages.
+    rpm = "rpm --nodeps"
+    for build in (packages, next_packages):
+        installed.copy(build.rpm)
+    said = machine.run(f"{rpm} --install {packages.rpm.name}")
+    assert "Type:" in said
+    assert machine.run("systemctl is-enabled clustercheckd", check=False) == "disabled\n"
+    assert machine.run(f"stat --format '%a %U:%G' {SETTINGS}") == "640 root:clustercheck\n"
+    assert machine.run("rpm --verify --nodeps clustercheckd") == ""
+    machine.run("systemctl enable --now clustercheckd")
+    installed.wait_for("200 synced")
+    machine.run(f"echo {EDIT} >> {SETTINGS}")
+    before = installed.property("MainPID")
+    with probing(machine) as seen:
+        machine.run(f"{rpm} --upgrade {next_packages.rpm.name}")
+        installed.wait_for("200 synced")
+    assert all_were_200(seen, at_least=1), seen
+    assert installed.property("MainPID") not in {before, "0"}
+    assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
+    machine.run(f"{rpm} --erase clustercheckd")
+    assert installed.ask() == "000"
+    assert not machine.succeeds("test -e /usr/lib/clustercheckd -o -e /usr/share/doc/clustercheckd")
+    assert not machine.succeeds("systemctl is-enabled clustercheckd.socket")

@@ -1,0 +1,150 @@
+"""The packages as files: what is in them, and what the distributions' own checkers say."""
+
+import json
+import os
+import re
+import subprocess
+import tarfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from app import __version__
+from tests.package.conftest import ROOT, Packages
+
+UNITS = "usr/lib/systemd/system"
+SERVICE, SOCKET = f"{UNITS}/clustercheckd.service", f"{UNITS}/clustercheckd.socket"
+OLDEST_GLIBC = (2, 36)
+HIGHEST_EXPOSURE = 1.5
+
+
+def run(*command: str | Path) -> str:
+    """Run a command to its end; return all it prints."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, f"{command}: exit status {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def files_of(tree: Path) -> dict[str, Path]:
+    """Return all files and links below a directory by their names there."""
+    return {str(path.relative_to(tree)): path for path in tree.rglob("*") if path.is_symlink() or path.is_file()}
+
+
+def test_the_same_sources_give_the_same_bytes(builds: tuple[Packages, Packages]) -> None:
+    first, second = ([sha256(path.read_bytes()).hexdigest() for path in build.all] for build in builds)
+    assert first == second
+
+
+def test_the_version_is_that_of_the_program(packages: Packages) -> None:
+    assert run("dpkg-deb", "--field", packages.deb, "Version") == f"{__version__}\n"
+    assert run("rpm", "--query", "--package", "--queryformat", "%{VERSION}", packages.rpm) == __version__
+
+
+def test_all_three_have_the_same_files(packages: Packages, tree: Path) -> None:
+    in_deb = set(files_of(tree))
+    with tarfile.open(packages.archive) as archive:
+        in_archive = {member.name.removeprefix("./") for member in archive if not member.isdir()}
+    listed = run("rpm", "--query", "--package", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\n]", packages.rpm)
+    in_rpm = {line.split()[1].lstrip("/") for line in listed.splitlines() if not line.startswith("d")}
+    assert in_deb == in_archive
+    assert in_deb == in_rpm
+
+
+def test_the_names_are_clustercheckds_own(tree: Path) -> None:
+    outside = sorted(name for name in files_of(tree) if "/clustercheckd/" not in f"/{name}")
+    assert outside == [
+        "usr/bin/clustercheckd",
+        SERVICE,
+        SOCKET,
+        "usr/lib/sysusers.d/clustercheckd.conf",
+        "usr/share/lintian/overrides/clustercheckd",
+        "usr/share/man/man8/clustercheckd-clustercheck.8.gz",
+        "usr/share/man/man8/clustercheckd.8.gz",
+    ]
+
+
+def test_both_commands_run_without_a_python(tree: Path) -> None:
+    environ = {"PATH": "/nowhere"}
+    shown = subprocess.check_output([tree / "usr/bin/clustercheckd", "--version"], env=environ, text=True)
+    assert shown == f"clustercheckd {__version__}\n"
+    # Imported only when it is asked for.
+    migrate = subprocess.check_output([tree / "usr/bin/clustercheckd", "migrate", "--help"], env=environ, text=True)
+    assert migrate.startswith("usage: clustercheckd migrate ")
+    drop_in = subprocess.check_output([tree / "usr/lib/clustercheckd/clustercheck", "--help"], env=environ, text=True)
+    assert drop_in.startswith("Usage: clustercheck ")
+
+
+def test_it_needs_no_glibc_newer_than_debian_12s(tree: Path) -> None:
+    needed = set()
+    for path in files_of(tree).values():
+        if not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF":
+            versions = re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "--dynamic-syms", path))
+            needed |= {(int(major), int(minor)) for major, minor in versions}
+    assert max(needed) <= OLDEST_GLIBC
+
+
+def test_each_bundled_part_is_named_with_its_licence(tree: Path) -> None:
+    documents = tree / "usr/share/doc/clustercheckd"
+    overview = (documents / "copyright").read_text()
+    assert (ROOT / "LICENSE").read_text() in overview
+    names = re.findall(r"^(\S+) \S+: .+$", overview.partition("SOFTWARE.\n")[2], re.MULTILINE)
+    # Python and OpenSSL from Debian, the driver and the web server from the package index, and what holds it together.
+    assert {"libpython3.11", "libssl3", "aiomysql", "uvicorn", "cryptography", "pyinstaller"} <= set(names)
+    for name in names:
+        texts = list((documents / "licenses" / name).iterdir())
+        assert texts
+        assert all(text.stat().st_size for text in texts)
+
+
+def test_the_bill_of_materials_names_the_same_parts(packages: Packages, tree: Path) -> None:
+    bill = json.loads(packages.bill_of_materials.read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", __version__)
+    assert all(part["purl"].startswith(("pkg:pypi/", "pkg:deb/debian/")) for part in bill["components"])
+    overview = (tree / "usr/share/doc/clustercheckd/copyright").read_text()
+    named = [
+        f"{part['name']} {part['version']}: {part['licenses'][0]['license']['name']}" for part in bill["components"]
+    ]
+    assert overview.partition("SOFTWARE.\n")[2].split("\n") == ["", *named, ""]
+
+
+def test_the_bundle_can_log_in_with_a_password_over_plain_tcp(tree: Path) -> None:
+    # caching_sha2_password, the default of MySQL 8 and Percona XtraDB Cluster, needs it there.
+    assert (tree / "usr/lib/clustercheckd/bin/lib/cryptography").is_dir()
+
+
+def test_lintian_has_nothing_to_say(packages: Packages) -> None:
+    assert run("lintian", "--allow-root", "--fail-on", "warning", packages.deb) == ""
+    assert "unused-override" not in run("lintian", "--allow-root", "--display-info", packages.deb)
+
+
+def test_rpmlint_has_nothing_to_say(packages: Packages) -> None:
+    said = run("rpmlint", "--config", ROOT / "packaging" / "rpmlint.toml", packages.rpm)
+    assert "0 errors, 0 warnings" in said
+
+
+def test_every_filter_of_rpmlint_has_something_to_hide(packages: Packages) -> None:
+    unfiltered = subprocess.run(["rpmlint", packages.rpm], capture_output=True, text=True, check=False).stdout
+    filters = re.findall(r'^    "(.+)",$', (ROOT / "packaging" / "rpmlint.toml").read_text(), re.MULTILINE)
+    assert [one for one in filters if not re.search(one, unfiltered)] == []
+
+
+@pytest.mark.parametrize("page", ["clustercheckd.8", "clustercheckd-clustercheck.8"])
+def test_the_man_pages_are_well_formed(tree: Path, page: str) -> None:
+    environ = {**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"}
+    command = ["man", "--warnings", "--local-file", f"{tree}/usr/share/man/man8/{page}.gz"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith(page.removesuffix(".8").upper())
+
+
+def test_the_scripts_are_sound() -> None:
+    scripts = [*(ROOT / "packaging").glob("*.sh"), *(ROOT / "harness").glob("*.sh")]
+    assert run("shellcheck", *scripts) == ""
+
+
+def test_the_unit_is_hardened(tree: Path) -> None:
+    said = run("systemd-analyze", "security", "--offline=yes", "--threshold=15", tree / SERVICE)
+    found = re.search(r"Overall exposure level for clustercheckd.service: ([0-9.]+)", said)
+    assert found is not None
+    assert float(found[1]) <= HIGHEST_EXPOSURE

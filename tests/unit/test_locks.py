@@ -1,0 +1,20 @@
+"""The locks agree: what is installed for the image, the packages and the tests has the service's own versions."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def pins_in(name: str) -> set[str]:
+    """Give the names and versions of a lock."""
+    return set(re.findall(r"^([\w.-]+==[^ ;\\]+)", (ROOT / name).read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("lock", ["requirements-dev.txt", "requirements-image.txt", "requirements-package.txt"])
+def test_each_lock_has_all_that_the_service_needs(lock: str) -> None:
+    needed = pins_in("requirements.txt")
+    assert needed
+    assert pins_in(lock) >= needed, "make lock brings them together"
