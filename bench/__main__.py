@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.load import WrongAnswerError
 from bench.rig import Rig
-from bench.rows import cpu, detection, latency, memory, queries, rest, start, throughput
+from bench.rows import cpu, detection, latency, memory, package, queries, rest, start, throughput
 from bench.table import Row, markdown
 from bench.xinetd import MissingError
 from harness.process import ProcessEndedError
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "memory": partial(memory.rows, probes=_PROBES),
         "start": start.rows,
         "detection": detection.rows,
+        "package": package.rows,
     }
     parser = argparse.ArgumentParser(prog="make bench", description="Measure clustercheckd on a real Galera node.")
     parser.add_argument("--only", metavar="NAME", choices=groups, action="append", help=f"one of {', '.join(groups)}")
@@ -42,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.full:
         groups["memory"] = partial(memory.rows, probes=_PROBES_IN_FULL)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not package.FROZEN.exists():
+        if "package" in (options.only or ()):
+            parser.error("--only package: there is none, make package first")
+        del groups["package"]
     begun = time.monotonic()
 
     def tell(what: str) -> None:

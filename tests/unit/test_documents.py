@@ -1,0 +1,327 @@
+"""The documents cannot drift: reference tables are complete, links lead somewhere, and what is typed exists."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.commands import check, clustercheck, drain, migrate, status
+from app.commands import rows as printing
+from app.commands.script import CONFIGURATION_FILES, DEFAULTS
+from app.database.address import USUAL_SOCKETS
+from app.http.api import PATHS
+from app.http.probe import LIVENESS_PATH, OVERRIDES, VERDICT_PATHS, verdict_answer
+from app.settings import Settings
+from app.variables import misspelt_names, read_env_file, variables_of
+from app.verdict import PLANNED, Policy, Reason, Switches, decide
+from tests import observed
+from tests.unit.manifests import ROOT, documents_in
+
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = {str(path.relative_to(ROOT)): path for path in (*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")))}
+README = (ROOT / "README.md").read_text()
+SETTINGS = (REFERENCE / "settings.md").read_text()
+REASONS = (REFERENCE / "reasons.md").read_text()
+HTTP_API = (REFERENCE / "http-api.md").read_text()
+COMMANDS = (REFERENCE / "commands.md").read_text()
+
+KNOWN_VARIABLES = {*(name.upper() for name in Settings.model_fields), "CLUSTERCHECK_ENV_FILE"}
+# Named as an example of a name that is misspelt.
+MISSPELT = {"MYSQL_USER"}
+
+MOST_README_LINES = 130
+FIRST_SCREEN_LINES = 24
+
+every_page = pytest.mark.parametrize("page", PAGES)
+
+
+def test_the_pages_are_found() -> None:
+    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/reference/settings.md"} <= set(PAGES)
+
+
+@every_page
+def test_no_page_has_the_marks_of_an_unfinished_merge(page: str) -> None:
+    assert not re.findall(r"^(?:<{7}|>{7}).*", PAGES[page].read_text(), re.MULTILINE)
+
+
+class TestLinks:
+    """Relative links, with their anchors; addresses on the network are not asked."""
+
+    @every_page
+    def test_they_lead_somewhere(self, page: str) -> None:
+        for target in re.findall(r"\]\(([^()\s]+)\)", without_blocks(PAGES[page].read_text())):
+            if re.match(r"https?:", target):
+                continue
+            file, _, anchor = target.partition("#")
+            path = (PAGES[page].parent / file).resolve() if file else PAGES[page]
+            assert path.exists(), target
+            assert not anchor or anchor in anchors(path), target
+
+    def test_the_changelog_leads_to_the_differences_from_clustercheck(self) -> None:
+        changelog = PAGES["CHANGELOG.md"].read_text().partition("\n## Differences from clustercheck\n")[2]
+        assert "(docs/migrating-from-clustercheck.md#differences-from-clustercheck)" in changelog
+
+    def test_the_readme_links_every_page(self) -> None:
+        linked = set(re.findall(r"\]\(([^()\s#]+)", README))
+        assert set(PAGES) - {"README.md"} <= linked
+
+
+class TestMigrating:
+    """docs/migrating-from-clustercheck.md; tests/unit/test_migrate.py holds the places that migrate looks in."""
+
+    def test_it_has_the_scripts_defaults_and_files(self) -> None:
+        page = PAGES["docs/migrating-from-clustercheck.md"].read_text()
+        for name in ("MYSQL_USERNAME", "MYSQL_PASSWORD", "DEFAULTS_EXTRA_FILE"):
+            assert f"`{name}` (default `{DEFAULTS[name]}`)" in page
+        assert all(f"`{path}`" in page for path in CONFIGURATION_FILES)
+
+
+class TestReadme:
+    """One page, for somebody who has never seen it."""
+
+    def test_it_is_short(self) -> None:
+        assert len(README.splitlines()) <= MOST_README_LINES
+
+    def test_its_first_screen_has_the_two_commands_that_try_it_and_what_they_install(self) -> None:
+        first_screen = "\n".join(README.splitlines()[:FIRST_SCREEN_LINES])
+        assert re.search(r"^\$ make demo ", first_screen, re.MULTILINE)
+        assert re.search(r"^\$ make test ", first_screen, re.MULTILINE)
+        packages = re.findall(r'packages="\$packages ([^"]+)"', (ROOT / "harness" / "setup.sh").read_text())
+        assert packages
+        for package in " ".join(packages).split():
+            assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", first_screen), package
+
+    def test_its_answers_are_what_the_service_answers(self) -> None:
+        answer = verdict_answer(decide(observed.parsed(observed.SYNCED), 0.0, Policy(1.0), Switches()))
+        headers = "".join(f"{name.decode()}: {value.decode()}\n" for name, value in answer.headers)
+        body = answer.body.decode().replace("\r\n", "\n")
+        # The last header is the guard's to add.
+        assert f"HTTP/1.1 200 OK\n{headers}connection: close\n\n{body}```" in README
+
+        answer = verdict_answer(decide(observed.parsed(observed.DESYNCED), 0.0, Policy(1.0), Switches()))
+        assert f"```\n{answer.body.decode()}```".replace("\r\n", "\n") in README
+        assert answer.body.decode().replace("\r\n", "\n    ").rstrip() in HTTP_API
+
+    def test_its_probes_are_those_of_the_manifest(self) -> None:
+        (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+        (stateful_set,) = documents_in(ROOT / "contrib" / "kubernetes" / "statefulset.yaml")
+        pod = stateful_set["spec"]["template"]["spec"]
+        (sidecar,) = (found for found in pod["initContainers"] if found["name"] == "clustercheckd")
+        for name, probe in yaml.safe_load(block).items():
+            assert probe["httpGet"]["path"] == sidecar[name]["httpGet"]["path"]
+            assert probe["timeoutSeconds"] == sidecar[name]["timeoutSeconds"]
+
+
+@pytest.mark.parametrize("page", [name for name in PAGES if name.startswith("docs/")])
+def test_a_page_says_at_its_top_whom_it_is_for(page: str) -> None:
+    title, audience = PAGES[page].read_text().split("\n\n", 2)[:2]
+    assert title.startswith("# ")
+    assert audience.startswith("For who")
+
+
+class TestSettings:
+    """docs/reference/settings.md."""
+
+    def test_it_has_every_setting_and_no_other(self) -> None:
+        assert sorted(rows(SETTINGS, r"[A-Z_]+")) == sorted(name.upper() for name in Settings.model_fields)
+
+    def test_it_has_every_default(self) -> None:
+        for name, field in Settings.model_fields.items():
+            if field.default is not None:
+                default = int(field.default) if isinstance(field.default, bool) else field.default
+                row = rf"^\| `{name.upper()}` \| `?{re.escape(str(default))}`? \|"
+                assert re.search(row, SETTINGS, re.MULTILINE), name
+
+    def test_it_names_the_usual_places_of_the_socket(self) -> None:
+        assert all(f"`{place}`" in SETTINGS for place in USUAL_SOCKETS)
+
+    def test_its_env_file_can_be_read_and_has_settings_alone(self, tmp_path: Path) -> None:
+        (block,) = re.findall(r"```sh\n(.*?)```", SETTINGS, re.DOTALL)
+        env_file = tmp_path / "clustercheckd.env"
+        env_file.write_text(block)
+        variables = read_env_file(str(env_file))
+        assert len(variables) >= 3
+        assert misspelt_names([], variables, KNOWN_VARIABLES) == []
+
+    def test_its_misspelt_name_is_told(self) -> None:
+        (line,) = misspelt_names(variables_of(dict.fromkeys(MISSPELT, "x")), [], KNOWN_VARIABLES)
+        assert "did you mean MYSQL_USERNAME?" in line
+
+    @every_page
+    def test_every_variable_that_a_page_names_is_a_setting(self, page: str) -> None:
+        named = re.findall(
+            r"\b(?:(?:CLUSTERCHECK|AVAILABLE_WHEN|MYSQL|MAX_RECV)_[A-Z_]*[A-Z]|DEFAULTS_\w+)\b",
+            PAGES[page].read_text(),
+        )
+        assert set(named) <= KNOWN_VARIABLES | MISSPELT
+
+
+class TestReasons:
+    """docs/reference/reasons.md."""
+
+    def test_its_table_has_every_reason_in_the_order_of_the_rules(self) -> None:
+        table = rows(REASONS, r"[a-z-]+")
+        assert sorted(table) == sorted(Reason)
+        ordered = [reason for reason in reasons_in_the_order_of_the_rules() if reason != Reason.OFFLINE]
+        assert [reason for reason in table if reason in ordered] == ordered
+
+    @pytest.mark.parametrize("reason", Reason)
+    def test_it_says_which_are_planned(self, reason: Reason) -> None:
+        (planned,) = re.findall(rf"^\| \[`{reason}`\]\(#{reason}\) \| [^|]+ \| ?([a-z]*) ?\|", REASONS, re.MULTILINE)
+        expected = "" if reason is Reason.SYNCED else "yes" if reason in PLANNED else "no"
+        assert expected == planned
+
+    @pytest.mark.parametrize("reason", Reason)
+    def test_each_has_a_section_with_a_command_to_type(self, reason: Reason) -> None:
+        section = re.split(r"\n##", REASONS.partition(f"\n### {reason}\n")[2])[0]
+        assert section
+        assert re.search(r"^    \S", section, re.MULTILINE) or reason is Reason.SYNCED
+
+
+class TestHttpApi:
+    """docs/reference/http-api.md."""
+
+    def test_it_has_every_endpoint(self) -> None:
+        assert set(rows(HTTP_API, r"/[a-z.]*")) == {*VERDICT_PATHS, LIVENESS_PATH, *PATHS} - {"*"}
+
+    def test_it_names_every_override(self) -> None:
+        assert all(f"`{name}`" in HTTP_API for name in OVERRIDES)
+
+    @every_page
+    def test_every_query_on_a_page_has_known_parameters(self, page: str) -> None:
+        queries = re.findall(r"[/`]\?([a-z_]+=[^\s`\"|]+)", PAGES[page].read_text())
+        parameters = {parameter.partition("=")[0] for query in queries for parameter in query.split("&")}
+        assert parameters <= set(OVERRIDES)
+
+    @every_page
+    def test_every_path_that_curl_asks_for_exists(self, page: str) -> None:
+        asked = re.findall(r"curl [^\n`]*:9200(/[a-z.]*)", PAGES[page].read_text())
+        assert set(asked) <= {*VERDICT_PATHS, LIVENESS_PATH, *PATHS}
+
+
+class TestCommands:
+    """docs/reference/commands.md, and what the other pages type."""
+
+    def test_it_has_every_command_with_a_section(self) -> None:
+        scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+        assert set(rows(COMMANDS, r"[a-z]+")) == {*service_commands(), *scripts} - {"clustercheckd"}
+        for anchor in re.findall(r"^\| \[`[a-z]+`\]\(#([^)]+)\)", COMMANDS, re.MULTILINE):
+            assert anchor in anchors(REFERENCE / "commands.md")
+
+    @pytest.mark.parametrize(
+        ("heading", "codes"),
+        [
+            ("check", {check.AVAILABLE, check.NOT_AVAILABLE}),
+            ("watch", {printing.STOPPED, printing.FAILED}),
+            ("status", {status.AVAILABLE, status.NOT_AVAILABLE}),
+            ("drain and undrain", {drain.DONE, drain.FAILED}),
+            ("migrate", {migrate.DONE, migrate.NOTHING_FOUND, migrate.MISUSED}),
+            ("clustercheck", {clustercheck.AVAILABLE, clustercheck.NOT_AVAILABLE}),
+        ],
+    )
+    def test_it_has_every_exit_status(self, heading: str, codes: set[int]) -> None:
+        section = COMMANDS.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+        assert {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)} == codes
+
+    @every_page
+    def test_every_word_after_clustercheckd_is_a_command(self, page: str) -> None:
+        typed = [line.split()[0] for line in typed_after_clustercheckd(PAGES[page].read_text()) if line.split()]
+        words = {word for word in typed if word.isalpha()}
+        assert words <= service_commands()
+
+    @every_page
+    def test_every_flag_after_clustercheckd_exists(self, page: str) -> None:
+        text = " ".join(typed_after_clustercheckd(PAGES[page].read_text()))
+        assert flags_in(text) <= flags_in(help_text())
+
+    @pytest.mark.parametrize("text", [COMMANDS, SETTINGS], ids=["commands", "settings"])
+    def test_every_flag_of_the_reference_exists(self, text: str) -> None:
+        assert flags_in(text)
+        assert flags_in(text) <= flags_in(help_text())
+
+    @every_page
+    def test_every_target_of_make_exists(self, page: str) -> None:
+        targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        typed = re.findall(r"(?:`|^[$#] )make ([a-z-]+)", PAGES[page].read_text(), re.MULTILINE)
+        assert set(typed) <= targets
+
+
+def rows(page: str, word: str) -> list[str]:
+    """Return the code words in the first column of a page's tables, linked or not, that match a pattern."""
+    return re.findall(rf"^\| \[?`({word})`", page, re.MULTILINE)
+
+
+def without_blocks(text: str) -> str:
+    """Return a page without its fenced blocks."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", without_blocks(path.read_text()), re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
+        number = 1
+        anchor = words
+        while anchor in found:
+            anchor, number = f"{words}-{number}", number + 1
+        found.add(anchor)
+    return found
+
+
+def typed_after_clustercheckd(text: str) -> list[str]:
+    """Return what follows the word clustercheckd wherever the service is started: in blocks and in code in a line."""
+    blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+    rest = without_blocks(text)
+    code = [*blocks, *re.findall(r"^    (.*)$", rest, re.MULTILINE), *re.findall(r"`([^`\n]+)`", rest)]
+    prompt = r"(?:^|[$#] |bin/|-- )"
+    found = (re.findall(rf"{prompt}clustercheckd\b([^\n>|;&#]*)", part, re.MULTILINE) for part in code)
+    # A colon begins a message of it.
+    return [typed for part in found for typed in part if not typed.startswith((":", ".", "-", "/"))]
+
+
+def flags_in(text: str) -> set[str]:
+    """Return the long flags in a text."""
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+
+
+@cache
+def help_text() -> str:
+    """Return what --help prints, with that of migrate."""
+    words: tuple[list[str], ...] = ([], ["migrate"])
+    return "".join(
+        subprocess.run(
+            [sys.executable, "-m", "app", *word, "--help"],
+            cwd=ROOT,
+            # argparse wraps at the width of the terminal, also within a flag.
+            env={**os.environ, "COLUMNS": "500"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        ).stdout
+        for word in words
+    )
+
+
+@cache
+def service_commands() -> set[str]:
+    """Return the words that clustercheckd takes."""
+    (choices,) = set(re.findall(r"\{(serve,[a-z,]+)\}", help_text()))
+    return {*choices.split(","), migrate.migrate.__name__}
+
+
+def reasons_in_the_order_of_the_rules() -> list[Reason]:
+    """Return the reasons that the rules at the top of app/verdict.py name, each where it comes first."""
+    rules = (sys.modules[decide.__module__].__doc__ or "").splitlines()
+    named = [rule.rpartition("   ")[2] for rule in rules if "   " in rule.strip()]
+    words = [word.strip() for part in named for word in part.replace("AVAILABLE:", "").split(",")]
+    return [Reason(word) for word in dict.fromkeys(words) if word in set(Reason)]
