@@ -7,7 +7,6 @@ import signal
 # 143 is what shells make of it; 0 would mean `available` to whoever ends a check that takes too long.
 signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -19,6 +18,7 @@ import uvloop
 from app import __version__
 from app.commands.check import check
 from app.commands.drain import drain, undrain
+from app.commands.parser import MIGRATE, CommandLine, as_typed, parse
 from app.commands.standard_streams import complain, open_missing_streams
 from app.commands.status import status
 from app.commands.watch import watch
@@ -59,52 +59,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if arguments[:1] == ["migrate"]:
-        # It makes settings, and so reads none. Imported here, because the service would start later for it.
+    typed = parse(arguments)
+    if typed.command == MIGRATE:
+        # Imported here, because the service would start later for it.
         from app.commands.migrate import migrate  # noqa: PLC0415
 
-        return migrate(arguments[1:])
-    parser = argparse.ArgumentParser(
-        prog="clustercheckd",
-        description="Tells load balancers whether a Galera node may take traffic: 200 or 503, with the reason.",
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    parser.add_argument(
-        "command",
-        nargs="?",
-        choices=("serve", "check", "watch", "status", "drain", "undrain"),
-        default="serve",
-        help="serve: answer probes (the default); check: ask the node once, exit code 0 available, 1 not; watch: a row"
-        " a second; status: ask running services, exit code 0 if at least one node is available, 1 if none; drain,"
-        " undrain: make or remove the disabled file. For an env file made from what runs the clustercheck script here:"
-        " clustercheckd migrate --help",
-    )
-    parser.add_argument(
-        "targets",
-        nargs="*",
-        metavar="address",
-        help="status: the services to ask, host or host:port (the one that these settings configure)",
-    )
-    parser.add_argument("--json", action="store_true", help="check, status: print JSON")
-    parser.add_argument("--watch", action="store_true", help="status: ask every second until Ctrl-C")
-    settings, given, warnings = load_settings(arguments, parser)
-    if given.json and given.command not in ("check", "status"):
-        parser.error("--json goes with check and status")
-    if (given.watch or given.targets) and given.command != "status":
-        parser.error(f"{'--watch goes' if given.watch else 'addresses go'} with status")
-    if given.command == "serve":
+        return migrate(typed.rest)
+    try:
+        return _run_with_settings(typed)
+    except SettingsError as fault:
+        raise SettingsError(as_typed(str(fault), typed)) from None
+
+
+def _run_with_settings(typed: CommandLine) -> int:
+    settings, warnings = load_settings(typed.settings, typed.env_file)
+    as_json = "json" in typed.switches
+    if typed.command == "serve":
         return _run_service(settings, warnings)
     for line in warnings:
         complain(line)
-    match given.command:
+    match typed.command:
         case "drain":
             return drain(settings)
         case "undrain":
             return undrain(settings)
         case "status":
-            return status(settings, given.targets, as_json=given.json, watching=given.watch)
+            return status(settings, typed.words, as_json=as_json, watching="watch" in typed.switches)
     settings.require_login()
-    return watch(settings) if given.command == "watch" else check(settings, as_json=given.json)
+    return watch(settings) if typed.command == "watch" else check(settings, as_json=as_json)
 
 
 def _run_service(settings: Settings, warnings: Sequence[str]) -> int:

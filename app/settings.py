@@ -1,17 +1,19 @@
-"""The settings: environment variables, a flag each, and an env file, read once into a frozen model."""
+"""The settings: flags, environment variables and an env file, read once into a frozen model."""
 
-import argparse
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.database.login import Database
 from app.database.settings_error import DatabaseSettingsError
 from app.monitor import oldest_usable_seconds
+from app.node_state import one_line
 from app.switches import DISABLED_FILE
 from app.variables import EnvFileError, Variable, misspelt_names, read_env_file, variables_of
 from app.verdict import Policy
@@ -24,132 +26,88 @@ IPNetwork = IPv4Network | IPv6Network
 _ENV_FILE_FLAG = "--env-file"
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 
+MOST_PORT = 65535
+WITHOUT_FLAG = ("mysql_password",)
+"""Every user of the host can read a command line."""
 
+TRUE_WORDS, FALSE_WORDS = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
+
+_DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+) ?(?P<unit>ms|s|m|h)?")
+# In decimals 800ms is 0.8.
+_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
 _NEVER_EMPTY = ("CLUSTERCHECK_ALLOW_FROM", "CLUSTERCHECK_DISABLED_FILE")
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used; the message has one line for each, naming the setting."""
+    """Settings that cannot be used; the message has one line for each mistake and names the setting."""
 
 
-class _Flags(BaseSettings):
-    """Tells load balancers whether a Galera node may take traffic: 200 or 503 over HTTP, with the reason."""
+def _seconds(value: object) -> object:
+    """Read a duration as it is typed, in seconds or with a unit."""
+    if not isinstance(value, str):
+        return value
+    found = _DURATION.fullmatch(value.strip().lower())
+    if found is None:
+        message = f"{one_line(value)} is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h"
+        raise ValueError(message)
+    return float(Decimal(found["number"]) * _UNITS[found["unit"] or "s"])
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+"""A duration."""
+
+
+class Settings(BaseSettings):
+    """All settings; the environment variables have the fields' names."""
 
     model_config = SettingsConfigDict(
         frozen=True,
         extra="ignore",
         # An empty variable is what an env file or a unit file leaves behind: not set.
         env_ignore_empty=True,
-        cli_kebab_case=True,
-        cli_hide_none_type=True,
-        cli_avoid_json=True,
-        cli_show_env_vars=True,
     )
 
-    mysql_socket: str | None = Field(None, description="the server's unix socket; found in the usual places if not set")
-    mysql_host: str | None = Field(
-        None,
-        description="the server's address, for TCP; localhost means the socket, unless MYSQL_PORT is set",
-    )
+    mysql_socket: str | None = Field(None, description="unix socket (default: the first usual place)")
+    mysql_host: str | None = Field(None, description="the server's name or address, for TCP")
     mysql_port: int | None = Field(
-        None,
-        ge=1,
-        le=65535,
-        description="the server's port (3306); where it is set, TCP is used, to this machine if no host is set",
+        None, ge=1, le=MOST_PORT, description="the server's port (3306); if set, TCP is used"
     )
-    mysql_username: str | None = Field(None, description="the account to log in with (the user this runs as)")
-
-    mysql_password_file: str | None = Field(
-        None,
-        description="a file that holds the password, read at every connect: a rotated one needs no restart",
-    )
-    defaults_extra_file: str | None = Field(
-        None,
-        description="an option file of the mysql client; its [client] group applies where a setting is missing, its TLS"
-        " options only where no MYSQL_SSL* is set",
-    )
-    mysql_ssl: bool | None = Field(
-        None,
-        description="1: never connect over TCP without TLS (1 where another MYSQL_SSL_* is set)",
-    )
-    mysql_ssl_ca: str | None = Field(None, description="certificates to trust, a PEM file (the system's)")
-    mysql_ssl_cert: str | None = Field(None, description="our own certificate, a PEM file")
-    mysql_ssl_key: str | None = Field(None, description="its key, a PEM file (in the same file)")
-    mysql_ssl_verify: Literal["identity", "ca", "none"] = Field(
-        "identity",
-        description="what to check of the server's certificate: issuer and host name, issuer only, nothing",
-    )
-
-    available_when_donor: bool = Field(
-        default=False,
-        description="1: a donor or desynced node takes traffic, wsrep_local_state 2, or 3 where wsrep_ready is ON",
-    )
-    available_when_readonly: bool = Field(default=True, description="0: a read-only node takes no traffic")
-    available_when_full: bool = Field(
-        default=True,
-        description="0: a node at max_connections takes no new traffic; its sessions stay",
-    )
-    max_recv_queue: int | None = Field(
-        None,
-        ge=0,
-        description="the most write-sets wsrep_local_recv_queue may hold before the node counts as lagging (no limit)",
-    )
-
-    clustercheck_disabled_file: str = Field(
-        DISABLED_FILE,
-        description="an absolute path; while this file exists or cannot be looked for, the node takes no traffic",
-    )
-    clustercheck_drain_status: Literal["404", "503"] = Field(
-        "503",
-        description="the status of a node that is unavailable in a planned way; 404 suits http-check disable-on-404",
-    )
-    clustercheck_drain_seconds: float = Field(
-        0,
-        ge=0,
-        le=3600,
-        allow_inf_nan=False,
-        description="how long to answer shutting-down after SIGTERM before ending",
-    )
-    clustercheck_poll_interval: float = Field(
-        0.25,
-        ge=0.05,
-        le=60,
-        allow_inf_nan=False,
-        description="seconds from the beginning of one observation to the next",
-    )
-    clustercheck_deadline: float = Field(
-        0.8,
-        ge=0.05,
-        le=60,
-        allow_inf_nan=False,
-        description="seconds one observation may take in all: connect, login and queries",
-    )
-    clustercheck_host: str = Field("*", description="the address to listen on; * is every IPv4 and IPv6 address")
-    clustercheck_port: int = Field(9200, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
-    clustercheck_allow_from: str | None = Field(
-        None,
-        description="addresses and networks that may connect, as in 10.0.0.0/8 fd00::/8; others are closed (all)",
-    )
-    clustercheck_any_path: bool = Field(
-        default=False,
-        description="1: paths that are no endpoint get the verdict too, as from the clustercheck script",
-    )
-    clustercheck_log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what to log")
-    clustercheck_log_format: Literal["text", "json"] = Field("text", description="how to write a line of the log")
-
-
-class Settings(_Flags):
-    """All settings; those added here have no flag, because a command line can be read by everybody on the host."""
-
+    mysql_username: str | None = Field(None, description="account (default: clustercheckd's own user)")
     mysql_password: SecretStr | None = Field(None, description="the account's password; none with unix_socket")
+    mysql_password_file: str | None = Field(None, description="file that contains the password")
+    defaults_extra_file: str | None = Field(None, description="option file of the mysql client, for [client]")
+    mysql_ssl: bool | None = Field(None, description="require TLS; other MYSQL_SSL_* imply it")
+    mysql_ssl_ca: str | None = Field(None, description="certificates to trust (default: the system's)")
+    mysql_ssl_cert: str | None = Field(None, description="client certificate, PEM")
+    mysql_ssl_key: str | None = Field(None, description="its key, PEM (default: in the same file)")
+    mysql_ssl_verify: Literal["identity", "ca", "none"] = Field("identity", description="identity, ca or none")
+
+    available_when_donor: bool = Field(default=False, description="accept a donor or desynced node")
+    available_when_readonly: bool = Field(default=True, description="accept a read-only node")
+    available_when_full: bool = Field(default=True, description="accept a node at max_connections")
+    max_recv_queue: int | None = Field(None, ge=0, description="most write-sets to apply (default: no limit)")
+
+    clustercheck_disabled_file: str = Field(DISABLED_FILE, description="the node is drained while this file exists")
+    clustercheck_drain_status: Literal["404", "503"] = Field("503", description="HTTP status for planned reasons")
+    clustercheck_drain_seconds: Seconds = Field(0, ge=0, le=3600, description="after SIGTERM, answer 503 so long")
+    clustercheck_poll_interval: Seconds = Field(0.25, ge=0.05, le=60, description="from one poll to the next")
+    clustercheck_deadline: Seconds = Field(0.8, ge=0.05, le=60, description="time that one poll may take")
+    clustercheck_host: str = Field("*", description="address to listen on; * is all")
+    clustercheck_port: int = Field(9200, ge=0, le=MOST_PORT, description="port to listen on; 0 is any")
+    clustercheck_allow_from: str | None = Field(None, description="clients, as 10.0.0.0/8 (default: everybody)")
+    clustercheck_any_path: bool = Field(default=False, description="answer on every path")
+    clustercheck_log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="debug, info, warning or error"
+    )
+    clustercheck_log_format: Literal["text", "json"] = Field("text", description="text or json")
 
     @field_validator("clustercheck_disabled_file")
     @classmethod
     def _absolute(cls, value: str) -> str:
         # Otherwise it would depend on where each command is started.
         if not value.startswith("/"):
-            message = f"must be an absolute path, as {DISABLED_FILE}"
+            message = f"{one_line(value)} is not an absolute path; example: {DISABLED_FILE}"
             raise ValueError(message)
         return value
 
@@ -157,7 +115,7 @@ class Settings(_Flags):
     @classmethod
     def _networks(cls, value: str | None) -> str | None:
         if value is not None and not _networks_in(value):
-            message = "names no network: nobody could connect (0.0.0.0/0 ::/0 lets everybody in)"
+            message = f"{one_line(value)!r} contains no network: nobody could connect; to allow everybody, remove it"
             raise ValueError(message)
         return value
 
@@ -213,50 +171,64 @@ class Settings(_Flags):
         )
 
 
-def load_settings(
-    arguments: Sequence[str], parser: argparse.ArgumentParser
-) -> tuple[Settings, argparse.Namespace, list[str]]:
-    """Read flags, environment and env file; return the settings, what else the parser knows of, and warnings.
+DURATIONS = [name for name, field in Settings.model_fields.items() if field.annotation is float]
 
-    parser is the program's own; a flag for every setting is added to it. Each warning is a line about a name that is
-    not a setting. Raises `SettingsError`, and exits as argparse does for --help and for unknown flags.
+
+def flag_of(name: str) -> str:
+    """Return the flag that sets a field of `Settings`."""
+    return "--" + name.removeprefix("clustercheck_").removeprefix("poll_").replace("_", "-")
+
+
+def default_of(name: str) -> str:
+    """Return the default of a field of `Settings` as it is typed; empty for None."""
+    value = Settings.model_fields[name].default
+    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
+
+
+def load_settings(flags: Mapping[str, str], env_file: str | None = None) -> tuple[Settings, list[str]]:
+    """Read flags, environment and env file; return the settings and warnings.
+
+    flags: field to the text that was typed. Each warning is a line about a name that is not a setting. Raises
+    `SettingsError`.
     """
-    parser.formatter_class = _HelpFormatter
-    # Or else --mysql-password would be taken for --mysql-password-file.
-    parser.allow_abbrev = False
-    parser.epilog = (
-        f"Without a flag, because a command line can be read by everybody: MYSQL_PASSWORD. For {_ENV_FILE_FLAG}:"
-        f" {_ENV_FILE_VARIABLE}."
-    )
-    parser.add_argument(
-        _ENV_FILE_FLAG, metavar="FILE", help="read NAME=value lines from here; variables go before them"
-    )
-    flags: CliSettingsSource[argparse.ArgumentParser] = CliSettingsSource(_Flags, root_parser=parser)
-    # Options may stand between the arguments of a command: status --json db1.
-    parsed = parser.parse_intermixed_args(arguments)
-    env_file = parsed.env_file or os.environ.get(_ENV_FILE_VARIABLE) or None
+    where = _ENV_FILE_FLAG if env_file is not None else _ENV_FILE_VARIABLE
+    if env_file is None:
+        env_file = os.environ.get(_ENV_FILE_VARIABLE) or None
     if env_file is not None and not os.path.isfile(env_file):  # noqa: PTH113 (Path.is_file may raise)
-        message = f"{_ENV_FILE_VARIABLE}: there is no file {env_file}"
+        message = f"{where}: there is no file {env_file}"
         raise SettingsError(message)
     environ = variables_of(os.environ)
+    typed = [Variable(name.upper(), value, flag=flag_of(name)) for name, value in flags.items()]
     try:
         in_file = read_env_file(env_file) if env_file else []
-        _refuse_empty([*environ, *in_file])
-        # The program's own arguments would be parsed as well, lists as if they were JSON.
-        given = {name: value for name, value in vars(parsed).items() if name in _Flags.model_fields}
+        _refuse_empty([*environ, *in_file], typed)
         # Not in the signature that pydantic makes up for type checkers.
-        settings = Settings(_env_file=env_file, _cli_settings_source=flags(parsed_args=given))  # type: ignore[call-arg]
+        settings = Settings(_env_file=env_file, **flags)  # type: ignore[call-arg, arg-type]
     except EnvFileError as fault:
-        message = "\n".join(f"{_ENV_FILE_VARIABLE}: {line}" for line in str(fault).splitlines())
+        message = "\n".join(f"{where}: {line}" for line in str(fault).splitlines())
         raise SettingsError(message) from None
     except ValidationError as fault:
-        raise SettingsError("\n".join(_line(error) for error in fault.errors())) from None
+        given = {variable.name: variable for variable in (*in_file, *environ, *typed) if variable.value}
+        raise SettingsError("\n".join(_line(error, given) for error in fault.errors())) from None
     known = [*(name.upper() for name in Settings.model_fields), _ENV_FILE_VARIABLE]
-    return settings, parsed, misspelt_names(environ, in_file, known)
+    return settings, misspelt_names(environ, in_file, known)
 
 
 def _networks_in(words: str) -> list[IPNetwork]:
-    return [_as_clients_have_it(ip_network(word)) for word in words.replace(",", " ").split()]
+    return [_as_clients_have_it(_network(word)) for word in words.replace(",", " ").split()]
+
+
+def _network(word: str) -> IPNetwork:
+    try:
+        return ip_network(word)
+    except ValueError:
+        try:
+            meant = ip_network(word, strict=False)
+        except ValueError:
+            message = f"{one_line(word)} is not an address or a network; example: 10.0.0.21 10.1.0.0/16"
+        else:
+            message = f"{word} has host bits set: did you mean {meant}, or the address {word.partition('/')[0]}?"
+        raise ValueError(message) from None
 
 
 def _as_clients_have_it(network: IPNetwork) -> IPNetwork:
@@ -266,31 +238,54 @@ def _as_clients_have_it(network: IPNetwork) -> IPNetwork:
     return IPv4Network((int(network.network_address) & 0xFFFF_FFFF, network.prefixlen - _IPV4_MAPPED.prefixlen))
 
 
-def _refuse_empty(variables: Iterable[Variable]) -> None:
-    """Raise `SettingsError` for an empty variable that, taken as not set, might do the opposite of what is meant."""
+def _refuse_empty(variables: Iterable[Variable], flags: Iterable[Variable]) -> None:
+    """Raise `SettingsError` for an empty value that, taken as not set, might do the opposite of what is meant."""
+    for flag in flags:
+        if not flag.value:
+            message = f"{flag.called} needs a value"
+            raise SettingsError(message)
     for variable in variables:
         if variable.name in _NEVER_EMPTY and not variable.value:
-            message = f"{variable.where}{variable.name} is set but empty: give it a value or remove it"
+            message = f"{variable.called} is set but empty: set a value or remove it"
             raise SettingsError(message)
 
 
-class _HelpFormatter(argparse.HelpFormatter):
-    def _expand_help(self, action: argparse.Action) -> str:
-        # What None stands for is said in each description.
-        return super()._expand_help(action).replace(" (default: None)", "")
-
-
-def _line(error: "ErrorDetails") -> str:
+def _line(error: "ErrorDetails", given: Mapping[str, Variable]) -> str:
+    """Say what is wrong with a value: where it is set, the value unless it is secret, and what fits."""
     said = error["msg"].removeprefix("Value error, ")
     if not error["loc"]:
         return said
     field = str(error["loc"][0])
-    name = field.upper()
-    said = said[:1].lower() + said[1:]
-    if field not in _Flags.model_fields:
-        return f"{name}: {said}"
-    value = str(error["input"])
-    line = f"{name}={value}: {said}"
+    variable = given.get(field.upper(), Variable(field.upper(), ""))
+    if field in WITHOUT_FLAG:
+        return f"{variable.called}: {said}"
+    value = one_line(variable.value)
     if value.startswith(("tcp://", "udp://")):
-        line += " (Kubernetes sets this variable for a Service of that name: enableServiceLinks: false stops it)"
-    return line
+        return (
+            f"{variable.called}: {value}: Kubernetes sets this variable for a Service of that name; in the pod's spec,"
+            " set enableServiceLinks: false"
+        )
+    complaint = _complaint(error["type"], field)
+    return f"{variable.called}: {value} {complaint}" if complaint else f"{variable.called}: {said}"
+
+
+def _complaint(kind: str, field: str) -> str | None:
+    if kind.startswith(("int_", "float_")):
+        return "is not a whole number"
+    if kind.startswith("bool_"):
+        return "is neither 1 (yes, true, on) nor 0 (no, false, off)"
+    if kind == "literal_error":
+        return f"is not one of {', '.join(get_args(Settings.model_fields[field].annotation))}"
+    if kind in ("greater_than_equal", "less_than_equal"):
+        return f"is out of range ({_range(field)})"
+    return None
+
+
+def _range(field: str) -> str:
+    """Write the bounds of a number."""
+    constraints = Settings.model_fields[field].metadata
+    lowest = next(bound.ge for bound in constraints if hasattr(bound, "ge"))
+    highest = next((bound.le for bound in constraints if hasattr(bound, "le")), None)
+    if highest is None:
+        return f"{lowest} or more"
+    return f"{lowest}-{highest}{' seconds' if field in DURATIONS else ''}"

@@ -35,11 +35,17 @@ class EnvFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable that is set. name is in upper case; where says where it is written, for messages."""
+    """A setting as it was given. name is in upper case; where: file and line, for messages; flag: as it was typed."""
 
     name: str
     value: str
     where: str = ""
+    flag: str | None = None
+
+    @property
+    def called(self) -> str:
+        """Name it in a message."""
+        return self.flag or f"{self.where}{self.name}"
 
 
 def variables_of(environ: Mapping[str, str]) -> list[Variable]:

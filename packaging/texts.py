@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterator
 from app import __version__
 from app.__main__ import main
 from app.commands.clustercheck import USAGE
-from app.settings import Settings
+from app.commands.parser import NAMES
+from app.settings import Settings, default_of
 
 _WIDTH = 120
 _HEAD = """\
 clustercheckd's settings: one NAME=value a line. The service and the commands (clustercheckd check, watch, drain)
-read them at their start: systemctl restart clustercheckd. Each line below is a setting with its default.
+read them at their start: systemctl restart clustercheckd. Each line below is a setting with its default. 1 and 0 mean
+yes and no. /usr/share/doc/clustercheckd/reference/settings.md describes each setting.
 
 A variable of the environment takes precedence. ${NAME} in a value is replaced: put a password with a $ into a file
 of its own (MYSQL_PASSWORD_FILE)."""
@@ -50,12 +52,10 @@ def env_file() -> str:
     """Return the file of settings, every one of them commented out."""
     lines = [f"# {line}".rstrip() for line in _HEAD.splitlines()]
     for name, field in Settings.model_fields.items():
-        default = field.default
-        value = "" if default is None else int(default) if isinstance(default, bool) else default
         lines += ["", *_comment(str(field.description))]
         if name in _LISTENING:
             lines += _comment(_NO_EFFECT)
-        lines.append(f"#{name.upper()}={value}")
+        lines.append(f"#{name.upper()}={default_of(name)}")
     return "\n".join(lines) + "\n"
 
 
@@ -64,9 +64,8 @@ def _comment(text: str) -> list[str]:
 
 
 def clustercheckd_page() -> str:
-    """Return clustercheckd(8), in the words of `clustercheckd --help`."""
+    """Return clustercheckd(8), in the words of `clustercheckd --help` and of each command's."""
     about, rest = _help()
-    about_migrate, rest_migrate = _help("migrate")
     return "\n".join(
         [
             _title("clustercheckd"),
@@ -74,13 +73,13 @@ def clustercheckd_page() -> str:
             f"clustercheckd \\- {_escaped('health check of a Galera node for load balancers')}",
             ".SH SYNOPSIS",
             ".B clustercheckd",
-            "[\\fIcommand\\fR] [\\fIoption\\fR ...]",
+            "[\\fIcommand\\fR] [\\fIflag\\fR ...]",
             ".SH DESCRIPTION",
             _escaped(about),
             *_sections(rest, "SH"),
-            ".SH CLUSTERCHECKD MIGRATE",
-            _escaped(about_migrate),
-            *_sections(rest_migrate, "SS"),
+            *_commands(),
+            ".SH ENVIRONMENT",
+            *_list(tuple((name.upper(), str(field.description)) for name, field in Settings.model_fields.items())),
             ".SH EXIT STATUS",
             *_list(_STATUS),
             ".SH FILES",
@@ -90,6 +89,14 @@ def clustercheckd_page() -> str:
             "",
         ],
     )
+
+
+def _commands() -> Iterator[str]:
+    """Write a section for each command."""
+    for name in NAMES:
+        about, rest = _help(name)
+        yield f".SH CLUSTERCHECKD {name.upper()}\n{_escaped(about)}"
+        yield from _sections(rest, "SS")
 
 
 def clustercheck_page() -> str:

@@ -1,6 +1,5 @@
 """`clustercheckd migrate`: print the env file that does what the clustercheck script does on this host today."""
 
-import argparse
 import contextlib
 import dataclasses
 import grp
@@ -17,6 +16,7 @@ from app.commands.migration.evaluate import evaluate
 from app.commands.migration.found import Given, Runner
 from app.commands.migration.places import Places, look_around, look_at, script_of
 from app.commands.migration.plan import Plan, Setting, plan_for
+from app.commands.parser import MIGRATE, Parser
 from app.commands.standard_streams import complain, print_line
 from app.database.settings_error import DatabaseSettingsError
 from app.settings import Settings
@@ -24,6 +24,10 @@ from app.settings import Settings
 DONE, NOTHING_FOUND, MISUSED = 0, 1, 2
 """The exit codes."""
 
+_ABOUT = (
+    "Print an env file that does what the clustercheck script does on this host today. Each line names where it comes"
+    " from, and what has no counterpart is listed. Nothing is changed except the password file."
+)
 _PASSWORD_FILE = "/etc/clustercheckd/password"  # noqa: S105 (a path)
 _PASSWORD_MODE = 0o640
 _GROUP = "clustercheck"
@@ -54,28 +58,30 @@ class _InFile(Settings):
         return (dotenv_settings,)
 
 
-def migrate(arguments: Sequence[str], places: Places | None = None) -> int:
-    """Print an env file on standard output and write the password to a file of its own; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="clustercheckd migrate",
-        description="Prints the env file that does what the clustercheck script does on this host today, each line"
-        " with where it comes from, and what has no counterpart. Changes nothing but the password file.",
-    )
+def command_parser() -> Parser:
+    """Return the parser of what follows `clustercheckd migrate`."""
+    parser = Parser(MIGRATE, _ABOUT)
+    parser.usage = f"{parser.prog} [FLAG ...] [PATH ...]"
     parser.add_argument(
         "paths",
         nargs="*",
         type=Path,
         metavar="PATH",
-        help="xinetd services, systemd socket units, a Kolla config.json, files of NAME=value lines, the script"
-        " itself; without any, the usual places are looked at",
+        help="xinetd services, systemd socket units, a Kolla config.json, files of NAME=value lines, the script itself"
+        " (default: the usual places)",
     )
     parser.add_argument(
         "--password-file",
         default=_PASSWORD_FILE,
-        metavar="FILE",
-        help="where the password goes (%(default)s); it is never overwritten and never printed",
+        metavar="PATH",
+        help="where to write the password (default: %(default)s); never overwritten, never printed",
     )
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def migrate(arguments: Sequence[str], places: Places | None = None) -> int:
+    """Print an env file on standard output and write the password to a file of its own; return the exit code."""
+    given = command_parser().parse(arguments)
     try:
         return _migrate(given.paths, given.password_file, places or Places())
     except _MigrationError as fault:

@@ -1,6 +1,7 @@
 """uvicorn as this service runs it: its sockets, its protocol, its way to stop."""
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -176,6 +177,13 @@ def _tcp_socket(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
     except (OSError, UnicodeError) as fault:
-        words = getattr(fault, "strerror", None) or "no valid host name"
+        number = fault.errno if isinstance(fault, OSError) else None
+        if number == errno.EADDRINUSE:
+            words = f"the port is in use; to see by which process, type: ss -ltnp 'sport = :{port}'"
+        elif isinstance(fault, socket.gaierror) or number is None:
+            words = "not an address or a host name"
+        else:
+            # Without the address, which Python adds to some of its own messages.
+            words = os.strerror(number)
         message = f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}"
         raise ListenError(message) from None

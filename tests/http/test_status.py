@@ -224,7 +224,3 @@ class TestCommand:
     def test_what_is_no_address_is_one_line(self, arguments: list[str], words: str) -> None:
         done = run("status", *arguments)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"clustercheckd: {words}\n")
-
-    def test_addresses_and_watch_go_with_status_alone(self) -> None:
-        assert run("check", "db1").stderr.endswith("error: addresses go with status\n")
-        assert run("drain", "--watch").stderr.endswith("error: --watch goes with status\n")

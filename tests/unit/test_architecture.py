@@ -73,7 +73,7 @@ def test_only_the_http_folder_imports_the_web_stack() -> None:
         ("app.systemd", {"app.verdict"}),
         ("app.database", {"app.node_state"}),
         ("app.variables", set()),
-        ("app.settings", {"app.variables", "app.database", "app.monitor", "app.switches", "app.verdict"}),
+        ("app.settings", {"app.variables", "app.database", "app.monitor", "app.switches", *PURE}),
         ("app.http", {"app.monitor", *PURE, *BESIDE_THE_SPINE}),
         ("app.commands", {"app.database", "app.monitor", *PURE, *BESIDE_THE_SPINE}),
     ],

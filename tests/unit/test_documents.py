@@ -1,8 +1,6 @@
 """The documents cannot drift: reference tables are complete, links lead somewhere, and what is typed exists."""
 
-import os
 import re
-import subprocess
 import sys
 import tomllib
 from functools import cache
@@ -13,11 +11,13 @@ import yaml
 
 from app.commands import check, clustercheck, drain, migrate, status
 from app.commands import rows as printing
+from app.commands.parser import COMMANDS as SERVICE_COMMANDS
+from app.commands.parser import MIGRATE, NAMES, parser_of
 from app.commands.script import CONFIGURATION_FILES, DEFAULTS
 from app.database.address import USUAL_SOCKETS
 from app.http.api import PATHS
 from app.http.probe import LIVENESS_PATH, OVERRIDES, VERDICT_PATHS, verdict_answer
-from app.settings import Settings
+from app.settings import DURATIONS, WITHOUT_FLAG, Settings, default_of, flag_of
 from app.variables import misspelt_names, read_env_file, variables_of
 from app.verdict import PLANNED, Policy, Reason, Switches, decide
 from tests import observed
@@ -133,10 +133,10 @@ class TestSettings:
         assert sorted(rows(SETTINGS, r"[A-Z_]+")) == sorted(name.upper() for name in Settings.model_fields)
 
     def test_it_has_every_default(self) -> None:
-        for name, field in Settings.model_fields.items():
-            if field.default is not None:
-                default = int(field.default) if isinstance(field.default, bool) else field.default
-                row = rf"^\| `{name.upper()}` \| `?{re.escape(str(default))}`? \|"
+        for name in Settings.model_fields:
+            if default := default_of(name):
+                flag, unit = flag_of(name), " s" if name in DURATIONS else ""
+                row = rf"^\| `{name.upper()}` \| `{flag}` \| `?{re.escape(default)}{unit}`? \|"
                 assert re.search(row, SETTINGS, re.MULTILINE), name
 
     def test_it_names_the_usual_places_of_the_socket(self) -> None:
@@ -211,7 +211,7 @@ class TestCommands:
 
     def test_it_has_every_command_with_a_section(self) -> None:
         scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-        assert set(rows(COMMANDS, r"[a-z]+")) == {*service_commands(), *scripts} - {"clustercheckd"}
+        assert set(rows(COMMANDS, r"[a-z]+")) == {*NAMES, *scripts} - {"clustercheckd"}
         for anchor in re.findall(r"^\| \[`[a-z]+`\]\(#([^)]+)\)", COMMANDS, re.MULTILINE):
             assert anchor in anchors(REFERENCE / "commands.md")
 
@@ -234,17 +234,24 @@ class TestCommands:
     def test_every_word_after_clustercheckd_is_a_command(self, page: str) -> None:
         typed = [line.split()[0] for line in typed_after_clustercheckd(PAGES[page].read_text()) if line.split()]
         words = {word for word in typed if word.isalpha()}
-        assert words <= service_commands()
+        assert words <= {*NAMES, "COMMAND"}
 
     @every_page
-    def test_every_flag_after_clustercheckd_exists(self, page: str) -> None:
-        text = " ".join(typed_after_clustercheckd(PAGES[page].read_text()))
-        assert flags_in(text) <= flags_in(help_text())
+    def test_every_flag_after_clustercheckd_is_one_of_the_commands(self, page: str) -> None:
+        for typed in typed_after_clustercheckd(PAGES[page].read_text()):
+            command = next((word for word in typed.split() if word in NAMES), "serve")
+            assert flags_in(typed) - {"--help", "--version"} <= flags_of(command), typed
 
     @pytest.mark.parametrize("text", [COMMANDS, SETTINGS], ids=["commands", "settings"])
     def test_every_flag_of_the_reference_exists(self, text: str) -> None:
         assert flags_in(text)
-        assert flags_in(text) <= flags_in(help_text())
+        assert flags_in(text) <= {"--version", *(flag for name in NAMES for flag in flags_of(name))}
+
+    def test_each_command_has_its_flags_in_its_section(self) -> None:
+        for name, command in SERVICE_COMMANDS.items():
+            if name != "serve":
+                assert all(f"`--{switch}`" in COMMANDS for switch in command.switches)
+        assert all(f"`{flag_of(name)}`" in SETTINGS for name in Settings.model_fields if name not in WITHOUT_FLAG)
 
     @every_page
     def test_every_target_of_make_exists(self, page: str) -> None:
@@ -294,29 +301,10 @@ def flags_in(text: str) -> set[str]:
 
 
 @cache
-def help_text() -> str:
-    """Return what --help prints, with that of migrate."""
-    words: tuple[list[str], ...] = ([], ["migrate"])
-    return "".join(
-        subprocess.run(
-            [sys.executable, "-m", "app", *word, "--help"],
-            cwd=ROOT,
-            # argparse wraps at the width of the terminal, also within a flag.
-            env={**os.environ, "COLUMNS": "500"},
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=True,
-        ).stdout
-        for word in words
-    )
-
-
-@cache
-def service_commands() -> set[str]:
-    """Return the words that clustercheckd takes."""
-    (choices,) = set(re.findall(r"\{(serve,[a-z,]+)\}", help_text()))
-    return {*choices.split(","), migrate.migrate.__name__}
+def flags_of(command: str) -> set[str]:
+    """Return the flags of a command of clustercheckd."""
+    parser = migrate.command_parser() if command == MIGRATE else parser_of(command)
+    return set(parser.flags())
 
 
 def reasons_in_the_order_of_the_rules() -> list[Reason]:
