@@ -1,6 +1,7 @@
-"""What was read from a node: a `NodeState`, or an `Unobserved` that says why nothing was read.
+"""The result of a poll: a `NodeState`, or an `Unobserved` that says why the node could not be read.
 
-Pure: no socket, no clock, no setting. The observer feeds server rows in, `verdict.decide` takes the result.
+Pure: no socket, no clock, no setting. The observer passes the server's rows to `parse_node_state`, and `verdict.decide`
+takes the result.
 """
 
 import re
@@ -8,18 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-# SHOW STATUS prints -1 as an unsigned 64-bit number (wsrep_local_index of a node outside any component).
+# SHOW STATUS prints -1 as an unsigned 64-bit number, for example wsrep_local_index of a node outside any component.
 _UNSIGNED_MINUS_ONE = 2**64 - 1
-# Text from the server ends up in bodies, headers, logs and terminals: keep it short and printable.
+# Text from the server is written to bodies, logs and terminals: keep it short and printable.
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _/:,.()+-]")
 _TEXT_LIMIT = 60
 _UNPRINTABLE = re.compile(r"[^ -~]")
-# Room for two values and two paths, and for whatever a log line or a body adds.
+# Enough for two values and two paths, with what a log line or a body adds.
 _LINE_LIMIT = 300
 _CUT = "..."
 
 NOT_A_NUMBER = -1
-"""What an integer field holds when the server sent a row whose value is not a non-negative whole number."""
+"""The value of an integer field if the server sent anything but a non-negative whole number."""
 
 STATUS_VARIABLES = (
     "wsrep_local_state",
@@ -34,7 +35,7 @@ STATUS_VARIABLES = (
     "wsrep_flow_control_status",
     "Threads_connected",
 )
-"""What `SHOW STATUS` is asked for; a server leaves out what it does not know."""
+"""The status variables that a poll reads. A server omits those it does not have."""
 
 SYSTEM_VARIABLES = (
     "wsrep_on",
@@ -51,7 +52,7 @@ SYSTEM_VARIABLES = (
     "max_connections",
     "version",
 )
-"""The global system variables that are asked for; a server leaves out what it does not know."""
+"""The global system variables that a poll reads. A server omits those it does not have."""
 
 SWITCHES = frozenset(
     {
@@ -64,7 +65,7 @@ SWITCHES = frozenset(
         "skip_networking",
     },
 )
-"""Those that are ON or OFF to `SHOW`, and 1 or 0 to `SELECT`."""
+"""The system variables that `SHOW` returns as ON or OFF, and `SELECT` as 1 or 0."""
 
 
 class Cause(StrEnum):
@@ -94,14 +95,14 @@ CAUSE_OF_SERVER_ERROR = {
     2006: Cause.CONNECTION_LOST,  # CR_SERVER_GONE_ERROR
     2013: Cause.CONNECTION_LOST,  # CR_SERVER_LOST
 }
-"""Server and client error numbers (MySQL and MariaDB reference manuals) that have a cause of their own."""
+"""The server and client error numbers with a specific cause (MySQL and MariaDB reference manuals)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unobserved:
-    """A reading that could not be made.
+    """A poll that failed.
 
-    detail: in our own words, as `one_line` makes it; never driver text and never a credential.
+    detail: clustercheckd's own words, formatted by `one_line`; never driver text, never a credential.
     """
 
     cause: Cause
@@ -109,17 +110,17 @@ class Unobserved:
 
 
 def one_line(text: str) -> str:
-    """Return text as one line of printable ASCII, of 300 characters at the most."""
+    """Return text as one line of printable ASCII, cut to 300 characters."""
     line = _UNPRINTABLE.sub("?", text.encode("ascii", "backslashreplace").decode())
     return line if len(line) <= _LINE_LIMIT else f"{line[: _LINE_LIMIT - len(_CUT)]}{_CUT}"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One reading of a node, fields named as the server names them.
+    """What one poll read from a node. The fields have the server's names.
 
-    None: the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` where the row held anything
-    else; text is stripped, shortened and printable ASCII.
+    A field is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` if the value was
+    anything else. Text is stripped, shortened and printable ASCII.
     """
 
     wsrep_local_state: int | None = None
@@ -149,7 +150,7 @@ class NodeState:
 
     @property
     def wsrep_flow_control(self) -> str | None:
-        """Whether flow control holds the cluster back now: MariaDB's word for it, else PXC's."""
+        """Whether flow control pauses the cluster, as MariaDB reports it, else as Percona XtraDB Cluster does."""
         return self.wsrep_flow_control_active or self.wsrep_flow_control_status
 
 
@@ -168,15 +169,16 @@ _TEXT_FIELDS = frozenset(name.lower() for name in STATUS_VARIABLES + SYSTEM_VARI
 _SWITCH_POSITIONS = {"1": "ON", "0": "OFF"}
 
 Cell = str | bytes | int | float | None
-"""A value as a MySQL driver may hand it over; bytes where it is no valid text."""
+"""A value as a MySQL driver may return it; bytes if it is not valid text."""
 
 
 def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | Unobserved:
-    """Turn rows of name and value into a `NodeState`, the same for values of SHOW and of SELECT.
+    """Parse rows of name and value into a `NodeState`. SHOW and SELECT give the same result.
 
-    Names are compared in lower case, rows nobody asked for are passed over, and 1 or 0 for one of `SWITCHES` is ON or
-    OFF. A name that comes twice with different values, or a row that is no pair, leaves the node unobserved: such a
-    server contradicts itself, and guessing which half is true is how a false 200 is made.
+    Names are compared in lower case, unknown names are ignored, and 1 or 0 becomes ON or OFF for one of `SWITCHES`.
+
+    Return an `Unobserved` if a row is not a pair, or if a name comes twice with different values: to guess which value
+    is true would be to risk a false 200.
     """
     fields: dict[str, int | str] = {}
     for row in rows:
@@ -204,7 +206,7 @@ def _text(cell: Cell) -> str:
 
 def _integer(cell: Cell) -> int:
     text = _text(cell)
-    # 20 digits hold every 64-bit number; isdecimal alone would take other scripts' digits, _text has removed them.
+    # 20 digits are enough for every 64-bit number. isdecimal also accepts digits outside ASCII; _text removed those.
     if not text.isdecimal() or len(text) > 20:  # noqa: PLR2004
         return NOT_A_NUMBER
     number = int(text)

@@ -1,4 +1,4 @@
-"""The sentences of Percona's clustercheck script, for whoever matches on them."""
+"""The sentences of Percona's clustercheck script. Some users match on them, so they never change."""
 
 from app.verdict import Reason, Verdict
 
@@ -12,5 +12,5 @@ _OF_REASON = {
 
 
 def sentence_of(verdict: Verdict) -> str:
-    """Give what the script says in the place of this verdict."""
+    """Return the sentence that the script would print for this verdict."""
     return SYNCED if verdict.available else _OF_REASON.get(verdict.reason, NOT_SYNCED)

@@ -1,4 +1,4 @@
-"""What is switched by hand: the disabled file, and the end of the service."""
+"""The switches that an operator controls by hand: the disabled file, and the shutdown of the service."""
 
 import os
 import time
@@ -7,34 +7,34 @@ from pathlib import Path
 
 from app.verdict import Switches
 
-DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's own place)
+DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
 
 
 class ManualSwitches:
-    """The switches as they stand whenever asked. disabled_file is an absolute path."""
+    """Reads the switches when called. disabled_file is an absolute path."""
 
     def __init__(self, disabled_file: str) -> None:
         self.shutting_down = False
         self._disabled_file = disabled_file
 
     def __call__(self) -> Switches:
-        """Look at the switches now. Never raises."""
-        # Not access, which is cheaper, but says only "no": a directory that may not be searched, a loop of links or a
-        # network filesystem that fails would all be no file, and the drained node would get traffic.
+        """Return the switches as they are now. Never raises."""
+        # os.access is cheaper but returns only False: a directory without search permission, a symlink loop or a
+        # failing network filesystem would look like a missing file, and the drained node would get traffic.
         try:
             found = os.stat(self._disabled_file)
-        # Where a part of the path is no directory, there cannot be such a file either.
+        # NotADirectoryError: a part of the path is not a directory, so the file cannot exist either.
         except (FileNotFoundError, NotADirectoryError):
             return _SHUTTING_DOWN if self.shutting_down else _NONE
         except (OSError, ValueError) as fault:
             words = getattr(fault, "strerror", None) or str(fault)
-            seen = f"{self._disabled_file}: {words}; a file that cannot be looked for counts as there"
+            seen = f"{self._disabled_file}: {words}; a file that cannot be checked counts as present"
         else:
             seen = _made(self._disabled_file, found.st_uid, found.st_mtime)
         return Switches(seen, self.shutting_down)
 
     def disabled_at(self) -> float | None:
-        """Return when the disabled file was made or last touched, as Unix time in seconds; None where there is none."""
+        """Return when the disabled file was last modified, in Unix time; None if it does not exist."""
         try:
             return os.stat(self._disabled_file).st_mtime
         except OSError:
@@ -50,7 +50,7 @@ def _made(path: str, owner: int, modified_at: float) -> str:
 
 
 def _name_of(user: int) -> str:
-    # Not by way of the C library, which may ask a directory server: this is for /etc/passwd, and all probes wait.
+    # Not pwd.getpwuid: the C library may query a directory server, and every health check would wait for it.
     try:
         for line in Path("/etc/passwd").read_text(errors="replace").splitlines():
             name, _, number, *_ = (*line.split(":"), "", "", "")

@@ -1,9 +1,9 @@
-"""The verdict: may this node take traffic, and why.
+"""The verdict: whether this node may take traffic, and why.
 
-`decide` is pure and total. It goes through the rules below in order, the first that matches decides, and what no rule
-lets through is refused. Every answer anywhere (probe, status, log, command line) comes from it.
+`decide` is pure and total. It tries the rules below in order, and the first rule that matches decides. A node that no
+rule accepts is unavailable. Every answer anywhere (health check, status, log, command line) comes from `decide`.
 
-     1  the disabled file exists or cannot be looked for, or the
+     1  the disabled file exists or cannot be checked, or the
         service is shutting down                                       disabled, shutting-down
      2  no observation yet                                             starting
      3  the latest observation is older than the policy allows         stale
@@ -29,10 +29,11 @@ lets through is refused. Every answer anywhere (probe, status, log, command line
     23  wsrep_local_state 2 or 3                                       AVAILABLE: donor
     24  wsrep_local_state 4                                            AVAILABLE: synced
 
-A variable that the server did not send, or sent as something unreadable, never counts in the node's favour where a
-rule needs it. Not all servers have the variables of rules 11 to 14 and 16: one that lacks them cannot do what these
-refuse either. Percona XtraDB Cluster has wsrep_on in sessions alone, so that a missing row of it decides nothing. The
-numbers of the states are those of wsrep_local_state in the Galera documentation.
+If a rule needs a variable that the server did not send, or that clustercheckd cannot read, the rule makes the node
+unavailable. There are two exceptions. Some servers do not have the variables of rules 11 to 14 and 16: such a server
+does not have the feature either, so the rule does not match. Percona XtraDB Cluster has wsrep_on only as a session
+variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of wsrep_local_state in the Galera
+documentation.
 """
 
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ from app.node_state import NodeState, Unobserved, one_line
 
 
 class Reason(StrEnum):
-    """The one stable word that says why a verdict is what it is."""
+    """The stable word that explains a verdict. Users match on these words, so they never change."""
 
     DISABLED = "disabled"
     SHUTTING_DOWN = "shutting-down"
@@ -84,26 +85,25 @@ PLANNED = frozenset(
         Reason.MAINTENANCE,
         Reason.DESYNCED,
         Reason.DONOR,
-        # What a donor becomes before it is synced again; its sessions must live through both states. A joiner in
-        # state 3 is not ready, which takes precedence.
+        # A donor passes through this state before it is synced again, and its sessions must survive both states. A
+        # joiner in state 3 gets not-ready, because rule 10 comes first.
         Reason.JOINED,
         Reason.FULL,
     },
 )
-"""The reasons that, on an unavailable node, mean: take no new sessions, let the existing ones finish."""
+"""The planned reasons: an unavailable node takes no new sessions, but its existing sessions may finish."""
 
 
 AVAILABLE, UNAVAILABLE = 200, 503
-"""The HTTP statuses of a verdict; one that is draining may have another."""
+"""The HTTP statuses of a verdict. A draining node may have another one, see `status_of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What the operator allows.
 
-    max_age_seconds: how long after its beginning an observation is stale. Health checks are not answered from one that
-    old: they wait for the next.
-    max_recv_queue: write-sets that wsrep_local_recv_queue may hold; None switches the rule off.
+    max_age_seconds: the age above which an observation is stale. The age counts from the start of its poll.
+    max_recv_queue: how many write-sets wsrep_local_recv_queue may hold; None disables the rule.
     """
 
     max_age_seconds: float
@@ -115,9 +115,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """What an operator switches by hand.
+    """The state that an operator controls by hand.
 
-    disabled_file: what was seen of the disabled file, in words, where it exists or cannot be looked for; else None.
+    disabled_file: a description of the disabled file if it exists or cannot be checked, else None.
     """
 
     disabled_file: str | None = None
@@ -126,9 +126,9 @@ class Switches:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer for one moment and one policy.
+    """The answer at one moment, under one policy.
 
-    detail: what was seen, and which setting decided; as `one_line` makes it.
+    detail: what clustercheckd saw, and which setting decided; formatted by `one_line`.
     """
 
     available: bool
@@ -137,12 +137,12 @@ class Verdict:
 
     @property
     def draining(self) -> bool:
-        """Whether the node is unavailable in a planned way, so that the sessions on it may finish."""
+        """Whether the node is unavailable for a planned reason, so that its sessions may finish."""
         return not self.available and self.reason in PLANNED
 
 
 def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
-    """Return the HTTP status of a verdict."""
+    """Return the HTTP status of a verdict: drain_status if the node is draining."""
     if verdict.available:
         return AVAILABLE
     return drain_status if verdict.draining else UNAVAILABLE
@@ -154,35 +154,35 @@ def decide(
     policy: Policy,
     switches: Switches,
 ) -> Verdict:
-    """Decide by the rules in this module's docstring.
+    """Return the verdict, by the rules in this module's docstring.
 
-    observation: the latest one, None before the first. age_seconds: time since that observation began.
+    observation: the result of the latest poll, None before the first one. age_seconds: time since that poll began.
     """
     if switches.disabled_file is not None:
         return _no(Reason.DISABLED, switches.disabled_file)
     if switches.shutting_down:
         return _no(Reason.SHUTTING_DOWN, "clustercheckd is shutting down")
     if observation is None:
-        return _no(Reason.STARTING, "no observation of the node yet")
-    # Written as a negated comparison so that an age that is no number is refused as well.
+        return _no(Reason.STARTING, "the first poll of the node has not ended yet")
+    # A negated comparison, so that an age of NaN is stale too.
     if not age_seconds <= policy.max_age_seconds:
-        return _no(Reason.STALE, f"the last observation is older than {policy.max_age_seconds:.3g} s")
+        return _no(Reason.STALE, f"the last poll began more than {policy.max_age_seconds:.3g} s ago")
     return _observed_verdict(observation, policy)
 
 
 @lru_cache(maxsize=64)
 def _observed_verdict(observation: NodeState | Unobserved, policy: Policy) -> Verdict:
-    """Rules 4 to 24, which the observation and the policy decide alone: between two observations, no probe anew."""
+    """Apply rules 4 to 24. They depend only on the arguments, so health checks between two polls share one result."""
     if isinstance(observation, Unobserved):
         return _no(Reason(observation.cause.value), observation.detail)
     return _component_verdict(observation) or _node_verdict(observation, policy)
 
 
 def _component_verdict(node: NodeState) -> Verdict | None:
-    """Rules 5 to 10: is the node a working member of a primary component, whatever the policy; None if it is."""
+    """Apply rules 5 to 10. Return None if the node is a working member of a primary component."""
     state = node.wsrep_local_state
     if state is None:
-        return _no(Reason.NOT_GALERA, "the server has no wsrep_local_state: it runs without Galera")
+        return _no(Reason.NOT_GALERA, "the server sent no wsrep_local_state: it runs without Galera")
     if not _absent_or(node.wsrep_on, "ON"):
         return _no(Reason.NOT_GALERA, f"wsrep_on is {_seen(node.wsrep_on)}")
     if not _is_provider(node.wsrep_provider):
@@ -203,7 +203,7 @@ def _component_verdict(node: NodeState) -> Verdict | None:
 
 
 def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Rules 11 to 24: a working member of a primary component; may it take traffic under this policy."""
+    """Apply rules 11 to 24: whether a working member of a primary component may take traffic under this policy."""
     state = node.wsrep_local_state
     if not _absent_or(node.wsrep_reject_queries, "NONE"):
         return _no(Reason.REJECTS_QUERIES, f"wsrep_reject_queries is {_seen(node.wsrep_reject_queries)}")
@@ -217,7 +217,7 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
     strict = not policy.available_when_donor
     if strict and state == _DONOR and _is(node.wsrep_desync, "ON"):
         return _no(Reason.DESYNCED, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
-    # Before the planned reasons that follow: its sessions are of no use, so nothing may keep them there.
+    # Must precede the planned reasons below: the sessions cannot run queries, so a drain must not keep them.
     if state in (_DONOR, _JOINED) and not _absent_or(node.wsrep_sst_donor_rejects_queries, *_OFF):
         return _no(Reason.DONOR_REJECTS_QUERIES, f"{_state(node)}, wsrep_sst_donor_rejects_queries is ON")
     if strict and state in (_DONOR, _JOINED):
@@ -233,7 +233,7 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Rules 20 to 22: what the policy asks of a node whose wsrep state is fine; None if all is met."""
+    """Apply rules 20 to 22, for a node whose wsrep state is accepted. Return None if the node passes all of them."""
     if not policy.available_when_readonly:
         if not _is(node.read_only, *_OFF):
             return _no(Reason.READ_ONLY, f"read_only is {_seen(node.read_only)}; AVAILABLE_WHEN_READONLY=0")
@@ -255,7 +255,7 @@ _OFF = ("OFF", "0", "NO")
 
 
 def _no(reason: Reason, detail: str) -> Verdict:
-    # A path may hold anything.
+    # A path in the detail may contain any byte.
     return Verdict(available=False, reason=reason, detail=one_line(detail))
 
 
@@ -268,7 +268,7 @@ def _absent_or(value: str | None, *words: str) -> bool:
 
 
 def _is_provider(value: str | None) -> bool:
-    # A path, of which no more is known than that it has letters or digits.
+    # The value is a path. The only thing certain about a path is that it has letters or digits.
     return value is not None and value.upper() != "NONE" and any(map(str.isalnum, value))
 
 

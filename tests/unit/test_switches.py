@@ -44,7 +44,7 @@ def test_a_loop_of_links_counts_as_there(tmp_path: Path) -> None:
     path = tmp_path / "loop"
     path.symlink_to(path)
     assert ManualSwitches(str(path))().disabled_file == (
-        f"{path}: Too many levels of symbolic links; a file that cannot be looked for counts as there"
+        f"{path}: Too many levels of symbolic links; a file that cannot be checked counts as present"
     )
 
 
@@ -61,7 +61,7 @@ def test_a_file_in_a_directory_that_may_not_be_searched_counts_as_there() -> Non
         closed.mkdir(mode=0)
         command = [sys.executable, "-c", program, f"{closed}/file"]
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=20, check=True)
-    assert done.stdout == f"{closed}/file: Permission denied; a file that cannot be looked for counts as there\n"
+    assert done.stdout == f"{closed}/file: Permission denied; a file that cannot be checked counts as present\n"
 
 
 @pytest.mark.parametrize("path", ["/\0", "/" + "x" * 300, "/" + "x/" * 3000, "/\udcff"])
