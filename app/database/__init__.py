@@ -1,1 +1,1 @@
-"""All that speaks MySQL: how to log in, one connection, one observation at a time, every failure a value."""
+"""The MySQL side: settings to a login, one connection, one poll at a time. Every failure is a value."""

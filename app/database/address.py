@@ -1,22 +1,22 @@
-"""Which server is meant: settings and option file in, a unix socket or a host and port out.
+"""Resolves the settings and the option file to the address of a server: a unix socket, or a host and port.
 
-The rules are those of the mariadb client (10.11 and 11.8), with MYSQL_SOCKET, MYSQL_HOST and MYSQL_PORT for its flags:
+The rules are those of the mariadb client (10.11 and 11.8), with MYSQL_SOCKET, MYSQL_HOST and MYSQL_PORT as its flags:
 
 1. A setting takes precedence over the same option in the file.
-2. A host other than localhost means TCP, whatever else is set.
+2. A host other than localhost means TCP, regardless of other settings.
 3. MYSQL_PORT means TCP too. The file's port alone does not.
 4. protocol=tcp in the file means TCP, unless MYSQL_SOCKET is set.
-5. Anything else means a unix socket: MYSQL_SOCKET, the file's, or the first of the usual ones that exists.
+5. Otherwise a unix socket is used: MYSQL_SOCKET, the file's, or the first existing one of `USUAL_SOCKETS`.
 
-Two things differ, because a client that connects to another server than its user meant shows that at its prompt, and
-we would pass on the verdict of the wrong node:
+Two rules differ. The client shows its user which server it connected to; clustercheckd would silently report the
+verdict of the wrong node.
 
-- MYSQL_SOCKET with MYSQL_PORT, or with a MYSQL_HOST that means TCP, is an error. To the client the flag that comes last
-  takes precedence, and a host over both.
-- MYSQL_SOCKET takes precedence over the file's host. To the client the host does.
+- MYSQL_SOCKET with MYSQL_PORT, or with a MYSQL_HOST that means TCP, is an error. In the client the last flag takes
+  precedence, and a host takes precedence over both.
+- MYSQL_SOCKET takes precedence over the file's host. In the client the host takes precedence.
 
-Rule 3 is MariaDB's since 10.6 (MDEV-14974). MySQL's own client (9.7) ignores the port for localhost: it connects to the
-socket, which may be another server's.
+MariaDB has rule 3 since 10.6 (MDEV-14974). MySQL's own client (9.7) ignores the port for localhost: it connects to the
+socket, which may belong to another server.
 """
 
 import os
@@ -32,9 +32,9 @@ USUAL_SOCKETS = (
     "/var/run/mysqld/mysqld.sock",
     "/var/lib/mysql/mysql.sock",
 )
-"""Where distributions put the server's socket, in the order they are tried.
+"""The paths at which distributions put the server's socket, in the order to try them.
 
-Not /tmp/mysql.sock, where MySQL built from source puts it: any local user can listen there.
+/tmp/mysql.sock, the default of MySQL built from source, is not one of them: any local user can listen there.
 """
 
 DEFAULT_PORT = 3306
@@ -50,33 +50,33 @@ _HOST_AND_PORT = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^\s:/\[\]]+
 
 
 class Address(NamedTuple):
-    """Where a server listens. A socket, where there is one, takes precedence over host and port."""
+    """The address of a server. A socket takes precedence over host and port."""
 
     socket: str | None
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return it as people write it, for logs and answers."""
+        """Return the socket, or HOST:PORT with brackets around an IPv6 address, for logs and answers."""
         if self.socket:
             return self.socket
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def resolve_address(socket: str | None, host: str | None, port: int | None, options: ClientOptions) -> Address:
-    """Return the address that MYSQL_SOCKET, MYSQL_HOST, MYSQL_PORT and the option file lead to.
+    """Return the address for MYSQL_SOCKET, MYSQL_HOST, MYSQL_PORT and the option file.
 
-    Raises `DatabaseSettingsError`.
+    Raises `DatabaseSettingsError` if a value is invalid, or if the settings name two servers.
     """
     if host:
         _check_host("MYSQL_HOST", "MYSQL_PORT", host)
     if socket:
         if host and host != _LOCALHOST:
             both = f"MYSQL_SOCKET={socket} and MYSQL_HOST={host}"
-            message = f"{both} lead to two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
+            message = f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
             raise DatabaseSettingsError(message)
         if port is not None:
-            message = f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may lead to two servers: unset one of them"
+            message = f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them"
             raise DatabaseSettingsError(message)
         return Address(socket, "", DEFAULT_PORT)
     protocol = _TCP if port is not None else _protocol(options)
@@ -90,9 +90,9 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
 
 
 def parse_port(name: str, value: str) -> int:
-    """Read a port. Raises `DatabaseSettingsError`, which names the setting it came from."""
+    """Parse a port from 1 to 65535. Raises `DatabaseSettingsError`, whose message begins with name."""
     if not (value.isascii() and value.isdecimal() and len(value) <= _PORT_DIGITS and 0 < int(value) < 1 << 16):
-        message = f"{name}={value}: no port"
+        message = f"{name}={value} is not a port: set it to a number from 1 to 65535"
         raise DatabaseSettingsError(message)
     return int(value)
 
@@ -101,10 +101,10 @@ def _protocol(options: ClientOptions) -> str | None:
     given = options.value("protocol")
     if not given:
         return None
-    # The client takes any beginning of a name that fits one only.
+    # The client accepts any unambiguous prefix of a name.
     matching = [name for name in _PROTOCOLS if name.startswith(given.strip().lower())]
     if len(matching) != 1 or matching[0] not in _USABLE_PROTOCOLS:
-        message = f"{options.named('protocol')}={given}: set it to tcp or socket"
+        message = f"{options.named('protocol')}={given} is not supported: set it to tcp or socket"
         raise DatabaseSettingsError(message)
     return matching[0]
 
@@ -112,32 +112,37 @@ def _protocol(options: ClientOptions) -> str | None:
 def _socket(options: ClientOptions) -> str | None:
     socket = options.value("socket")
     if socket == "":
-        message = f"{options.named('socket')} is empty: set it to the server's socket"
+        message = f"{options.named('socket')} is empty: set it to the path of the server's socket"
         raise DatabaseSettingsError(message)
     return socket
 
 
 def _port(options: ClientOptions) -> int | None:
     port = options.value("port")
-    # To the client 0 and nothing are the default.
+    # The client takes 0 and an empty value as the default.
     return None if port in (None, "", "0") else parse_port(options.named("port"), port)
 
 
 def _usual_socket() -> str:
-    # Not Path.exists, which raises where the directory may not be searched.
+    # Not Path.exists, which raises PermissionError if the directory may not be searched.
     return next((path for path in USUAL_SOCKETS if os.path.exists(path)), USUAL_SOCKETS[0])  # noqa: PTH110
 
 
 def _check_host(name: str, port_name: str, host: str) -> None:
-    """Refuse what no resolver knows, above all an address in the notation of a URL."""
+    """Raise `DatabaseSettingsError` unless host can be a host name or an IP address.
+
+    For a host with a port or brackets, as in a URL, the error says what to set instead.
+    """
     if _HOST_NAME.fullmatch(host) or _is_address(host):
         return
-    message = f"{name}={host}: no host name and no address"
+    message = f"{name}={host} is not a host name or an IP address"
     parts = _HOST_AND_PORT.fullmatch(host)
     if parts is not None:
         bare = parts["address"] or parts["name"]
         port = f" and {port_name}={parts['port']}" if parts["port"] else ""
         message += f": set {name.rpartition(' ')[2]}={bare}{port}"
+    elif host.startswith("/"):
+        message += f": set {'MYSQL_SOCKET' if name == 'MYSQL_HOST' else 'socket'}={host}"
     raise DatabaseSettingsError(message)
 
 

@@ -1,4 +1,4 @@
-"""The option file under the names that the client's options have, and what it says named in errors."""
+"""The options of the option file, under the names that the mariadb client knows, and how errors name them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ _SETTING = "DEFAULTS_EXTRA_FILE"
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """What DEFAULTS_EXTRA_FILE says; nothing where it is not set.
+    """The options of DEFAULTS_EXTRA_FILE; none if it is not set.
 
-    The order is that of the file, an option that comes twice stands where it comes last.
+    They are in the order of the file. An option that comes twice is where it comes last.
     """
 
     path: str = ""
@@ -22,7 +22,7 @@ class ClientOptions:
 
     @classmethod
     def read(cls, path: str | None) -> Self:
-        """Read a file. Raises `DatabaseSettingsError`."""
+        """Read a file. Raises `DatabaseSettingsError` if that fails."""
         if not path:
             return cls()
         try:
@@ -32,19 +32,19 @@ class ClientOptions:
             raise DatabaseSettingsError(message) from None
         values: dict[str, str | None] = {}
         for written, given in options.items():
-            name, value = _as_the_client_takes_it(written, given)
+            name, value = _as_the_client_reads_it(written, given)
             values.pop(name, None)
             values[name] = value
         return cls(path, values)
 
     def named(self, option: str) -> str:
-        """Name an option of this file in an error."""
+        """Return how an error names an option of this file."""
         return f"{_SETTING}: {self.path}: {option}"
 
     def value(self, option: str) -> str | None:
-        """Return the value of an option that must have one; None where the file does not set it.
+        """Return the value of an option that needs one; None if the file does not set the option.
 
-        Raises `DatabaseSettingsError`.
+        Raises `DatabaseSettingsError` if the option has no value.
         """
         value = self.values.get(option)
         if value is None and option in self.values:
@@ -53,8 +53,8 @@ class ClientOptions:
         return value
 
 
-def _as_the_client_takes_it(written: str, value: str | None) -> tuple[str, str | None]:
-    """Return name and value as the mariadb client's own reader of options takes them (my_getopt.c)."""
+def _as_the_client_reads_it(written: str, value: str | None) -> tuple[str, str | None]:
+    """Return the name and value of an option as the mariadb client interprets them (my_getopt.c)."""
     name = written.lower().replace("_", "-").removeprefix("loose-")
     for prefix, switched, otherwise in (("skip-", "0", "1"), ("disable-", "0", "1"), ("enable-", "1", "0")):
         if name.startswith(prefix):

@@ -1,12 +1,12 @@
-"""aiomysql's connection as this service uses it: one login, rows as the server sent them, let go of at once.
+"""aiomysql's connection, made safe against hostile servers and slow peers.
 
-What the driver leaves open is closed here:
+It adds these guarantees to the driver's:
 
-- Where TLS is asked for, nothing but the greeting is exchanged without it.
-- The server does not choose how the password is sent: only what is in `PLUGINS` is answered, none of which sends it in
-  clear text but within TLS or a unix socket.
-- A server sends `MOST_BYTES` in an observation at the most, before the login as well as after it.
-- A connection that is given up is gone at once, whatever its peer does.
+- If TLS is required, only the server's greeting is exchanged without it.
+- The server cannot choose how the password is sent. clustercheckd answers only the plugins in `PLUGINS`, which send the
+  password in clear text only within TLS or a unix socket.
+- clustercheckd reads at most `MOST_BYTES` in a poll, before the login as well as after it.
+- `Connection.close` closes the connection at once, whatever the peer does.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from app.database.faults import PlainTextError, RefusedPluginError, TooManyBytes
 from app.database.login import Login
 from app.node_state import Cell
 
-# aiomysql asks for the user's name as it is imported, which ends in an OSError (Python 3.13 on) where the user id has
-# no passwd entry, as in a container with a random one.
+# aiomysql calls getpass.getuser when it is imported. That raises OSError (KeyError before Python 3.13) if the user id
+# has no passwd entry, as in a container with a random user id.
 try:
     getpass.getuser()
 except (KeyError, OSError):
@@ -36,17 +36,17 @@ else:
     import aiomysql
 
 PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
-"""The authentication plugins that are answered. Those that ask for nothing, such as unix_socket, go without saying."""
+"""The supported authentication plugins. Plugins that need no answer, such as unix_socket, work without being listed."""
 
 MOST_BYTES = 64 * 1024
-"""What a server may send over one connection in one observation. Login and answers take some 3 KiB."""
+"""How much a server may send over one connection in one poll. A login with its answers takes about 3 KiB."""
 
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 
 
 class Connection(aiomysql.Connection):  # type: ignore[misc]
-    """One connection to a server, from `to` until `quit` or `close`."""
+    """One connection to a server, open from `to` until `quit` or `close`."""
 
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
@@ -55,9 +55,9 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     @classmethod
     async def to(cls, login: Login, addresses: Sequence[str] = ()) -> Self:
-        """Connect to the login's socket, or to the first of its host's addresses that can be connected to, and log in.
+        """Connect to the login's socket, or to the first of its host's addresses that accepts, and log in.
 
-        Raises whatever the driver lets through. TLS is verified by the name of the host.
+        TLS verifies the name of the host. Raises any exception: the driver does not limit them to its own.
         """
         connection = cls.unopened(login)
         await connection.open(addresses)
@@ -65,19 +65,19 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     @classmethod
     def unopened(cls, login: Login) -> Self:
-        """Return a connection that is yet to be opened, which keeps what the server says of itself meanwhile."""
+        """Return a connection that `open` opens. After a failed login, it still has the server's greeting."""
         return cls(
             host=login.host,
             port=login.port,
             unix_socket=login.socket,
             user=login.username,
-            # The driver sends latin-1, the mysql client what the terminal sends: UTF-8 nearly everywhere.
+            # The driver encodes it as latin-1. The mysql client sends the terminal's bytes, nearly always UTF-8.
             password=login.password.encode("utf-8", "surrogateescape").decode("latin-1"),
             ssl=login.tls,
-            # Both keep values as the bytes the server sent; parse_node_state copes with any.
+            # Both keep values as the bytes that the server sent; parse_node_state accepts any bytes.
             use_unicode=False,
             conv={},
-            # The default would send a SET AUTOCOMMIT=0.
+            # The default would send SET AUTOCOMMIT=0.
             autocommit=None,
             program_name="clustercheckd",
         )
@@ -91,17 +91,17 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             raise
 
     def begin_observation(self) -> None:
-        """Let the server send `MOST_BYTES` again."""
+        """Begin a poll: allow the server another `MOST_BYTES`."""
         self._bytes_left = MOST_BYTES
 
     async def rows(self, statement: str) -> list[tuple[Cell, ...]]:
-        """Run a statement; give its rows, none where it has no result."""
+        """Run a statement and return its rows; an empty list if it has no result."""
         cursor = await self.cursor()
         await cursor.execute(statement)
         return list(await cursor.fetchall() or ())
 
     async def quit(self) -> None:
-        """Say goodbye to the server, so that it does not log and count an aborted client; raises nothing."""
+        """Send COM_QUIT, so that the server does not log and count an aborted client, and close. Takes up to 0.5 s."""
         writer = self._writer
         if writer is not None:
             with contextlib.suppress(Exception):
@@ -112,15 +112,15 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self.close()
 
     def close(self) -> None:
-        """Give the connection up; the driver does so as well, on a fault or a cancellation."""
+        """Close the connection at once. The driver calls this too, on a fault or a cancellation."""
         writer, self._writer, self._reader = self._writer, None, None
         if writer is not None:
-            # A plain close waits until the peer has ended TLS as well, up to 30 s where it never does.
+            # StreamWriter.close waits up to 30 s until the peer has ended TLS as well.
             writer.transport.abort()
 
     async def _open(self, addresses: Sequence[str]) -> None:
-        # In place of the driver's own way to connect, which leaves a connection that failed to a plain close, and has
-        # a timeout that on Python 3.11 may swallow our deadline (python/cpython#86296).
+        # Replaces the driver's own `_connect`. That closes a failed connection without aborting it, and its timeout may
+        # swallow our deadline on Python 3.11 (python/cpython#86296).
         if self._unix_socket:
             self._reader, self._writer = await asyncio.open_unix_connection(self._unix_socket)
             self._secure = True
@@ -132,11 +132,11 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         await self._request_authentication()
 
     async def _request_authentication(self) -> None:
-        # aiomysql goes on in plain text, password included, if the greeting does not offer TLS.
+        # If the greeting offers no TLS, aiomysql would continue in plain text and send the password.
         if self._ssl_context is not None and not self.server_capabilities & CLIENT.SSL:
             raise PlainTextError
-        # The greeting names the server's default, which need not be the account's. One that is none of ours is answered
-        # as the oldest clients would; a server that insists on it then asks for it by a switch.
+        # The greeting names the server's default plugin, which need not be the account's. If we do not support it,
+        # answer with the oldest plugin: a server that needs another one then sends a request to switch.
         if self._server_auth_plugin not in PLUGINS:
             self._client_auth_plugin = PLUGINS[0]
         self._logging_in = True
@@ -144,7 +144,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self._logging_in = False
 
     def _read_bytes(self, num_bytes: int) -> Coroutine[Any, Any, bytes]:
-        # All that the driver reads comes through here. What it has not asked for yet, asyncio holds to 128 KiB.
+        # The driver reads everything through this method. asyncio buffers at most 128 KiB of what was not read yet.
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
             raise TooManyBytesError
@@ -158,7 +158,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         if packet.is_auth_switch_request():
             data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call]
             name, end, _ = data[1:].partition(b"\0")
-            # Without a name the driver would answer as to servers before 5.5, by a hash that anybody can undo.
+            # Without a plugin name the driver would use the authentication from before MySQL 4.1, whose hash is broken.
             if not end or not self.server_capabilities & CLIENT.PLUGIN_AUTH:
                 name = b"mysql_old_password"
             if name.decode("latin-1") not in PLUGINS:

@@ -1,6 +1,6 @@
-"""What a failure means: an exception in, an `Unobserved` out, in our own words.
+"""Translates the exception of a failed poll into an `Unobserved`, in clustercheckd's own words.
 
-Pure: no socket, no clock. Driver and server texts stay out of the words, because they quote credentials.
+Pure: no socket, no clock. The words never contain driver or server text, because that may quote credentials.
 """
 
 import os
@@ -15,42 +15,45 @@ from app.database.login import Login
 from app.database.settings_error import DatabaseSettingsError
 from app.node_state import CAUSE_OF_SERVER_ERROR, Cause, Unobserved, one_line
 
-# MySQL and MariaDB number their servers' errors from 1000 on, those of their client libraries from 2000 to 2999.
+# MySQL and MariaDB number the server's errors from 1000, except 2000 to 2999: those are the client library's.
 _FIRST_ERROR_OF_SERVER = 1000
 _ERRORS_OF_CLIENT = range(2000, 3000)
-_PLUGIN_NAME_BYTES = 64  # what MySQL takes for the name of a plugin
+_PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 
 _IN_WORDS = {
     Cause.TOO_MANY_CONNECTIONS: "the server has no connection left for user {user}",
     Cause.ACCESS_DENIED: "the server refused user {user}",
-    Cause.HOST_BLOCKED: "the server does not let this host in",
-    Cause.OFFLINE: "the server is in offline mode and lets only administrators in",
+    Cause.HOST_BLOCKED: "the server does not accept connections from this host",
+    Cause.OFFLINE: "the server is in offline mode and accepts only administrators",
     Cause.CONNECTION_LOST: "the server closed the connection while {phase}",
     Cause.ERROR: "the server answered with an error while {phase}",
 }
 
 
 class UnfitServerError(Exception):
-    """A server that we go no further with. words: what is wrong with it, with room for login, user and phase."""
+    """A server that clustercheckd refuses to use.
+
+    words: what is wrong with it, a format string for login, user and phase.
+    """
 
     cause = Cause.ERROR
     words = ""
 
 
 class PlainTextError(UnfitServerError):
-    """The server offers no TLS where it is required."""
+    """TLS is required and the server does not offer it."""
 
-    words = "{login} offers no TLS, which MYSQL_SSL requires"
+    words = "{login} offers no TLS, but MYSQL_SSL* or the option file requires it"
 
 
 class TooManyBytesError(UnfitServerError):
-    """The server sends more than any answer takes."""
+    """The server sent more than any answer needs."""
 
     words = "{login} sent more than any MySQL server does while {phase}"
 
 
 class RefusedPluginError(UnfitServerError):
-    """The server asks for an authentication plugin that is not answered."""
+    """The server requested an authentication plugin that clustercheckd does not support."""
 
     cause = Cause.ACCESS_DENIED
 
@@ -58,16 +61,16 @@ class RefusedPluginError(UnfitServerError):
         super().__init__()
         name = re.sub(rb"\W", b"?", plugin[:_PLUGIN_NAME_BYTES]).decode() or "unknown"
         self.words = (
-            f"user {{user}} authenticates with the plugin {name}, which clustercheckd does not speak:"
-            " use unix_socket, mysql_native_password or caching_sha2_password for it"
+            f"user {{user}} authenticates with the plugin {name}, which clustercheckd does not support:"
+            " change it to unix_socket, mysql_native_password or caching_sha2_password"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What was under way when something failed.
+    """The poll that failed.
 
-    login: None where it was not even resolved. phase: what was being done, as in "while connecting".
+    login: None if it could not be resolved. phase: the step that failed, such as "connecting".
     """
 
     login: Login | None
@@ -81,38 +84,38 @@ class Attempt:
 
 
 def unobserved(fault: BaseException, attempt: Attempt) -> Unobserved:
-    """Say in our own words what a failure means."""
+    """Return the cause of a failure, with a description in clustercheckd's own words."""
     seen = _fault_seen(fault, attempt)
-    # Paths and names may hold anything.
+    # Paths and names may contain any byte.
     return Unobserved(seen.cause, one_line(seen.detail))
 
 
 def error_number(fault: BaseException) -> int:
-    """Give the server's or the client library's error number; 0 where there is none."""
+    """Return the error number of the server or the client library; 0 if the fault has none."""
     number = fault.args[0] if isinstance(fault, MySQLError) and fault.args else 0
     return number if isinstance(number, int) else 0
 
 
 def is_error_of_server(fault: BaseException) -> bool:
-    """Whether this is an answer of the server, on a connection that goes on, not a failure of the connection itself."""
+    """Return whether the server answered with an error, so that the connection itself still works."""
     number = error_number(fault)
     return number >= _FIRST_ERROR_OF_SERVER and number not in _ERRORS_OF_CLIENT
 
 
 def is_refusal(fault: BaseException, seen: Unobserved) -> bool:
-    """Whether asking again at once would change nothing, but cost the server another line in its log."""
+    """Return whether an immediate retry would fail too, and only add a line to the server's log."""
     tls = _tls_fault(fault)
     return (
         seen.cause in (Cause.ACCESS_DENIED, Cause.HOST_BLOCKED)
         or isinstance(fault, PlainTextError)
         or isinstance(tls, ssl.SSLCertVerificationError)
-        # What the server says of our own certificate.
+        # A TLS alert: the server does not accept our certificate.
         or (tls is not None and "ALERT" in (tls.reason or ""))
     )
 
 
 def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
-    # aiomysql wraps what it meets while it reads into a connection that is lost.
+    # aiomysql wraps a fault that occurs while it reads in an error of its own.
     return next((one for one in (fault, fault.__cause__) if isinstance(one, ssl.SSLError)), None)
 
 
@@ -124,7 +127,7 @@ def _fault_seen(fault: BaseException, attempt: Attempt) -> Unobserved:
         case DatabaseSettingsError():
             return Unobserved(Cause.ERROR, str(fault))
         case UnicodeError():
-            return Unobserved(Cause.ERROR, f"{login} or user {attempt.user} is no name that can be asked for")
+            return Unobserved(Cause.ERROR, f"{login} is not a valid host name, or {attempt.user} not a valid user name")
         case UnfitServerError():
             words = fault.words.format(login=login, user=attempt.user, phase=attempt.phase)
             return Unobserved(fault.cause, words)
@@ -132,13 +135,13 @@ def _fault_seen(fault: BaseException, attempt: Attempt) -> Unobserved:
             waited = f"within {attempt.deadline_seconds:g} s while {attempt.phase}"
             return Unobserved(Cause.TIMEOUT, f"no answer from {login} {waited}")
         case BrokenPipeError() | ConnectionResetError() | ConnectionAbortedError():
-            # The connection was there, and the peer ended it, however early.
+            # The peer accepted the connection and closed it.
             return _driver_fault(fault, attempt)
         case BlockingIOError():
-            # The queue of a unix socket is full: the server has accepted nobody for a while. TCP would time out.
-            return Unobserved(Cause.TIMEOUT, f"{login} accepts no connection, and its queue is full")
+            # The backlog of a unix socket is full: the server accepts no connections. TCP would time out.
+            return Unobserved(Cause.TIMEOUT, f"{login} does not accept connections: its queue is full")
         case OSError():
-            # Once connected, the driver makes its own of every OSError.
+            # Only a failed connect comes here: later, the driver wraps every OSError in an error of its own.
             return Unobserved(Cause.UNREACHABLE, f"cannot connect to {login}: {os_words(fault)}")
         case RuntimeError() if "cryptography" in str(fault):
             return Unobserved(Cause.ACCESS_DENIED, _cryptography_words(attempt.user))
@@ -151,10 +154,10 @@ def _driver_fault(fault: BaseException, attempt: Attempt) -> Unobserved:
     if cause is None and number:
         cause = Cause.ERROR
     elif cause is None and isinstance(fault, (OSError, RuntimeError, InterfaceError)):
-        # What asyncio, uvloop and aiomysql raise on a transport whose peer is gone.
+        # asyncio, uvloop and aiomysql raise these on a transport that the peer has closed.
         cause = Cause.CONNECTION_LOST
     if cause is None:
-        return Unobserved(Cause.ERROR, f"{attempt.login} does not speak the MySQL protocol ({attempt.phase})")
+        return Unobserved(Cause.ERROR, f"{attempt.login} sent an answer that is not MySQL while {attempt.phase}")
     words = _IN_WORDS[cause].format(user=attempt.user, phase=attempt.phase)
     return Unobserved(cause, f"{words} (error {number})" if number else words)
 
@@ -167,8 +170,8 @@ def _cryptography_words(user: str) -> str:
 
 
 def os_words(fault: OSError) -> str:
-    """Return what the operating system, or a resolver, calls a fault."""
-    # Event loops put addresses and their own phrases into strerror; a resolver's numbers mean nothing to os.strerror.
+    """Return the operating system's, or the resolver's, description of a fault."""
+    # Event loops add addresses and phrases to strerror, so use os.strerror, which does not know a resolver's numbers.
     if isinstance(fault, socket.gaierror) or not fault.errno:
         return fault.strerror or type(fault).__name__
     return os.strerror(fault.errno)

@@ -1,6 +1,6 @@
-"""How to log in to the node's server: settings in, the parameters of one connection out.
+"""Resolves the settings to the parameters of one connection.
 
-Resolved again for every connection, so that a socket that appears late, a rotated password or a renewed certificate
+Every connection resolves them again. A socket that appears late, a rotated password or a renewed certificate therefore
 needs no restart.
 """
 
@@ -19,9 +19,9 @@ from app.database.tls import VERIFY_IDENTITY, Tls
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The parameters of one connection attempt. A socket, where set, takes precedence over host and port.
+    """The parameters of one connection attempt. A socket takes precedence over host and port.
 
-    tls: None for plain text; otherwise the connection is never used without it.
+    tls: None for plain text. If it is set, the connection is never used without TLS.
     """
 
     username: str
@@ -32,16 +32,16 @@ class Login:
     tls: ssl.SSLContext | None
 
     def __str__(self) -> str:
-        """Where this leads, for logs and answers: no credentials."""
+        """Return the server's address, for logs and answers: no credentials."""
         return str(Address(self.socket, self.host, self.port))
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What the operator set about the database; None where nothing was set.
+    """The operator's settings for the database; None for any setting that is missing.
 
-    defaults_extra_file is an option file of the mysql client, and holds for what is not set here. `address` says where
-    all that leads, `tls` what is encrypted: TCP connections, never those over a unix socket.
+    defaults_extra_file: an option file of the mysql client, which supplies any setting missing here. The modules
+    `address` and `tls` have the rules. TLS applies to TCP connections only, never to a unix socket.
     """
 
     socket: str | None = None
@@ -58,18 +58,18 @@ class Database:
     ssl_verify: str | None = None
 
     def __str__(self) -> str:
-        """Say what is connected to and how, for the log: no credentials, no exception where a file is missing."""
+        """Return the address, the user and how they are used, for the log: no credentials. Never raises."""
         try:
             login = self.login()
         except DatabaseSettingsError as fault:
-            return f"a database it cannot log in to ({fault})"
+            return f"no login possible: {fault}"
         with_password = "with" if login.password else "without"
         return f"{login} as {login.username} ({with_password} a password{', over TLS' if login.tls else ''})"
 
     def login(self) -> Login:
-        """Resolve into the parameters of one connection attempt.
+        """Return the parameters of one connection attempt. Reads the files that the settings name.
 
-        Raises `DatabaseSettingsError` where that cannot be done.
+        Raises `DatabaseSettingsError` if a file cannot be used or the settings contradict each other.
         """
         tls = self._tls_settings()
         options = ClientOptions.read(self.defaults_extra_file)
@@ -87,7 +87,7 @@ class Database:
         given = (self.tls, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify)
         if all(value in (None, "") for value in given):
             return None
-        # Whoever says how to verify, or whom to trust, does not mean plain text.
+        # A setting that says what to verify or trust asks for TLS, unless MYSQL_SSL=0.
         tls = Tls(self.tls is not False, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify or VERIFY_IDENTITY)
         tls.check()
         return tls
@@ -99,24 +99,24 @@ class Database:
 
 
 def _own_name() -> str:
-    """Give the operating system user's name, which is what unix_socket authentication goes by."""
+    """Return the name of this process' user, which unix_socket authentication compares with the account."""
     try:
-        # Not getpass, which believes LOGNAME: the server asks the kernel.
+        # Not getpass, which trusts LOGNAME: the server gets the user from the kernel.
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        message = "MYSQL_USERNAME is not set, and this process runs as a user without a name"
+        message = f"MYSQL_USERNAME is not set, and user id {os.geteuid()} has no name: set MYSQL_USERNAME"
         raise DatabaseSettingsError(message) from None
 
 
 def _password_in(path: str) -> str:
     try:
-        # A pipe would be waited for, and with it everything else.
+        # To open a pipe would block the event loop until another process writes to it.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            message = f"MYSQL_PASSWORD_FILE: {path} is not a file"
+            message = f"MYSQL_PASSWORD_FILE: {path} is not a regular file"
             raise DatabaseSettingsError(message)
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as fault:
         message = f"MYSQL_PASSWORD_FILE: {path}: {fault.strerror}"
         raise DatabaseSettingsError(message) from None
-    # Editors and echo end the file with a newline; no password ends with one.
+    # Editors and echo add a newline at the end, and no password ends with one.
     return text.rstrip("\r\n")

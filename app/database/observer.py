@@ -1,4 +1,4 @@
-"""One node, read over one connection, one observation at a time; every failure is a value."""
+"""Polls one node over one connection, one poll at a time. Every failure is a value."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,13 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 
 class Observer:
-    """Reads one node over one connection, which it keeps for as long as the server does.
+    """Polls one node over one connection, which it keeps open.
 
-    deadline_seconds bounds one observation in total: connect, handshake, login and queries. Whatever goes wrong on a
-    connection that has worked before is tried again on a new one, within the same observation: a session that an
-    administrator kills, or a statement that the server's own time limit ends, costs no answer. No observation makes
-    more than one new connection.
+    deadline_seconds: the limit for one whole poll: connect, handshake, login and queries.
+
+    If a poll fails on an existing connection, the same poll tries again on a new one. The node therefore stays
+    available if an administrator kills the session, or the server's time limit ends a statement. A poll makes at most
+    one new connection.
     """
 
     def __init__(self, database: Database, deadline_seconds: float) -> None:
@@ -37,10 +38,10 @@ class Observer:
         self._retry_at = 0.0
 
     async def observe(self) -> NodeState | Unobserved:
-        """Read the node, within the deadline. Never raises but for cancellation from outside.
+        """Poll the node within the deadline, and return the result. Raises only CancelledError.
 
-        While the server refuses our login, or we its certificate, attempts become rarer (up to one in 5 s) and the
-        refusal is repeated in between: each attempt is a line in the server's error log.
+        Each refused login adds a line to the server's error log. After a refusal, by the server or because of its
+        certificate, the next attempts are 1 s apart, then up to 5 s. Polls in between return the same refusal.
         """
         if self._refusal is not None and time.monotonic() < self._retry_at:
             return self._refusal
@@ -60,7 +61,7 @@ class Observer:
         return observation
 
     async def close(self) -> None:
-        """End the connection in good order."""
+        """Log out and close the connection, within 0.5 s."""
         connection, self._connection, self._session = self._connection, None, None
         if connection is not None:
             await connection.quit()
@@ -68,7 +69,7 @@ class Observer:
     async def _read_or_reconnect(self) -> NodeState | Unobserved:
         if self._session is not None and self._connection is not None:
             self._connection.begin_observation()
-            # The deadline is not among these: it comes as a cancellation.
+            # This does not suppress the deadline, which arrives as a CancelledError.
             with contextlib.suppress(Exception):
                 return await self._read(self._session)
             self._discard()
@@ -105,7 +106,7 @@ class Observer:
 
 
 def observe_once(database: Database, deadline_seconds: float) -> NodeState | Unobserved:
-    """Observe a node once, outside any event loop."""
+    """Poll a node once, from code without an event loop, and return the result."""
 
     async def once() -> NodeState | Unobserved:
         observer = Observer(database, deadline_seconds)

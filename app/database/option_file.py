@@ -1,7 +1,7 @@
-"""Option files as the mysql client reads them: the options of the [client] groups.
+"""Reads the [client] groups of option files, as the mysql client does.
 
-The rules are those of my_default.c in MariaDB and MySQL: leading blanks, # and ; comments, values in quotes, trailing
-# comments outside quotes, backslash escapes, options without a value, !include and !includedir.
+The rules are those of my_default.c in MariaDB and MySQL: leading blanks, comments with # and ;, quoted values, trailing
+comments with # outside quotes, backslash escapes, options without a value, !include and !includedir.
 """
 
 import os
@@ -11,22 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 GROUPS = ("client", "client-server", "client-mariadb")
-"""The groups read; of an option that comes twice, the later one counts."""
+"""The groups to read. If an option comes twice, the last one applies."""
 
-_BLANKS = " \t\n\v\f\r"  # as in the C locale; Python's own notion has many more
+_BLANKS = " \t\n\v\f\r"  # as isspace(3) in the C locale; str.isspace accepts many more
 _DEPTH_LIMIT = 10
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
 
 
 class OptionFileError(Exception):
-    """An option file that cannot be read; the message is one line with file and line number."""
+    """An option file cannot be read. The message is one line that names the file and, for its content, the line."""
 
 
 def read_options(path: str | Path) -> dict[str, str | None]:
-    """Return the client options of a file and of those it includes, with names as they are written.
+    """Return the client options of a file and of the files it includes, with the names as written.
 
-    The value is None where there is none. An option that comes twice stands where it comes last. Raises
-    `OptionFileError`.
+    The value of an option without one is None. An option that comes twice is where it comes last.
+
+    Raises `OptionFileError`.
     """
     options: dict[str, str | None] = {}
     for name, value in _options(Path(path), depth=0):
@@ -47,11 +48,11 @@ def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
         elif line[0] == "[":
             name, bracket, _ = line[1:].partition("]")
             if not bracket:
-                message = f"{where}: a group without its closing bracket"
+                message = f"{where}: the group has no closing bracket: write [client]"
                 raise OptionFileError(message)
             group = name.rstrip(_BLANKS).lower()
         elif group is None:
-            message = f"{where}: an option before the first [group]"
+            message = f"{where}: the option is not in a group: write [client] above it"
             raise OptionFileError(message)
         elif group in GROUPS:
             yield _option(line)
@@ -61,35 +62,36 @@ def _lines(path: Path) -> list[str]:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
-            message = f"{path} is not a file"
+            message = f"{path} is not a regular file"
             raise OptionFileError(message)
         if mode & stat.S_IWOTH:
-            message = f"{path} is writable for everybody: the mysql client does not read such a file either"
+            # The mysql client ignores such a file too.
+            message = f"{path} is writable by every user: type chmod o-w {path}"
             raise OptionFileError(message)
-        # Not as text: Python would take a carriage return for the end of a line.
+        # Not as text: Python would treat a carriage return as the end of a line.
         lines = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")
     except OSError as fault:
         message = f"{path}: {fault.strerror}"
         raise OptionFileError(message) from None
-    # To the client, which is written in C, a line ends at a zero byte.
+    # The client is written in C: for it, a line ends at a zero byte.
     return [line.partition("\0")[0] for line in lines]
 
 
 def _included(line: str, where: str, depth: int) -> Iterator[tuple[str, str | None]]:
-    # Not str.split, which knows more blanks than the client does.
+    # Not str.split, which accepts more kinds of blanks than the client does.
     directive, *rest = re.split(f"[{_BLANKS}]+", line[1:].strip(_BLANKS), maxsplit=1)
     if directive not in ("include", "includedir"):
-        return  # as the client does
+        return  # the client ignores it too
     if not rest:
-        message = f"{where}: !{directive} of nothing"
+        message = f"{where}: !{directive} has no path: write !{directive} PATH"
         raise OptionFileError(message)
     target = rest[0]
     if depth == _DEPTH_LIMIT:
-        message = f"{where}: files include each other more than {_DEPTH_LIMIT} deep"
+        message = f"{where}: the files include each other more than {_DEPTH_LIMIT} levels deep"
         raise OptionFileError(message)
     found = Path(target)
     if directive == "include":
-        # The client passes over a file that it cannot open, but not over a directory.
+        # The client ignores a file that it cannot open, but not a directory.
         if os.access(found, os.R_OK):
             yield from _options(found, depth=depth + 1)
         return

@@ -1,4 +1,4 @@
-"""What a server shows of itself while it refuses a login: enough to say which account it lacks."""
+"""Finds out how a server refuses a login, so that `check` can say which account is missing."""
 
 import asyncio
 import contextlib
@@ -24,11 +24,11 @@ _HOST = re.compile(r"(?:@|Host )'(localhost|[0-9A-Fa-f.:]+)'")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A login that the server refused, and that an account makes succeed.
+    """A refused login that needs an account, or a changed one.
 
-    server_version: as in the server's greeting, empty where it sends an error instead. address: this host's, as the
-    server sees it, or localhost; None over a unix socket, or where it is not known. account_exists: whether it
-    certainly does, with an authentication plugin that is not answered here.
+    server_version: from the server's greeting; empty if the server sent an error instead. address: this host's address
+    as the server sees it, or localhost; None over a unix socket, or if it is unknown. account_exists: True if the
+    account exists and has an authentication plugin that clustercheckd does not support.
     """
 
     login: Login
@@ -38,14 +38,14 @@ class Refusal:
 
     @property
     def is_mariadb(self) -> bool:
-        """Whether the server says that it is a MariaDB."""
+        """Whether the server's version names MariaDB."""
         return "mariadb" in self.server_version.lower()
 
 
 def refusal_of(database: Database, deadline_seconds: float) -> Refusal | None:
-    """Try to log in once, outside any event loop; return how the server refuses.
+    """Try to log in once, from code without an event loop, and return how the server refuses.
 
-    None where it does not, or not for want of an account.
+    Return None if it does not refuse, or if an account would not help.
     """
     try:
         login = database.login()
@@ -58,7 +58,7 @@ async def _refusal_of(login: Login, deadline_seconds: float) -> Refusal | None:
     connection = Connection.unopened(login)
     addresses: list[str] = []
     try:
-        # A whole login: a connection that is given up before its end counts toward the server's max_connect_errors.
+        # Complete the login: a connection closed before that counts towards the server's max_connect_errors.
         async with asyncio.timeout(deadline_seconds):
             if not login.socket:
                 addresses = await Resolver().addresses(login.host)
@@ -71,16 +71,17 @@ async def _refusal_of(login: Login, deadline_seconds: float) -> Refusal | None:
             return None
         address = (_address_in(fault) or _local_address(addresses, login.port)) if addresses else None
         return Refusal(login, getattr(connection, "server_version", ""), address, account_exists=False)
-    except Exception:  # noqa: BLE001 (the driver lets anything through, and this only adds advice)
+    except Exception:  # noqa: BLE001 (the driver may raise anything, and this only adds advice)
         return None
     await connection.quit()
     return None
 
 
 def _address_in(fault: MySQLError) -> str | None:
-    """Return the address that the server names: the right one behind a NAT, too. A host name is not to be relied on.
+    """Return the address that the server names in its error, which is right behind a NAT too.
 
-    But for localhost: a server that looks names up takes an account for localhost first, where there is one.
+    Of host names, return only localhost: a server that resolves names prefers an account for localhost. Any other name
+    depends on the server's resolver.
     """
     said = _HOST.search(str(fault.args[-1]) if fault.args else "")
     if said is None or said[1] == _LOCALHOST:
@@ -92,7 +93,7 @@ def _address_in(fault: MySQLError) -> str | None:
 
 
 def _local_address(addresses: list[str], port: int) -> str | None:
-    """Return the address that packets to the server leave from; connecting a datagram socket sends none."""
+    """Return the local address from which packets to the server leave. To connect a datagram socket sends nothing."""
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as channel:

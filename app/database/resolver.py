@@ -1,8 +1,8 @@
-"""Host names to addresses, without ever waiting for a resolver longer than one is told to.
+"""Resolves host names to addresses without blocking the event loop or the end of the process.
 
-A resolver that hangs blocks the thread that asked it, for half a minute or longer, and nothing can call it back.
-asyncio and uvloop ask in threads that the process waits for as it ends. So the question is asked in a daemon thread,
-which nothing waits for, and no second one is asked before it is answered.
+A resolver that hangs blocks the calling thread for half a minute or longer, and nothing can interrupt that. asyncio and
+uvloop use threads that the process joins when it exits. This module uses a daemon thread instead, which nothing joins,
+and runs one lookup at a time.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class _Lookup:
 
 
 class Resolver:
-    """Looks up one name at a time, for one event loop. A lookup goes on when who asked is cancelled."""
+    """Looks up one name at a time, for one event loop. A lookup continues if its caller is cancelled."""
 
     def __init__(self) -> None:
         self._lookup: _Lookup | None = None
@@ -30,8 +30,8 @@ class Resolver:
     async def addresses(self, host: str) -> list[str]:
         """Return the IP addresses of a host, in the order to try them.
 
-        The answer to a question that was given up is taken where the same name is asked for again. Raise OSError for
-        a name that has no address, UnicodeError for what cannot be a name.
+        If an earlier call for the same name was cancelled, its lookup is used. The caller sets the time limit. Raises
+        OSError if the name has no address, and UnicodeError if it cannot be a name.
         """
         with contextlib.suppress(socket.gaierror):
             return _look_up(host, socket.AI_NUMERICHOST)
@@ -40,7 +40,7 @@ class Resolver:
             self._lookup = None
         if self._lookup is None:
             self._lookup = _begin(host)
-        # It neither cancels what it waits for nor raises what comes of it.
+        # asyncio.wait does not cancel the future when this call is cancelled.
         await asyncio.wait([self._lookup.answer])
         answer = self._lookup.answer.result()
         self._lookup = None
@@ -59,7 +59,7 @@ def _begin(host: str) -> _Lookup:
             answer = _look_up(host)
         except (OSError, UnicodeError) as fault:
             answer = fault
-        # Nobody is there to be told once the loop has been closed.
+        # The loop may have been closed meanwhile.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(lookup.answer.set_result, answer)
 
@@ -73,7 +73,7 @@ def _look_up(host: str, flags: int = 0) -> list[str]:
 
 
 def _written(sockaddr: tuple[Any, ...]) -> str:
-    """Write an address with its zone, which link-local ones need."""
+    """Return the IP address, with its zone if it has one: link-local addresses need it."""
     address, *rest = sockaddr
     zone = rest[2] if len(rest) > 2 else 0  # noqa: PLR2004 (port, flow and zone of IPv6)
     return f"{address}%{zone}" if zone else f"{address}"

@@ -1,16 +1,17 @@
-"""What is asked of a node over one connection: two statements an observation, at the lowest price that loses no reason.
+"""The statements of a poll: the two cheapest ones that read every variable the verdict needs.
 
-A node that is not ready answers a SHOW on every server. MariaDB refuses BEGIN, COMMIT and prepared statements there,
-Percona XtraDB Cluster even a SELECT without a table (error 1047). An account with USAGE only may run all of these.
+A node that is not ready answers SHOW, whatever the server. MariaDB refuses BEGIN, COMMIT and prepared statements on
+such a node; Percona XtraDB Cluster refuses even a SELECT without a table (error 1047). An account with USAGE may run
+all of them.
 
-The status variables come from a SHOW STATUS: nothing cheaper has them. For the system variables a SHOW costs the server
-about ten times what a `SELECT @@global.a, @@global.b, ...` costs, but a SELECT fails as a whole where the server lacks
-one of them (error 1193). So:
+The status variables come from SHOW STATUS: nothing cheaper has them. For the system variables, SHOW costs the server
+about ten times as much as `SELECT @@global.a, @@global.b, ...`. But the whole SELECT fails if the server lacks one of
+the variables (error 1193). Therefore:
 
-- The first reading on a connection is a SHOW, which tells which variables this server has.
-- Each further reading is a SELECT of those. Where the server refuses it, the same reading falls back to the SHOW.
-- After a refusal the next `SHOWS_AFTER_REFUSAL` readings are SHOWs, and each of them tells again which variables the
-  server has. Then the SELECT gets its next chance.
+- The first poll on a connection uses SHOW, which shows the variables that this server has.
+- Each further poll uses SELECT with those variables. If the server refuses it, the same poll falls back to SHOW.
+- After a refusal, the next `SHOWS_AFTER_REFUSAL` polls use SHOW, and update the list of variables. The poll after those
+  tries SELECT again.
 """
 
 from typing import Protocol
@@ -21,14 +22,13 @@ from app.database.faults import error_number, is_error_of_server
 from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, Cell
 
 SHOWS_AFTER_REFUSAL = 20
-"""How many readings the SELECT is left out for once the server has refused it: 5 s at the default interval."""
+"""How many polls use SHOW after the server refused the SELECT: 5 s at the default interval."""
 
-# SHOW itself may wait for the applier (up to 30 s) or fail outside a primary component when the server's
-# wsrep_sync_wait has the bit for it. It is sent as a statement of its own: aiomysql's init_command is followed by a
-# COMMIT, which every node that is not ready refuses.
+# If the server's wsrep_sync_wait includes SHOW, a SHOW may wait up to 30 s for the applier, or fail outside a primary
+# component. aiomysql's init_command is no alternative: it also sends COMMIT, which a node that is not ready refuses.
 _NO_SYNC_WAIT = "SET SESSION wsrep_sync_wait=0"
-_UNKNOWN_SYSTEM_VARIABLE = 1193  # the server has no wsrep at all; the SHOWs will tell
-# In session scope: the global one takes a lock over all threads on MySQL 8 and PXC.
+_UNKNOWN_SYSTEM_VARIABLE = 1193  # the server has no wsrep at all, which the SHOWs will show
+# In session scope: in global scope, MySQL 8 and PXC lock the list of all threads.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN ({', '.join(map(repr, STATUS_VARIABLES))})"
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map(repr, SYSTEM_VARIABLES))})"
 
@@ -36,14 +36,14 @@ Rows = list[tuple[Cell, ...]]
 
 
 class RunsStatements(Protocol):
-    """What is asked through: a connection to the server."""
+    """A connection to the server."""
 
     async def rows(self, statement: str) -> Rows:
-        """Run a statement and return its rows; raise `MySQLError` with the server's error number."""
+        """Run a statement and return its rows. Raises `MySQLError` with the server's error number."""
 
 
 class Session:
-    """The statements over one connection. Every method raises what the connection raises."""
+    """Runs the statements over one connection. Every method raises what the connection raises."""
 
     def __init__(self, connection: RunsStatements) -> None:
         self._connection = connection
@@ -51,7 +51,7 @@ class Session:
         self._shows_left = 0
 
     async def begin(self) -> None:
-        """Prepare the session; once, before the first reading."""
+        """Prepare the session. Call this once, before the first `read`."""
         try:
             await self._connection.rows(_NO_SYNC_WAIT)
         except MySQLError as fault:
@@ -59,7 +59,7 @@ class Session:
                 raise
 
     async def read(self) -> Rows:
-        """Return rows of name and value, as `parse_node_state` takes them."""
+        """Return rows of name and value for `parse_node_state`."""
         return await self._connection.rows(_SHOW_STATUS) + await self._system_variables()
 
     async def _system_variables(self) -> Rows:
@@ -75,19 +75,19 @@ class Session:
     async def _show(self) -> Rows:
         rows = await self._connection.rows(_SHOW_VARIABLES)
         sent = {row[0].lower() for row in rows if row and isinstance(row[0], bytes)}
-        # Only what was asked for: names from a server do not go into our statements.
+        # Use only names that were asked for: a name from a server must not become part of a statement.
         self._known = tuple(name for name in SYSTEM_VARIABLES if name.encode() in sent)
         return rows
 
     async def _select(self) -> Rows | None:
-        """Return the same rows by way of the SELECT; None where the server refuses it."""
+        """Return the same rows as `_show`, using SELECT; None if the server refuses it."""
         try:
             rows = await self._connection.rows(f"SELECT {', '.join(f'@@global.{name}' for name in self._known)}")
         except MySQLError as fault:
             if not is_error_of_server(fault):
                 raise
             return None
-        # Nothing comes, for one, where the server's sql_select_limit is 0.
+        # For example, there is no row if the server's sql_select_limit is 0.
         if len(rows) != 1 or len(rows[0]) != len(self._known):
             return None
         return list(zip(self._known, rows[0], strict=True))

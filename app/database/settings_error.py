@@ -1,9 +1,9 @@
-"""What every part of the database settings raises."""
+"""The error that every part of the database settings raises."""
 
 
 class DatabaseSettingsError(Exception):
-    """The settings do not lead to a connection; the message is one line that names the setting."""
+    """The database settings cannot be used. The message is one line that names the setting."""
 
     def __init__(self, message: str) -> None:
-        # An option file's escapes, or a variable, may hold the end of a line.
+        # A variable, or an escape in an option file, may contain a newline.
         super().__init__("\\n".join(message.splitlines()))

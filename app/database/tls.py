@@ -1,7 +1,7 @@
-"""TLS towards the server: what MYSQL_SSL* or the option file asks for in, a context for the connection out.
+"""Resolves the MYSQL_SSL* settings, or the option file's, to the TLS context of a connection to the server.
 
-Any of the MYSQL_SSL* settings sets aside all that the option file says about TLS: no file switches off or weakens what
-was asked for here.
+If any MYSQL_SSL* setting is set, the option file's TLS options are ignored. A file can therefore never weaken the TLS
+that the settings ask for.
 """
 
 import os
@@ -14,15 +14,16 @@ from app.database.client_options import ClientOptions
 from app.database.settings_error import DatabaseSettingsError
 
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
-"""How much of the server's certificate is checked: issuer and host name, issuer only, nothing."""
+"""What to verify of the server's certificate: issuer and host name, issuer only, nothing."""
 
 _OFF = ("0", "off", "false", "disabled")
 _OPTIONAL_MODES = ("disabled", "preferred")
+_UNUSABLE = "not a usable certificate or key"
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What is asked for; names are those of ca, cert and key where they were set."""
+    """The TLS settings. names: how errors name ca, cert and key, which depends on where they were set."""
 
     required: bool
     ca: str | None = None
@@ -33,7 +34,7 @@ class Tls:
 
     @classmethod
     def of_options(cls, options: ClientOptions) -> Self:
-        """Read the TLS options of a file. Raises `DatabaseSettingsError`."""
+        """Return the TLS options of a file. Raises `DatabaseSettingsError` for an option without its value."""
         return cls(
             required=_is_required(options),
             ca=options.value("ssl-ca") or None,
@@ -44,21 +45,21 @@ class Tls:
         )
 
     def check(self) -> None:
-        """Raise `DatabaseSettingsError` for a key without its certificate: it would prove nothing to the server."""
+        """Raise `DatabaseSettingsError` for a key without a certificate, which proves nothing to the server."""
         _, cert, key = self.names
         if self.key and not self.cert:
-            message = f"{key} is set without {cert.rpartition(' ')[2]}: set both or none"
+            message = f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither"
             raise DatabaseSettingsError(message)
 
     def context(self) -> ssl.SSLContext | None:
-        """Return the context for a TCP connection; None where TLS is not required.
+        """Return the context for a TCP connection; None if TLS is not required.
 
-        Raises `DatabaseSettingsError` for files that cannot be used.
+        Raises `DatabaseSettingsError` if a file cannot be used.
         """
         self.check()
         if not self.required:
             return None
-        # A renewed file is another context; reading unchanged ones each time would cost milliseconds.
+        # Load the files again only if one has changed: loading takes milliseconds.
         files = zip(self.names, (self.ca, self.cert, self.key), strict=True)
         return _context(self, tuple(_changed_at(name, path) if path else 0 for name, path in files))
 
@@ -72,20 +73,20 @@ def _context(
     setting = f"{ca}: {tls.ca}"
     try:
         context = ssl.create_default_context(cafile=tls.ca)
-        # Python 3.13 began to ask more of certificates than RFC 5280's readers in MySQL's own clients do.
+        # Python 3.13 enables this flag by default. It rejects certificates that MySQL's own clients accept.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.check_hostname = tls.verify == VERIFY_IDENTITY
         if tls.verify == VERIFY_NOTHING:
             context.verify_mode = ssl.CERT_NONE
         if tls.cert:
             setting = f"{cert}: {tls.cert}" + (f" with {key}: {tls.key}" if tls.key else "")
-            # A key that is encrypted is an error; without a password here, OpenSSL would ask for one on the terminal.
+            # Without this password, OpenSSL would ask on the terminal for that of an encrypted key. Now it is an error.
             context.load_cert_chain(tls.cert, tls.key, password="")
     except (OSError, ValueError) as fault:
         words = fault.strerror if isinstance(fault, OSError) else None
         if isinstance(fault, ssl.SSLError):
-            words = (fault.reason or "no certificate").lower().replace("_", " ")
-        message = f"{setting}: {words or 'no certificate'}"
+            words = (fault.reason or _UNUSABLE).lower().replace("_", " ")
+        message = f"{setting}: {words or _UNUSABLE}"
         raise DatabaseSettingsError(message) from None
     return context
 
@@ -99,7 +100,7 @@ def _changed_at(name: str, path: str) -> int:
 
 
 def _is_required(options: ClientOptions) -> bool:
-    # ssl-mode is MySQL's, the others MariaDB's; of those, the last one in the file decides.
+    # ssl-mode is MySQL's option. The others are MariaDB's, and the last one in the file decides.
     mode = (options.values.get("ssl-mode") or "").lower()
     if mode:
         return mode not in _OPTIONAL_MODES
@@ -125,5 +126,5 @@ def _verification(options: ClientOptions) -> str:
 
 
 def _is_off(value: str | None) -> bool:
-    """Tell whether an option that switches something is off; without a value it is on."""
+    """Return whether a boolean option is off. Without a value it is on."""
     return (value or "1").lower() in _OFF

@@ -100,7 +100,7 @@ def test_what_is_wrong_is_in_the_error_file(stack: Stack, tmp_path: Path) -> Non
     assert clustercheck({**environ, "MYSQL_PORT": "x", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
     assert "MYSQL_PORT=x: no port" in errors.read_text()
     assert clustercheck({**environ, "MYSQL_HOST": "db2", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
-    assert f"MYSQL_SOCKET={environ['MYSQL_SOCKET']} and MYSQL_HOST=db2 lead to two servers" in errors.read_text()
+    assert f"MYSQL_SOCKET={environ['MYSQL_SOCKET']} and MYSQL_HOST=db2 name two servers" in errors.read_text()
     assert clustercheck({**environ, "AVAILABLE_WHEN_READONLY": "0;", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
     assert "AVAILABLE_WHEN_READONLY=0;: must be 0 or 1" in errors.read_text()
     assert clustercheck({**environ, "CLUSTERCHECK_DISABLED_FILE": "x", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)

@@ -198,5 +198,7 @@ class TestTls:
         account = {"MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD}
         service = services.start(**address, **account, MYSQL_SSL="1", MYSQL_SSL_VERIFY="none")
         reply = service.wait_for_verdict(503, "error")
-        assert f"error: {LOOPBACK}:{node.port} offers no TLS, which MYSQL_SSL requires" in reply.body
+        assert (
+            f"error: {LOOPBACK}:{node.port} offers no TLS, but MYSQL_SSL* or the option file requires it" in reply.body
+        )
         node.stop()

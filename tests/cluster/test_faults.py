@@ -351,7 +351,7 @@ def test_a_server_without_tls_is_told_nothing_where_tls_is_required(services: Se
     with fake_mysql(greets_and_listens) as server:
         service = start_for(server, services, tls=True)
         reply = service.wait_for_verdict(503, "error", seconds=SHOWN_SECONDS)
-        assert f"{LOOPBACK}:{server.port} offers no TLS, which MYSQL_SSL requires" in reply.body
+        assert f"{LOOPBACK}:{server.port} offers no TLS, but MYSQL_SSL* or the option file requires it" in reply.body
         footprint = Footprint(service)
         # They become rarer: the second comes after 1 s, the third after 2 s more.
         wait_for("several attempts", lambda: len(received) >= 3, seconds=10)

@@ -65,19 +65,19 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
             {"CLUSTERCHECK_DISABLED_FILE": "disabled"},
             "CLUSTERCHECK_DISABLED_FILE: disabled is not an absolute path; example: /var/tmp/clustercheck.disabled",
         ),
-        ({"MYSQL_PASSWORD_FILE": "/dev"}, "MYSQL_PASSWORD_FILE: /dev is not a file"),
+        ({"MYSQL_PASSWORD_FILE": "/dev"}, "MYSQL_PASSWORD_FILE: /dev is not a regular file"),
         ({"DEFAULTS_EXTRA_FILE": "/no/file"}, "DEFAULTS_EXTRA_FILE: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/no/file"}, "MYSQL_SSL_CA: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/etc/passwd"}, "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found"),
         (
             {"MYSQL_SOCKET": "/s", "MYSQL_HOST": "db"},
-            "MYSQL_SOCKET=/s and MYSQL_HOST=db lead to two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost",
+            "MYSQL_SOCKET=/s and MYSQL_HOST=db name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost",
         ),
-        ({"MYSQL_SSL_KEY": "/k"}, "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or none"),
-        ({"MYSQL_HOST": "[::1]"}, "MYSQL_HOST=[::1]: no host name and no address: set MYSQL_HOST=::1"),
+        ({"MYSQL_SSL_KEY": "/k"}, "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or neither"),
+        ({"MYSQL_HOST": "[::1]"}, "MYSQL_HOST=[::1] is not a host name or an IP address: set MYSQL_HOST=::1"),
         (
             {"MYSQL_HOST": "db:3307"},
-            "MYSQL_HOST=db:3307: no host name and no address: set MYSQL_HOST=db and MYSQL_PORT=3307",
+            "MYSQL_HOST=db:3307 is not a host name or an IP address: set MYSQL_HOST=db and MYSQL_PORT=3307",
         ),
         (
             {"CLUSTERCHECK_ALLOW_FROM": "10.0.0.0/8 10.0.0.1/8"},
@@ -177,7 +177,7 @@ def test_a_user_without_a_name_is_told_to_set_one(tmp_path: Path) -> None:
         timeout=SECONDS,
         check=False,
     )
-    expected = "clustercheckd: MYSQL_USERNAME is not set, and this process runs as a user without a name\n"
+    expected = "clustercheckd: MYSQL_USERNAME is not set, and user id 65532 has no name: set MYSQL_USERNAME\n"
     assert expected == done.stderr
 
 

@@ -181,7 +181,9 @@ def test_a_protocol_that_leads_nowhere_is_an_error_as_it_is_to_the_mariadb_clien
     assert "protocol" in servers.asked_by_client(file, Settings())
     with pytest.raises(DatabaseSettingsError) as caught:
         Database(defaults_extra_file=file).login()
-    assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: protocol={value}: set it to tcp or socket"
+    assert (
+        str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: protocol={value} is not supported: set it to tcp or socket"
+    )
 
 
 def test_a_socket_that_is_set_takes_precedence_over_the_files_host(servers: StandIns) -> None:
@@ -195,7 +197,7 @@ def test_a_socket_beside_a_host_that_means_tcp_is_an_error_that_names_both(host:
     with pytest.raises(DatabaseSettingsError) as caught:
         Database("/s", host).login()
     assert str(caught.value) == (
-        f"MYSQL_SOCKET=/s and MYSQL_HOST={host} lead to two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
+        f"MYSQL_SOCKET=/s and MYSQL_HOST={host} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
     )
 
 
@@ -204,7 +206,7 @@ def test_a_socket_beside_a_port_is_an_error_that_names_both() -> None:
     for host in (None, "localhost"):
         with pytest.raises(DatabaseSettingsError) as caught:
             Database("/s", host, 3307).login()
-        assert str(caught.value) == ("MYSQL_SOCKET=/s and MYSQL_PORT=3307 may lead to two servers: unset one of them")
+        assert str(caught.value) == ("MYSQL_SOCKET=/s and MYSQL_PORT=3307 may name two servers: unset one of them")
 
 
 def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:

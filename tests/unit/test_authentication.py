@@ -209,8 +209,8 @@ def test_a_spoofed_server_never_gets_the_password_in_clear(
         seen = observed(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
     assert seen == Unobserved(
         Cause.ACCESS_DENIED,
-        f"user someone authenticates with the plugin {refused}, which clustercheckd does not speak:"
-        " use unix_socket, mysql_native_password or caching_sha2_password for it",
+        f"user someone authenticates with the plugin {refused}, which clustercheckd does not support:"
+        " change it to unix_socket, mysql_native_password or caching_sha2_password",
     )
     # The scramble alone; after the switch, not a byte.
     assert (len(received), received[1]) == (2, b"")

@@ -104,11 +104,11 @@ def test_a_key_without_its_certificate_is_an_error_that_names_both(tmp_path: Pat
     for database in (Database(ssl_key="/k"), Database(host="db", ssl_ca="/ca", ssl_key="/k", tls=False)):
         with pytest.raises(DatabaseSettingsError) as caught:
             database.login()
-        assert str(caught.value) == "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or none"
+        assert str(caught.value) == "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or neither"
     file = option_file(tmp_path, "ssl-key=/k")
     with pytest.raises(DatabaseSettingsError) as caught:
         Database(defaults_extra_file=file).login()
-    assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: ssl-key is set without ssl-cert: set both or none"
+    assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: ssl-key is set without ssl-cert: set both or neither"
 
 
 def test_a_certificate_that_holds_its_key_needs_no_other_file(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_tls_file_that_cannot_be_read_is_named_where_it_was_set(tmp_path: Path
 
 @pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣"])
 def test_what_is_no_port_is_named(value: str) -> None:
-    with pytest.raises(DatabaseSettingsError, match=r"^NAME=.*: no port$"):
+    with pytest.raises(DatabaseSettingsError, match=r"^NAME=.* is not a port: set it to a number from 1 to 65535$"):
         parse_port("NAME", value)
 
 

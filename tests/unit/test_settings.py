@@ -201,7 +201,7 @@ def test_socket_host_and_port_mean_what_they_mean_to_the_mysql_client(database: 
 
 def test_a_socket_as_a_flag_does_not_lose_to_a_host_in_the_environment(load: Load) -> None:
     settings = load({"MYSQL_HOST": "db2"}, "--mysql-socket", "/s")
-    with pytest.raises(SettingsError, match=r"^MYSQL_SOCKET=/s and MYSQL_HOST=db2 lead to two"):
+    with pytest.raises(SettingsError, match=r"^MYSQL_SOCKET=/s and MYSQL_HOST=db2 name two"):
         settings.require_login()
     settings = load({"MYSQL_HOST": "db2"}, "--mysql-socket", "/s", "--mysql-host", "localhost")
     assert str(settings.database().login()) == "/s"
@@ -217,7 +217,7 @@ def test_a_socket_as_a_flag_does_not_lose_to_a_host_in_the_environment(load: Loa
         ("10.0.0.2:3307", ": set MYSQL_HOST=10.0.0.2 and MYSQL_PORT=3307"),
         ("db2:", ": set MYSQL_HOST=db2"),
         ("tcp://10.0.0.2:3306", ""),
-        ("/run/mysqld/mysqld.sock", ""),
+        ("/run/mysqld/mysqld.sock", ": set MYSQL_SOCKET=/run/mysqld/mysqld.sock"),
         ("db 2", ""),
         ("db2\t", ""),
         ("::1::2", ""),
@@ -226,7 +226,7 @@ def test_a_socket_as_a_flag_does_not_lose_to_a_host_in_the_environment(load: Loa
 def test_what_is_no_host_is_one_line_that_says_what_to_set(load: Load, host: str, instead: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load({"MYSQL_HOST": host}).require_login()
-    assert str(caught.value) == f"MYSQL_HOST={host}: no host name and no address{instead}"
+    assert str(caught.value) == f"MYSQL_HOST={host} is not a host name or an IP address{instead}"
 
 
 @pytest.mark.parametrize("host", ["db2", "db2.example.org", "10.0.0.2", "::1", "2001:db8::2", "fe80::1%eth0", "db_2"])
@@ -243,11 +243,11 @@ def test_what_is_no_host_in_the_option_file_names_the_file(load: Load, tmp_path:
     with pytest.raises(SettingsError) as caught:
         load({"DEFAULTS_EXTRA_FILE": str(path)}).require_login()
     assert str(caught.value) == (
-        f"DEFAULTS_EXTRA_FILE: {path}: host=[::1]:3307: no host name and no address: set host=::1 and port=3307"
+        f"DEFAULTS_EXTRA_FILE: {path}: host=[::1]:3307 is not a host name or an IP address: set host=::1 and port=3307"
     )
 
 
 def test_a_value_of_two_lines_is_shown_in_one(load: Load) -> None:
     with pytest.raises(SettingsError) as caught:
         load({"MYSQL_HOST": "db2\nmore"}).require_login()
-    assert str(caught.value) == r"MYSQL_HOST=db2\nmore: no host name and no address"
+    assert str(caught.value) == r"MYSQL_HOST=db2\nmore is not a host name or an IP address"
