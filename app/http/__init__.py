@@ -1,1 +1,1 @@
-"""All that speaks HTTP: the answers, the application behind them, the bounds on clients, the server."""
+"""The HTTP side: the answers to health checks, the other endpoints, the limits on clients, the server."""

@@ -1,4 +1,4 @@
-"""The FastAPI application: what people and tools ask besides the verdict."""
+"""The FastAPI application: the endpoints for people and tools, /status, /metrics and the schema."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,11 +18,11 @@ STATUS_PATH = "/status"
 METRICS_PATH = "/metrics"
 SCHEMA_PATH = "/openapi.json"
 PATHS = (STATUS_PATH, METRICS_PATH, SCHEMA_PATH)
-"""What the application answers."""
+"""The paths that the application answers."""
 
 
 _DIGITS = 3
-"""Seconds are told to the millisecond."""
+"""Seconds are rounded to milliseconds."""
 
 
 def _iso(at: datetime) -> str:
@@ -37,7 +37,7 @@ Moment = Annotated[
 
 
 class StatusChange(BaseModel):
-    """A change of verdict under the configured policy."""
+    """A change of the verdict under the configured policy."""
 
     at: Moment
     available: bool
@@ -46,37 +46,37 @@ class StatusChange(BaseModel):
 
 
 class StatusConnections(BaseModel):
-    """Connections of clients: those open now, and since the start those that got no answer from an endpoint."""
+    """The connections of clients: how many are open, and how many failed since the start, by cause."""
 
-    open: int
-    refused: int = Field(description="from outside CLUSTERCHECK_ALLOW_FROM")
-    evicted: int = Field(description="to make room for another")
-    timed_out: int = Field(description="no complete request in time")
-    oversized: int = Field(description="too long a request")
-    malformed: int = Field(description="not HTTP, answered with a 400")
+    open: int = Field(description="open now")
+    refused: int = Field(description="closed because the client is not in CLUSTERCHECK_ALLOW_FROM")
+    evicted: int = Field(description="closed to make room for a new connection")
+    timed_out: int = Field(description="closed because no complete request arrived in time")
+    oversized: int = Field(description="closed because the request was too long")
+    malformed: int = Field(description="answered with 400: the request was not valid HTTP, or exceeded a limit")
 
 
 class Status(BaseModel):
-    """Everything clustercheckd knows about its node."""
+    """Everything that clustercheckd knows about its node."""
 
-    version: str = Field(description="of clustercheckd")
-    available: bool = Field(description="the verdict under the configured policy")
-    draining: bool = Field(description="unavailable in a planned way: sessions may finish")
+    version: str = Field(description="the version of clustercheckd")
+    available: bool = Field(description="whether the node may take traffic under the configured policy")
+    draining: bool = Field(description="whether the node is unavailable for a planned reason: sessions may finish")
     reason: Reason
-    detail: str = Field(description="what was seen, and which setting decided")
+    detail: str = Field(description="what clustercheckd saw, and which setting decided")
     since: Moment = Field(description="when the verdict last changed")
-    disabled_since: Moment | None = Field(description="when the disabled file was made; null where there is none")
-    age_seconds: float = Field(description="time since the latest observation began")
-    node: NodeState | None = Field(description="the latest observation; null where the node could not be read")
-    unobserved: Unobserved | None = Field(description="why the node could not be read; null where it was")
+    disabled_since: Moment | None = Field(description="when the disabled file was made; null if there is none")
+    age_seconds: float = Field(description="time since the latest completed poll began")
+    node: NodeState | None = Field(description="what the latest poll read; null if it failed")
+    unobserved: Unobserved | None = Field(description="why the latest poll failed; null if it did not")
     policy: Policy
-    probes_held: int = Field(description="health checks that waited for the observation under way, since the start")
+    probes_held: int = Field(description="health checks that waited for a poll to end, since the start")
     connections: StatusConnections
-    changes: list[StatusChange] = Field(description="the latest changes of verdict, oldest first")
+    changes: list[StatusChange] = Field(description="the latest changes of the verdict, oldest first")
 
 
 def create_application(sources: Sources) -> FastAPI:
-    """Make the application that the probe's fast path passes requests for `PATHS` on to."""
+    """Return the application that answers `PATHS`. The fast path passes those requests on to it."""
     monitor, register = sources.monitor, sources.register
     registry = create_registry(sources)
     application = FastAPI(
@@ -84,20 +84,20 @@ def create_application(sources: Sources) -> FastAPI:
         version=__version__,
         description="Tells load balancers whether a Galera node may take traffic.",
         openapi_url=SCHEMA_PATH,
-        # Their pages load scripts from a CDN, which a database host does not reach.
+        # These pages load scripts from a CDN, which a database host usually cannot reach.
         docs_url=None,
         redoc_url=None,
-        # HAProxy takes a redirect for UP.
+        # HAProxy treats a redirect as UP.
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
 
-    # One operation in the schema: FastAPI warns, in the log, of two with the same id.
+    # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)
     @application.get(STATUS_PATH, summary="Verdict, node state and recent changes")
     async def status() -> Status:
         """Answer 200 whatever the verdict."""
-        # A switch may have been made since the latest observation: what is told of the verdict and its change agrees.
+        # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
         monitor.note_change()
         verdict = monitor.verdict()
         seen = monitor.observation
@@ -133,11 +133,11 @@ def create_application(sources: Sources) -> FastAPI:
             ],
         )
 
-    # Not in the schema, which is that of the JSON.
+    # Not in the schema, which describes only JSON.
     @application.head(METRICS_PATH, include_in_schema=False)
     @application.get(METRICS_PATH, include_in_schema=False)
     async def metrics() -> Response:
-        """Answer 200 whatever the verdict; no other format is offered, so that nothing has to be negotiated."""
+        """Answer 200 whatever the verdict, always in the text format: there is no content negotiation."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return application

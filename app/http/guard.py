@@ -1,8 +1,8 @@
-"""uvicorn's HTTP protocol with bounds, so that no client can cost another one its answer.
+"""uvicorn's HTTP protocol with limits, so that no client can delay or prevent another client's answer.
 
-uvicorn itself lets a connection stay silent, trickle or send headers without end for as long as it likes; its own
-limit (limit_concurrency) answers 503 under load, which to a load balancer means that the database is down. Tested
-against the pinned version of uvicorn, whose internals this builds on.
+uvicorn has no time limit for a request: a connection may stay silent, trickle, or send headers for ever. Its only limit
+(limit_concurrency) answers 503 under load, and a load balancer takes that for a database that is down. This module uses
+uvicorn's internals, so the version of uvicorn is pinned.
 """
 
 import asyncio
@@ -25,35 +25,36 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 DEADLINE_SECONDS = 2.0
-"""How long a connection may last, from accept to close; the time that its answer is held does not count."""
+"""How long a connection may stay open. The time for which its answer is held does not count."""
 
 REQUEST_BYTES = 8192
-"""How much a client may send before its request is complete."""
+"""How many bytes a client may send before its request is complete."""
 
 TARGET_BYTES, HEADER_FIELDS = 1024, 100
-"""How long a request's target may be, and how many header fields it may have: decoding more of either would cost more
+"""How long a request's target may be, and how many header fields a request may have. To decode more would take longer
 than the answer."""
 
 CONNECTIONS = 256
-"""How many connections may be open. One more ends the oldest silent one or, where there is none, the oldest that waits
-for its answer."""
+"""How many connections may be open. For a new one above that, the guard closes the oldest connection without a complete
+request or, if there is none, the oldest one whose answer is held."""
 
 _LAST_REQUEST_SECONDS = 0.2
-"""How long, at the end of the service, a connection that was accepted may take for its request to arrive."""
+"""How long an accepted connection may take to send its request while the service stops."""
 
 _OTHER_DESCRIPTORS = 32
-"""How many descriptors clients leave to everything else: without one for the database, a healthy node would be 503."""
+"""How many descriptors to reserve for everything but clients. Without one for the database, a healthy node would get
+503."""
 
 _log = logging.getLogger(__name__)
-_TELL_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 
 
 class RefusedRequestError(Exception):
-    """A request over a bound. Raised in the parser's callbacks, where it makes uvicorn answer 400."""
+    """A request exceeds a limit. Raised in the parser's callbacks, where it makes uvicorn answer 400."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection, ended without an answer once it is over a bound. Never answers 503 for load."""
+    """One connection with limits. If it exceeds one, it is closed or gets a 400, but never a 503."""
 
     def __init__(
         self,
@@ -70,12 +71,13 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @property
     def being_answered(self) -> bool:
-        """Whether a request has arrived whose answer is not yet complete."""
+        """Whether a request has arrived and its answer is not complete yet."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Do what uvicorn does but ask the kernel for addresses, which no answer depends on; make room for it."""
-        # uvicorn's own looks up both ends, seven system calls: a tenth of all that a probe costs.
+        """Set up the connection as uvicorn does, without the addresses, and register it or refuse it."""
+        # uvicorn's own method also reads the addresses of both ends. Those seven system calls are a tenth of the cost
+        # of a health check, and no answer needs them.
         self.connections.add(self)
         self.transport = transport
         self.flow = FlowControl(transport)
@@ -86,12 +88,12 @@ class GuardedProtocol(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the connection no more."""
+        """Remove the connection from the register."""
         self._register.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take in what belongs to a request, up to the bound."""
+        """Parse the received bytes, up to `REQUEST_BYTES`; above that, close the connection or ignore them."""
         self._bytes += len(data)
         if self._bytes <= REQUEST_BYTES:
             super().data_received(data)
@@ -100,38 +102,38 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Keep the way back open for a client that has sent its request and closed its own side (nc -N)."""
+        """Keep the connection open if a client closes its sending side after its request, as nc -N does."""
         return self.being_answered
 
     def on_headers_complete(self) -> None:
-        """Begin the answer. It ends the connection, and uvicorn adds `connection: close` to it."""
+        """Begin the answer, after which uvicorn closes the connection. uvicorn adds `connection: close` to it."""
         super().on_headers_complete()
         self.cycle.keep_alive = False
 
     def on_message_begin(self) -> None:
-        """Begin the request of a connection, of which there is one: its answer ends the connection."""
-        # 8 KiB hold 450 pipelined requests, each with objects of its own, and none would ever be answered.
+        """Begin the only request of a connection, and refuse any further one."""
+        # 8 KiB hold 450 pipelined requests. Each would cost memory and none would get an answer.
         if self.cycle is not None:
             self._refuse("one request per connection")
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Take in the target, up to the bound."""
+        """Receive a part of the target, up to `TARGET_BYTES`."""
         super().on_url(url)
         if len(self.url) > TARGET_BYTES:
             self._refuse(f"the request's target is longer than {TARGET_BYTES} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take in a header field, up to the bound."""
+        """Receive a header field, up to `HEADER_FIELDS` of them."""
         super().on_header(name, value)
         if len(self.headers) > HEADER_FIELDS:
             self._refuse(f"the request has more than {HEADER_FIELDS} header fields")
 
     def on_body(self, body: bytes) -> None:
-        """Drop it: no answer depends on a body, and each chunk of one would be work."""
+        """Ignore the body: no answer depends on it."""
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that cannot be read; what follows one that was read does not cost it its answer."""
+        """Answer 400 to a request that cannot be parsed. Ignore what follows a request that was parsed."""
         if self.cycle is None:
             self._register.malformed += 1
             super().send_400_response(f"{self._refusal or msg}\r\n")
@@ -141,16 +143,18 @@ class GuardedProtocol(HttpToolsProtocol):
         raise RefusedRequestError(why)
 
     def shutdown(self) -> None:
-        """Leave a request that is on its way the time to arrive; uvicorn would close the connection at once."""
+        """Give a request that is under way 0.2 s to arrive. uvicorn would close the connection at once."""
         self.loop.call_later(_LAST_REQUEST_SECONDS, super().shutdown)
 
 
 class ConnectionRegister:
-    """Who may connect, the open connections in the order of their making, and one timer for the oldest.
+    """Decides who may connect, and limits the number and the duration of connections.
 
-    allowed: the networks that may connect; None for everybody. It counts what it closed without an answer: refused,
-    connections from other networks; evicted, to make room for another; timed_out, after DEADLINE_SECONDS; oversized,
-    above REQUEST_BYTES. malformed counts the requests that got a 400 because they could not be read.
+    allowed: the networks that may connect; None for all.
+
+    It counts the connections closed without an answer: refused (client not allowed), evicted (to make room for a new
+    one), timed_out (after `DEADLINE_SECONDS`) and oversized (more than `REQUEST_BYTES`). malformed counts the requests
+    that got a 400 because they could not be parsed.
     """
 
     def __init__(self, allowed: Sequence[IPNetwork] | None = None) -> None:
@@ -160,7 +164,7 @@ class ConnectionRegister:
         self.oversized = 0
         self.malformed = 0
         self._allowed = None if allowed is None else tuple(allowed)
-        self._told_at = -_TELL_SECONDS
+        self._logged_at = -_LOG_SECONDS
         self._most = connections_within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._made_at: dict[GuardedProtocol, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -170,7 +174,7 @@ class ConnectionRegister:
         return len(self._made_at)
 
     def lets_in(self, transport: asyncio.Transport) -> bool:
-        """Whether a peer may connect; a unix socket's has no address, and its file has permissions of its own."""
+        """Return whether a peer may connect. A peer without an address uses a unix socket, which has permissions."""
         if self._allowed is None:
             return True
         client = get_remote_addr(transport)
@@ -178,14 +182,14 @@ class ConnectionRegister:
             return True
         self.refused += 1
         now = time.monotonic()
-        if now - self._told_at >= _TELL_SECONDS:
-            self._told_at = now
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
             detail = "not in CLUSTERCHECK_ALLOW_FROM; logged once a minute"
             _log.warning("client refused", extra={"client": client[0], "count": self.refused, "detail": detail})
         return False
 
     def add(self, protocol: GuardedProtocol) -> None:
-        """Begin the time of a new connection; end the oldest idle one if there are too many."""
+        """Register a new connection and start its time limit. If there are too many, close the oldest idle one."""
         if len(self._made_at) >= self._most:
             idle = (other for other in self._made_at if not other.being_answered)
             self.evicted += 1
@@ -195,7 +199,7 @@ class ConnectionRegister:
             self._timer = protocol.loop.call_later(DEADLINE_SECONDS, self._end_overdue)
 
     def remove(self, protocol: GuardedProtocol) -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended."""
         self._made_at.pop(protocol, None)
 
     def _end(self, protocol: GuardedProtocol) -> None:
@@ -211,7 +215,7 @@ class ConnectionRegister:
             if left > 0:
                 wait_seconds = left
                 break
-            # What is held waits for the node, not for its client.
+            # A held answer waits for the node, not for the client.
             if not protocol.being_answered:
                 self.timed_out += 1
                 self._end(protocol)
@@ -221,7 +225,7 @@ class ConnectionRegister:
 
 
 def connections_within(descriptors: int) -> int:
-    """Give the most connections that a limit on descriptors (ulimit -n) has room for."""
+    """Return how many connections a limit on descriptors (ulimit -n) allows."""
     if descriptors == resource.RLIM_INFINITY:
         return CONNECTIONS
     return min(CONNECTIONS, max(1, descriptors - _OTHER_DESCRIPTORS))
@@ -230,7 +234,7 @@ def connections_within(descriptors: int) -> int:
 @lru_cache(maxsize=1024)
 def _is_in(host: str, networks: tuple[IPNetwork, ...]) -> bool:
     address = ip_address(host)
-    # What comes over IPv4 to a socket that serves both looks like this.
+    # An IPv4 client of a dual-stack socket has an address of this form.
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return any(address in network for network in networks)

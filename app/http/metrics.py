@@ -1,8 +1,8 @@
-"""/metrics: what the service keeps, in the text format of Prometheus.
+"""/metrics: the state and the counts of the service, in the text format of Prometheus.
 
-Nothing is measured here: the monitor, the guard and the probe count for themselves, and a scrape reads their counts.
-A value that was not read from the node is left out. Names and units follow Prometheus' conventions
-(prometheus.io/docs/practices/naming); the values of labels come from this program, none from a client.
+This module measures nothing: the monitor, the guard and the probe keep counts, and a scrape reads them. A value that
+was not read from the node is left out. Names and units follow Prometheus' conventions
+(prometheus.io/docs/practices/naming). No label value comes from a client.
 """
 
 import platform
@@ -25,21 +25,21 @@ from app.node_state import NodeState
 from app.verdict import Reason
 
 _READ = "read"
-"""The outcome of an observation that did not fail."""
+"""The outcome of a poll that did not fail."""
 
 _NODE_COUNTS = {
     "wsrep_local_state": "wsrep_local_state: 1 joining, 2 donor or desynced, 3 joined, 4 synced, 5 inconsistent.",
-    "wsrep_cluster_size": "wsrep_cluster_size: the members of the component that the node is in.",
-    "wsrep_local_index": "wsrep_local_index: the place of the node in its component, from 0.",
-    "wsrep_local_recv_queue": "wsrep_local_recv_queue: write-sets that the node has received and not applied.",
+    "wsrep_cluster_size": "wsrep_cluster_size: the number of members in the node's component.",
+    "wsrep_local_index": "wsrep_local_index: the index of the node in its component, from 0.",
+    "wsrep_local_recv_queue": "wsrep_local_recv_queue: write-sets that the node has received but not yet applied.",
     "threads_connected": "Threads_connected: the open sessions on the node.",
-    "max_connections": "max_connections: the sessions that the node allows.",
+    "max_connections": "max_connections: the most sessions that the node allows.",
 }
 _ON = ("TRUE", "ON", "1")
 
 
 def create_registry(sources: Sources) -> CollectorRegistry:
-    """Return a registry of its own: the service's metrics, and the usual ones of a process."""
+    """Return a new registry with the service's metrics and the standard ones of a process."""
     registry = CollectorRegistry()
     registry.register(_ServiceCollector(sources))
     ProcessCollector(registry=registry)
@@ -51,15 +51,15 @@ class _ServiceCollector(Collector):
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        """Return what the service knows at this moment."""
+        """Yield all metrics, with their values at this moment."""
         monitor = self._sources.monitor
         yield from _verdict_metrics(monitor)
         disabled_at = self._sources.switches.disabled_at()
         if disabled_at is not None:
-            words = "When the disabled file was made, as Unix time; absent where there is none."
+            words = "When the disabled file was made, in Unix time; absent if there is none."
             yield _gauge("disabled_timestamp_seconds", words, disabled_at)
         seen = monitor.observation
-        # Once it is stale, what it says of the node is not told as if it still held.
+        # A stale observation says nothing about the node now.
         if isinstance(seen, NodeState) and monitor.age_seconds <= monitor.policy.max_age_seconds:
             yield from _node_metrics(seen)
         yield from _observation_metrics(monitor)
@@ -67,9 +67,9 @@ class _ServiceCollector(Collector):
         yield _gauge("deadline_seconds", "CLUSTERCHECK_DEADLINE.", self._sources.deadline_seconds)
         yield from self._client_metrics()
         dropped = self._sources.log_lines_dropped()
-        yield _counter("log_lines_dropped", "Lines of the log that standard error did not take.", dropped)
+        yield _counter("log_lines_dropped", "Log lines dropped because standard error did not accept them.", dropped)
         build = {"version": __version__, "python_version": platform.python_version()}
-        yield InfoMetricFamily("clustercheckd_build", "The version of clustercheckd.", build)
+        yield InfoMetricFamily("clustercheckd_build", "The versions of clustercheckd and Python.", build)
 
     def _client_metrics(self) -> Iterator[Metric]:
         counts, register = self._sources.counts, self._sources.register
@@ -80,7 +80,7 @@ class _ServiceCollector(Collector):
             for status, count in answered.items():
                 probes.add_metric((path, str(status)), count)
         yield probes
-        yield _counter("probes_held", "Health checks that waited for the observation under way.", counts.held)
+        yield _counter("probes_held", "Health checks that waited for a poll to end.", counts.held)
         yield _gauge("connections", "Open connections of clients.", len(register))
         closed = {
             "refused": register.refused,
@@ -94,20 +94,18 @@ class _ServiceCollector(Collector):
 
 
 def _verdict_metrics(monitor: Monitor) -> Iterator[Metric]:
-    # A switch may have been made since the latest observation.
+    # The operator may have drained the node since the latest poll.
     monitor.note_change()
     verdict = monitor.verdict()
-    yield _gauge(
-        "available", "1 where the node may take traffic under the configured policy, else 0.", verdict.available
-    )
-    yield _gauge("draining", "1 where the node is unavailable in a planned way, else 0.", verdict.draining)
+    yield _gauge("available", "1 if the node may take traffic under the configured policy, else 0.", verdict.available)
+    yield _gauge("draining", "1 if the node is unavailable for a planned reason, else 0.", verdict.draining)
     reasons = GaugeMetricFamily(
         "clustercheckd_reason", "1 for the reason of the verdict, 0 for all others.", labels=("reason",)
     )
     for reason in Reason:
         reasons.add_metric((reason.value,), reason is verdict.reason)
     yield reasons
-    words = "When the verdict last changed, as Unix time."
+    words = "When the verdict last changed, in Unix time."
     yield _gauge("verdict_changed_timestamp_seconds", words, monitor.changes[-1].at)
     changes = {reason.value: count for reason, count in monitor.changes_to.items()}
     yield _counters("verdict_changes", "Changes of the verdict, by the reason of the new one.", "reason", changes)
@@ -119,17 +117,17 @@ def _node_metrics(node: NodeState) -> Iterator[Metric]:
         if value is not None and value >= 0:
             yield _gauge(name, words, value)
     if node.wsrep_flow_control is not None:
-        words = "1 where flow control holds the cluster back, else 0."
+        words = "1 while flow control pauses the cluster, else 0."
         yield _gauge("wsrep_flow_control_active", words, node.wsrep_flow_control.upper() in _ON)
 
 
 def _observation_metrics(monitor: Monitor) -> Iterator[Metric]:
-    yield _gauge("observation_age_seconds", "Time since the latest observation began.", monitor.age_seconds)
+    yield _gauge("observation_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds)
     outcomes = {_READ if cause is None else cause.value: count for cause, count in monitor.outcomes.items()}
-    words = "Observations of the node: read, or why it could not be read."
+    words = "Polls of the node, by outcome: read, or why the node could not be read."
     yield _counters("observations", words, "outcome", outcomes)
     durations = HistogramMetricFamily(
-        "clustercheckd_observation_duration_seconds", "How long observations took, failed ones included."
+        "clustercheckd_observation_duration_seconds", "How long polls took, failed ones included."
     )
     bounds = [*map(str, DURATION_BOUNDS_SECONDS), "+Inf"]
     buckets = list(zip(bounds, accumulate(monitor.durations), strict=True))

@@ -1,7 +1,7 @@
-"""The fast path: a health check's request to the bytes of its answer.
+"""The fast path: answers health checks, and passes all other requests on to the FastAPI application.
 
-Stands in front of the FastAPI application and answers what load balancers ask; all else it passes on. The answer leaves
-in the same step of the event loop, with one exception: a 200 that is in doubt waits for the observation under way.
+The answer leaves in the same step of the event loop. There is one exception: while a poll is late, an answer that would
+be 200 is held until that poll ends.
 """
 
 from collections.abc import Collection
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 VERDICT_PATHS = ("/", "*", "/readyz")
-"""Answered with the verdict; `*` is what `OPTIONS *` asks for."""
+"""The paths of the verdict; `*` is the path of `OPTIONS *`."""
 
 LIVENESS_PATH = "/livez"
 
 OTHER_PATHS = "other"
-"""What stands for all other paths where answers are counted."""
+"""Stands for all other paths in the counts."""
 
 _BAD_REQUEST, _NOT_FOUND = 400, 404
 
@@ -31,35 +31,35 @@ _FLAGS = {"0": False, "1": True}
 _FLAG_OVERRIDES = ("available_when_donor", "available_when_readonly", "available_when_full")
 _COUNT_OVERRIDE = "max_recv_queue"
 _MOST_DIGITS = 19
-# Checked before a query is parsed, which takes longer than the whole answer where a client sends 8 KiB of `a&a&a...`.
+# These limits are checked before the query is parsed: to parse 8 KiB of `a&a&a...` takes longer than the whole answer.
 QUERY_BYTES, QUERY_PARAMETERS = 512, 16
 OVERRIDES = (*_FLAG_OVERRIDES, _COUNT_OVERRIDE)
 """The query parameters that replace a setting of the policy for one request."""
 
 
 class BadOverrideError(ValueError):
-    """A query that cannot be followed; the message is one line that names the parameter."""
+    """A query string is invalid. The message is one line that names the parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole HTTP answer; header names in lower case."""
+    """A complete HTTP answer, with header names in lower case."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
 
     async def send(self, send: "Send") -> None:
-        """Send it as ASGI messages."""
+        """Send the answer as ASGI messages."""
         start: Message = {"type": "http.response.start", "status": self.status, "headers": self.headers}
         await send(start)
         await send({"type": "http.response.body", "body": self.body})
 
 
 class ProbeCounts:
-    """What was answered since the start: answers by path and status, and the answers that were held.
+    """The counts since the start: answers by path and status, and held answers.
 
-    Every count is there from the beginning, so that what a client sends makes none.
+    All keys exist from the start, so that no request can add one.
     """
 
     def __init__(self, drain_status: int = UNAVAILABLE, *, any_path: bool = False) -> None:
@@ -74,10 +74,10 @@ class ProbeCounts:
 
 
 class Probe:
-    """An ASGI application that answers probes from the monitor and passes other requests on.
+    """An ASGI application that answers health checks from the monitor and passes other requests on.
 
-    passed_on: answers passed_on_paths. drain_status: the status of a node that is draining. any_path: whether all
-    other paths get the verdict, not 404.
+    passed_on: the application that answers passed_on_paths. drain_status: the HTTP status of a draining node. any_path:
+    whether all other paths get the verdict instead of 404.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class Probe:
         self._drain_status = drain_status
         self._any_path = any_path
         endpoints = ", ".join(path for path in (*VERDICT_PATHS, LIVENESS_PATH, *passed_on_paths) if path != "*")
-        self._not_found = plain_answer(_NOT_FOUND, f"not found: there are {endpoints}\r\n")
+        self._not_found = plain_answer(_NOT_FOUND, f"not found: the endpoints are {endpoints}\r\n")
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request; any method gets the same."""
+        """Answer one request. The method makes no difference."""
         path = scope["path"]
         if path in VERDICT_PATHS:
             answer = await self._answer(scope["query_string"])
@@ -111,7 +111,7 @@ class Probe:
             return
         else:
             path = OTHER_PATHS
-            # Whatever stands in the query was never read by the script either.
+            # With any_path, ignore the query: the script never read it either.
             answer = await self._answer(b"") if self._any_path else self._not_found
         self._counts.answered[path][answer.status] += 1
         await answer.send(send)
@@ -122,7 +122,7 @@ class Probe:
         except BadOverrideError as fault:
             return plain_answer(_BAD_REQUEST, f"{fault}\r\n")
         verdict = self._monitor.verdict(policy)
-        # A 503 is never held: it harms nobody by being early, and a load balancer may be about to give up waiting.
+        # A 503 is never held: it is safe at any time, and the load balancer's check may be about to time out.
         if verdict.available and self._monitor.in_doubt:
             self._counts.held += 1
             verdict = await self._monitor.next_verdict(policy)
@@ -131,9 +131,10 @@ class Probe:
 
 @lru_cache(maxsize=64)
 def overridden(policy: Policy, query: bytes) -> Policy:
-    """Apply the overrides of a raw query string to a policy.
+    """Return policy with the overrides of a raw query string.
 
-    Raises `BadOverrideError` for a key that is unknown or comes twice, for a bad value, and for too long a query.
+    Raises `BadOverrideError` if a parameter is unknown, comes twice or has an invalid value, or if the query is too
+    long.
     """
     if len(query) > QUERY_BYTES:
         message = f"the query is longer than {QUERY_BYTES} bytes"
@@ -144,7 +145,7 @@ def overridden(policy: Policy, query: bytes) -> Policy:
     changes: dict[str, bool | int] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in OVERRIDES:
-            message = f"unknown parameter {_quoted(key)}: there are {', '.join(OVERRIDES)}"
+            message = f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}"
             raise BadOverrideError(message)
         if key in changes:
             message = f"{key} is given twice"
@@ -155,23 +156,23 @@ def overridden(policy: Policy, query: bytes) -> Policy:
 
 @lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
-    """Render a verdict: the script's sentence, and, unless the node is plainly synced, the reason and what was seen."""
+    """Return the answer for a verdict: the script's sentence and, unless the node is synced, the reason and detail."""
     body = sentence_of(verdict)
     if verdict.reason is not Reason.SYNCED:
-        # Whoever matches on the good sentence must not find it in a detail, whatever the server or a path says.
+        # Users match on "is synced": a detail must not contain it, whatever the server sent or a path is named.
         body += f"\r\n{verdict.reason}: {verdict.detail.replace('is synced', 'is-synced')}"
     return plain_answer(status_of(verdict, drain_status), f"{body}\r\n", verdict.reason)
 
 
 def liveness_answer(*, alive: bool) -> Answer:
-    """Render what /livez says: whether observations still come in, good or bad."""
+    """Return the answer of /livez. alive: whether polls still end, failed ones included."""
     if alive:
         return plain_answer(AVAILABLE, "alive\r\n")
-    return plain_answer(UNAVAILABLE, "the monitor has stopped observing\r\n")
+    return plain_answer(UNAVAILABLE, "clustercheckd has stopped polling: restart it\r\n")
 
 
 def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer:
-    """Make an answer in text/plain that must not be cached; `connection: close` is the guard's to add."""
+    """Return an answer in plain text that must not be cached. The guard adds `connection: close`."""
     encoded = body.encode("ascii", "replace")
     headers = [
         (b"content-type", b"text/plain"),
@@ -198,5 +199,5 @@ def _count(key: str, value: str) -> int:
 
 
 def _quoted(text: str) -> str:
-    # Into a one-line plain text body, from whoever asks.
+    # The client's text must not break the one-line body, nor a terminal that shows it.
     return "'" + "".join(c if c.isascii() and c.isprintable() else "?" for c in text[:40]) + "'"

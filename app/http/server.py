@@ -1,4 +1,4 @@
-"""uvicorn as this service runs it: its sockets, its protocol, its way to stop."""
+"""The uvicorn server of this service: its sockets, its protocol, and how it stops."""
 
 import asyncio
 import errno
@@ -28,19 +28,19 @@ _FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
 _BACKLOG = 4096
 _GRACE_SECONDS = 1
 _GIVE_UP_SECONDS = 0.8
-"""How long held health checks may wait at the end of the service; the rest of the grace is for their answers."""
+"""How long held health checks may wait while the service stops. The rest of the grace time is for their answers."""
 
 
 class ListenError(Exception):
-    """A socket that cannot be had; the message is one line that names the setting."""
+    """A socket cannot be opened. The message is one line that names the setting."""
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that ends with exit code 0 on SIGTERM and SIGINT.
+    """A uvicorn server that stops on SIGTERM and SIGINT, with exit status 0.
 
-    drain_seconds: how long it goes on after the first signal, with switches.shutting_down set; a second signal ends
-    it at once. on_stop is called when a signal has come, with the seconds that are left. give_up is called where
-    answers are still held shortly before the end: it must let go of them.
+    drain_seconds: how long it serves after the first signal, with switches.shutting_down set. A second signal stops it
+    at once. on_stop: called after a signal, with the seconds that are left to serve. give_up: called shortly before the
+    server stops if answers are still held; it must release them.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application,
-                # Not a class but what makes one instance for each connection, which is all that uvicorn asks of it.
+                # A factory, not a class: uvicorn only calls it, once for each connection.
                 http=partial(GuardedProtocol, register),  # type: ignore[arg-type]
                 ws="none",
                 lifespan="off",
@@ -71,29 +71,29 @@ class Server(uvicorn.Server):
                 log_config=None,
                 server_header=False,
                 date_header=False,
-                # Bytes from a client are no reason to believe what they say of its address.
+                # Do not trust what a client says about its own address.
                 proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE_SECONDS,
             ),
         )
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop."""
-        self._loop.add_signal_handler(signal.SIGHUP, _go_on)
+        """Serve until a signal stops the server."""
+        self._loop.add_signal_handler(signal.SIGHUP, _log_sighup)
         await super().serve(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
-        """Stop. uvicorn's own handler would raise the signal once more at the end, and with it the exit code."""
-        # A signal handler runs between any two steps, and may find the lock of the log's queue taken by what it
-        # interrupts. The loop, which this call wakes, does the rest.
+        """Stop. uvicorn's own handler would raise the signal again at the end, and change the exit status."""
+        # Leave the rest to the event loop, which this call wakes: a signal handler must not log, because the code that
+        # it interrupts may hold the lock of the log's queue.
         self._loop.call_soon_threadsafe(self._stop, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
-        """Wait for the end. uvicorn's own looks for it ten times a second, a third of the CPU used at rest."""
+        """Wait until told to stop. uvicorn's own loop wakes ten times a second, a third of the idle CPU time."""
         await self._ended.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End as uvicorn does, but answer what is held first: uvicorn would answer 500."""
+        """Shut down as uvicorn does, but first answer the held health checks: uvicorn would answer them with 500."""
         giving_up = self._loop.call_later(_GIVE_UP_SECONDS, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()
@@ -110,17 +110,18 @@ class Server(uvicorn.Server):
             self._ended.set()
 
 
-def _go_on() -> None:
-    read_again = "password file, option file and certificates are read at each connection to the server"
-    detail = f"nothing to reload: settings are read at the start; {read_again}"
+def _log_sighup() -> None:
+    read_again = "password file, option file and certificates are read at each connect to the server"
+    detail = f"nothing to reload: settings are read only at the start; {read_again}"
     _log.info("not reloaded", extra={"signal": "SIGHUP", "detail": detail})
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Give the sockets to serve on: those handed down by systemd, else one for host and port.
+    """Return the listening sockets: those passed by systemd, else one for host and port.
 
-    They listen at once, so that probes which come before the first observation wait for it rather than fail.
-    Raises `ListenError`.
+    They listen at once, so that health checks which arrive before the first poll has ended wait instead of failing.
+
+    Raises `ListenError` if a socket cannot be opened.
     """
     sockets = _inherited_sockets() or [_tcp_socket(host, port)]
     for listening in sockets:
@@ -134,7 +135,7 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 def address_of(listening: socket.socket) -> str:
-    """Write a socket's address for the log."""
+    """Return a socket's address in a form for the log."""
     address = listening.getsockname()
     if listening.family == socket.AF_UNIX:
         return str(address)
@@ -143,7 +144,7 @@ def address_of(listening: socket.socket) -> str:
 
 
 def _inherited_sockets() -> list[socket.socket]:
-    # As sd_listen_fds(3) has it: the variables are meant for the process with this id only.
+    # sd_listen_fds(3): the variables are valid only in the process with this id.
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = os.environ.get("LISTEN_FDS", "")
@@ -158,13 +159,13 @@ def _inherited_sockets() -> list[socket.socket]:
 def _inherited_socket(number: int) -> socket.socket:
     inherited = socket.socket(fileno=number)
     if inherited.family not in _FAMILIES or inherited.type != socket.SOCK_STREAM:
-        message = f"LISTEN_FDS: descriptor {number} is no stream socket: the socket unit needs ListenStream="
+        message = f"LISTEN_FDS: descriptor {number} is not a stream socket: set ListenStream= in the socket unit"
         raise ListenError(message)
     try:
         inherited.getpeername()
     except OSError:
         return inherited
-    message = f"LISTEN_FDS: descriptor {number} is a connection: the socket unit needs Accept=no"
+    message = f"LISTEN_FDS: descriptor {number} is a connection: set Accept=no in the socket unit"
     raise ListenError(message)
 
 

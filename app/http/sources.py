@@ -1,4 +1,4 @@
-"""What /status and /metrics tell from."""
+"""The objects that /status and /metrics report on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from app.switches import ManualSwitches
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The objects that keep what is told; each counts for itself.
+    """The objects that /status and /metrics report on. Each keeps its own counts.
 
-    log_lines_dropped returns how many lines the log has lost.
+    log_lines_dropped: returns how many log lines were dropped.
     """
 
     monitor: Monitor

@@ -122,7 +122,7 @@ def test_route(unreachable: Service, method: str, path: str, status: int) -> Non
 
 def test_a_404_names_the_endpoints(unreachable: Service) -> None:
     reply = unreachable.get("/metricz")
-    assert reply.body == "not found: there are /, /readyz, /livez, /status, /metrics, /openapi.json\r\n"
+    assert reply.body == "not found: the endpoints are /, /readyz, /livez, /status, /metrics, /openapi.json\r\n"
 
 
 def test_a_400_names_the_parameter(unreachable: Service) -> None:

@@ -172,13 +172,15 @@ def test_a_datagram_socket_that_is_handed_down_is_one_line_and_exit_code_2(servi
     with socket.socket(type=socket.SOCK_DGRAM) as held:
         held.bind((LOOPBACK, 0))
         service = start_with(held, {}, services)
-        check_it_ends_with(service, "LISTEN_FDS: descriptor 3 is no stream socket: the socket unit needs ListenStream=")
+        check_it_ends_with(
+            service, "LISTEN_FDS: descriptor 3 is not a stream socket: set ListenStream= in the socket unit"
+        )
 
 
 def test_a_connection_that_is_handed_down_is_one_line_and_exit_code_2(services: Services) -> None:
     with listening() as held, socket.create_connection(held.getsockname()), held.accept()[0] as accepted:
         service = start_with(accepted, {}, services)
-        check_it_ends_with(service, "LISTEN_FDS: descriptor 3 is a connection: the socket unit needs Accept=no")
+        check_it_ends_with(service, "LISTEN_FDS: descriptor 3 is a connection: set Accept=no in the socket unit")
 
 
 def test_systemds_own_socket_activation_wakes_it_with_a_probe_that_gets_its_verdict(

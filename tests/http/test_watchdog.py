@@ -100,7 +100,7 @@ def observing(directory: Path, scenario: Callable[[StuckObserver, Watched], Awai
     asyncio.run(running())
 
 
-STUCK = (503, "the monitor has stopped observing")
+STUCK = (503, "clustercheckd has stopped polling: restart it")
 
 
 def test_a_stalled_monitor_turns_stale_and_livez_turns_503_until_it_goes_on(tmp_path: Path) -> None:
