@@ -14,8 +14,8 @@ from harness.process import with_system_path
 from harness.waiting import wait_for
 from tests.haproxy.front import Front, StandIns, record
 from tests.haproxy.variations import PAGE, section, varied
+from tests.unit.pages import Block, checked_blocks
 
-README = Path(__file__).parents[2] / "README.md"
 VARIATIONS = re.findall(r"^### (.*)$", PAGE.partition("\n## Variations\n")[2].partition("\n## ")[0], re.MULTILINE)
 INTER_SECONDS = 1.0
 DEADLINE_SECONDS = 0.8  # CLUSTERCHECK_DEADLINE
@@ -33,11 +33,11 @@ def test_haproxys_own_check_says_nothing(tmp_path: Path, variation: str | None) 
     assert_haproxy_accepts(tmp_path, varied(variation) if variation else EXAMPLE.read_text())
 
 
-def test_the_lines_of_the_readme_pass_haproxys_own_check_with_the_examples_defaults(tmp_path: Path) -> None:
-    (lines,) = re.findall(r"```haproxy\n(.*?)```", README.read_text(), re.DOTALL)
+@pytest.mark.parametrize("block", checked_blocks("haproxy"), ids=str)
+def test_the_lines_of_a_page_pass_haproxys_own_check_with_the_examples_defaults(tmp_path: Path, block: Block) -> None:
     before, separator, _ = EXAMPLE.read_text().partition("\n# One node for all clients")
     assert separator
-    assert_haproxy_accepts(tmp_path, f"{before}\n{lines}")
+    assert_haproxy_accepts(tmp_path, f"{before}\n{block.text}")
 
 
 def assert_haproxy_accepts(directory: Path, text: str) -> None:

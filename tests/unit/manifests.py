@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 Document = dict[str, Any]
 
 
-class _StrictLoader(yaml.SafeLoader):
+class StrictLoader(yaml.SafeLoader):
     """Refuses a key that comes twice, of which YAML would take the last one without a word."""
 
 
@@ -26,12 +26,12 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> Document:
     return document
 
 
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
 def documents_in(path: Path) -> Iterator[Document]:
     """Read the documents of a file."""
-    yield from yaml.load_all(path.read_text(), Loader=_StrictLoader)
+    yield from yaml.load_all(path.read_text(), Loader=StrictLoader)
 
 
 def settings_from(environ: Mapping[str, str]) -> Settings:

@@ -7,25 +7,22 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from app.commands import check, clustercheck, drain, migrate, status
 from app.commands import rows as printing
 from app.commands.parser import COMMANDS as SERVICE_COMMANDS
-from app.commands.parser import MIGRATE, NAMES, parser_of
+from app.commands.parser import NAMES
 from app.commands.script import CONFIGURATION_FILES, DEFAULTS
 from app.database.address import USUAL_SOCKETS
 from app.http.api import PATHS
-from app.http.probe import LIVENESS_PATH, OVERRIDES, VERDICT_PATHS, verdict_answer
+from app.http.probe import LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
 from app.settings import DURATIONS, WITHOUT_FLAG, Settings, default_of, flag_of
-from app.variables import misspelt_names, read_env_file, variables_of
-from app.verdict import PLANNED, Policy, Reason, Switches, decide
-from tests import observed
-from tests.unit.manifests import ROOT, documents_in
+from app.variables import misspelt_names, variables_of
+from app.verdict import PLANNED, Reason, decide
+from tests.unit.manifests import ROOT
+from tests.unit.pages import PAGES, flags_in, flags_of, without_blocks
 
-DOCS = ROOT / "docs"
-REFERENCE = DOCS / "reference"
-PAGES = {str(path.relative_to(ROOT)): path for path in (*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")))}
+REFERENCE = ROOT / "docs" / "reference"
 README = (ROOT / "README.md").read_text()
 SETTINGS = (REFERENCE / "settings.md").read_text()
 REASONS = (REFERENCE / "reasons.md").read_text()
@@ -98,26 +95,6 @@ class TestReadme:
         for package in " ".join(packages).split():
             assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", first_screen), package
 
-    def test_its_answers_are_what_the_service_answers(self) -> None:
-        answer = verdict_answer(decide(observed.parsed(observed.SYNCED), 0.0, Policy(1.0), Switches()))
-        headers = "".join(f"{name.decode()}: {value.decode()}\n" for name, value in answer.headers)
-        body = answer.body.decode().replace("\r\n", "\n")
-        # The last header is the guard's to add.
-        assert f"HTTP/1.1 200 OK\n{headers}connection: close\n\n{body}```" in README
-
-        answer = verdict_answer(decide(observed.parsed(observed.DESYNCED), 0.0, Policy(1.0), Switches()))
-        assert f"```\n{answer.body.decode()}```".replace("\r\n", "\n") in README
-        assert answer.body.decode().replace("\r\n", "\n    ").rstrip() in HTTP_API
-
-    def test_its_probes_are_those_of_the_manifest(self) -> None:
-        (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-        (stateful_set,) = documents_in(ROOT / "contrib" / "kubernetes" / "statefulset.yaml")
-        pod = stateful_set["spec"]["template"]["spec"]
-        (sidecar,) = (found for found in pod["initContainers"] if found["name"] == "clustercheckd")
-        for name, probe in yaml.safe_load(block).items():
-            assert probe["httpGet"]["path"] == sidecar[name]["httpGet"]["path"]
-            assert probe["timeoutSeconds"] == sidecar[name]["timeoutSeconds"]
-
 
 @pytest.mark.parametrize("page", [name for name in PAGES if name.startswith("docs/")])
 def test_a_page_says_at_its_top_whom_it_is_for(page: str) -> None:
@@ -141,14 +118,6 @@ class TestSettings:
 
     def test_it_names_the_usual_places_of_the_socket(self) -> None:
         assert all(f"`{place}`" in SETTINGS for place in USUAL_SOCKETS)
-
-    def test_its_env_file_can_be_read_and_has_settings_alone(self, tmp_path: Path) -> None:
-        (block,) = re.findall(r"```sh\n(.*?)```", SETTINGS, re.DOTALL)
-        env_file = tmp_path / "clustercheckd.env"
-        env_file.write_text(block)
-        variables = read_env_file(str(env_file))
-        assert len(variables) >= 3
-        assert misspelt_names([], variables, KNOWN_VARIABLES) == []
 
     def test_its_misspelt_name_is_told(self) -> None:
         (line,) = misspelt_names(variables_of(dict.fromkeys(MISSPELT, "x")), [], KNOWN_VARIABLES)
@@ -182,7 +151,7 @@ class TestReasons:
     def test_each_has_a_section_with_a_command_to_type(self, reason: Reason) -> None:
         section = re.split(r"\n##", REASONS.partition(f"\n### {reason}\n")[2])[0]
         assert section
-        assert re.search(r"^    \S", section, re.MULTILINE) or reason is Reason.SYNCED
+        assert "\n```console\n" in section or reason is Reason.SYNCED
 
 
 class TestHttpApi:
@@ -265,11 +234,6 @@ def rows(page: str, word: str) -> list[str]:
     return re.findall(rf"^\| \[?`({word})`", page, re.MULTILINE)
 
 
-def without_blocks(text: str) -> str:
-    """Return a page without its fenced blocks."""
-    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
 @cache
 def anchors(path: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
@@ -285,26 +249,11 @@ def anchors(path: Path) -> set[str]:
 
 
 def typed_after_clustercheckd(text: str) -> list[str]:
-    """Return what follows the word clustercheckd wherever the service is started: in blocks and in code in a line."""
-    blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
-    rest = without_blocks(text)
-    code = [*blocks, *re.findall(r"^    (.*)$", rest, re.MULTILINE), *re.findall(r"`([^`\n]+)`", rest)]
-    prompt = r"(?:^|[$#] |bin/|-- )"
-    found = (re.findall(rf"{prompt}clustercheckd\b([^\n>|;&#]*)", part, re.MULTILINE) for part in code)
+    """Return what follows the word clustercheckd in code within a line; tests/unit/test_blocks.py reads the blocks."""
+    code = re.findall(r"`([^`\n]+)`", without_blocks(text))
+    found = (re.findall(r"(?:^|[$#] |bin/|-- )clustercheckd\b([^\n>|;&#]*)", part) for part in code)
     # A colon begins a message of it.
     return [typed for part in found for typed in part if not typed.startswith((":", ".", "-", "/"))]
-
-
-def flags_in(text: str) -> set[str]:
-    """Return the long flags in a text."""
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
-
-
-@cache
-def flags_of(command: str) -> set[str]:
-    """Return the flags of a command of clustercheckd."""
-    parser = migrate.command_parser() if command == MIGRATE else parser_of(command)
-    return set(parser.flags())
 
 
 def reasons_in_the_order_of_the_rules() -> list[Reason]:

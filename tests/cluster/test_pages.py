@@ -1,0 +1,43 @@
+"""Each SQL statement that a page has an administrator type is one that a real node accepts."""
+
+import shlex
+
+import pytest
+
+from harness.galera import Installation, Node
+from tests.unit.pages import checked_blocks, typed_on_pages
+
+ACCOUNT = "clustercheck@localhost"
+
+
+def statements() -> dict[str, str]:
+    """Return the statements of all pages, each under the first place that has it."""
+    found: dict[str, str] = {}
+    for command, words in typed_on_pages("mariadb"):
+        for statement in words[2].split(";"):
+            found.setdefault(statement.strip(), str(command.block))
+    for block in checked_blocks("sql"):
+        for statement in block.text.split(";"):
+            found.setdefault(statement.strip(), str(block))
+    found.pop("", None)
+    return {f"{place} {shlex.quote(statement)}": statement for statement, place in found.items()}
+
+
+@pytest.fixture(scope="module")
+def node(installation: Installation) -> Node:
+    """Start a node that is a cluster by itself, without the account of the pages."""
+    started = installation.node("of-the-pages")
+    started.start(["--wsrep-new-cluster"], addresses=[])
+    started.wait_for_state("Synced")
+    return started
+
+
+@pytest.mark.parametrize("statement", statements().values(), ids=statements().keys())
+def test_a_node_accepts(node: Node, statement: str) -> None:
+    node.sql(f"DROP USER IF EXISTS {ACCOUNT}")
+    if statement.startswith(("ALTER USER", "GRANT")):
+        node.sql(f"CREATE USER {ACCOUNT}")
+    rows = node.sql(statement)
+    # A SHOW of a name that does not exist is no error, and prints nothing.
+    assert rows or not statement.startswith(("SHOW", "SELECT"))
+    assert f" {ACCOUNT}" in statement or "USER" not in statement
