@@ -123,7 +123,7 @@ def test_nothing_is_left_that_builds_or_installs(image: Image) -> None:
 
 
 def test_its_size_is_the_one_that_is_stated(image: Image) -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    page = (ROOT / "docs" / "install.md").read_text()
     stated = re.search(r"adds (\d+) MB to its base", page)
     assert stated is not None
     added = (size_bytes(image.files()) - size_bytes(image.base_files())) / MEGABYTE

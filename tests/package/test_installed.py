@@ -220,7 +220,7 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(installed:
     machine.run("mariadb -e \"ALTER USER clustercheck@localhost IDENTIFIED BY 'geheim'\"")
     machine.run("systemctl restart clustercheckd")
     installed.wait_for("503 access-denied")
-    keep, name, restart = commands_of(PAGE, "Packages", 1)
+    keep, name, restart = commands_of(PAGE, "The account")
     machine.run(f"echo geheim | {keep}")
     machine.run(name)
     machine.run(restart)

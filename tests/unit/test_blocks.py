@@ -46,6 +46,7 @@ from tests.unit.pages import (
     blocks_of,
     checked_blocks,
     commands_of,
+    flags_in,
     output_of,
     without_blocks,
 )
@@ -191,6 +192,17 @@ def files_that_exist(arguments: Sequence[str]) -> None:
             assert (ROOT / value).exists(), value
 
 
+def a_script(arguments: Sequence[str]) -> None:
+    """Check a script of the repository."""
+    printed_by(sys.executable, *arguments)
+
+
+def files_to_copy(arguments: Sequence[str]) -> None:
+    """Check the files of the repository that install(1) copies."""
+    for word in arguments:
+        assert not word.startswith("packaging/") or (ROOT / word).is_file(), word
+
+
 def an_image(arguments: Sequence[str]) -> None:
     """Check the arguments of a build and the settings of a run."""
     declared = re.findall(r"^ARG (\w+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
@@ -217,10 +229,12 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
     "apt": an_archive,
     "dnf": an_archive,
     "pip": files_that_exist,
+    "python": a_script,
+    "install": files_to_copy,
     "kubectl": files_that_exist,
     "docker": an_image,
     **dict.fromkeys(
-        ("cut", "df", "echo", "grep", "haproxy", "hostname", "install", "ls", "python3.11", "socat"),
+        ("cut", "df", "echo", "grep", "haproxy", "hostname", "ls", "python3.11", "socat", "systemd-sysusers"),
         known_to_bash_alone,
     ),
 }
@@ -413,7 +427,9 @@ def test_systemd_accepts_each_drop_in(block: Block, tmp_path: Path) -> None:
         text = (ROOT / "packaging" / name).read_text().replace("/usr/bin/clustercheckd", "/bin/true")
         (tmp_path / name).write_text(re.sub("^(User|Documentation)=.*\n", "", text, flags=re.MULTILINE))
     (tmp_path / f"{unit}.d").mkdir()
-    (tmp_path / f"{unit}.d" / "override.conf").write_text(block.text)
+    (tmp_path / f"{unit}.d" / "override.conf").write_text(
+        block.text.replace("/opt/clustercheckd/bin/clustercheckd", "/bin/true")
+    )
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", tmp_path / unit],
         env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:/usr/lib/systemd/system", "PATH": "/usr/bin:/bin"},
