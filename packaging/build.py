@@ -25,6 +25,7 @@ from pathlib import Path
 
 import licences
 from building import BuildError, output_of
+from documents import LICENCE, documents
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "packaging"
@@ -127,8 +128,9 @@ def _lay_out(work: Path, version: str) -> None:
     _write(tree / SETTINGS, _text("env"))
     for page in ("clustercheckd.8", "clustercheckd-clustercheck.8"):
         _write_compressed(tree / "usr/share/man/man8" / f"{page}.gz", _text(page))
-    for document in ("haproxy.cfg.example", "README.md", "docs/install.md"):
-        _copy(ROOT / document, tree / DOCUMENTS / Path(document).name)
+    for document in documents():
+        _copy(ROOT / document, tree / DOCUMENTS / document)
+    (tree / DOCUMENTS / LICENCE).symlink_to("copyright")
     _write_compressed(tree / DOCUMENTS / "changelog.gz", _debian_changelog(version))
     bundled = licences.bundled(work / "frozen" / "bin" / "lib", work / "binaries.json")
     _write(work / "bill.json", licences.bill_of_materials(bundled, version, _timestamp()))

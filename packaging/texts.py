@@ -36,7 +36,7 @@ _FILES = (
     ("/var/tmp/clustercheck.disabled", "While it exists, the node is out of the pool."),  # noqa: S108 (the script's place)
     ("/usr/lib/clustercheckd/clustercheck", "The drop-in for Percona's clustercheck script."),
     ("/usr/share/doc/clustercheckd/haproxy.cfg.example", "A whole configuration of HAProxy."),
-    ("/usr/share/doc/clustercheckd/install.md", "How to install, configure and upgrade."),
+    ("/usr/share/doc/clustercheckd/docs/install.md", "How to install, configure and upgrade."),
 )
 _STATUS = (
     ("0", "Stopped by a signal; check: the node may take traffic; status: at least one node may."),

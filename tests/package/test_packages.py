@@ -84,6 +84,15 @@ def test_it_needs_no_glibc_newer_than_debian_12s(tree: Path) -> None:
     assert max(needed) <= OLDEST_GLIBC
 
 
+def test_the_links_of_the_pages_lead_somewhere_once_they_are_installed(tree: Path) -> None:
+    documents = tree / "usr/share/doc/clustercheckd"
+    pages = list(documents.rglob("*.md"))
+    assert documents / "docs" / "install.md" in pages
+    for page in pages:
+        for target in re.findall(r"\]\((?!https?:)([^()\s#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
 def test_each_bundled_part_is_named_with_its_licence(tree: Path) -> None:
     documents = tree / "usr/share/doc/clustercheckd"
     overview = (documents / "copyright").read_text()

@@ -1,5 +1,6 @@
 """The texts of the packages that are made from the program's own cannot drift from it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from app.commands.parser import NAMES
 from app.settings import WITHOUT_FLAG, Settings, flag_of
 
 ROOT = Path(__file__).parents[2]
+DOCUMENTS = "/usr/share/doc/clustercheckd/"
 
 
 def text(name: str) -> str:
@@ -64,3 +66,34 @@ def test_the_man_page_has_each_flag_variable_and_command(page: str) -> None:
 def test_the_drop_ins_page_is_its_usage() -> None:
     shown = text("clustercheckd-clustercheck.8").replace("\\-", "-").replace("\\(aq", "'")
     assert USAGE in shown
+
+
+@pytest.fixture(scope="module")
+def installed() -> set[str]:
+    """Return what is installed below `DOCUMENTS`, with the folders and the link to the licence."""
+    command = [sys.executable, "packaging/documents.py"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = {"LICENSE", *printed.splitlines()}
+    return files | {str(folder) for file in files for folder in Path(file).parents}
+
+
+def test_every_page_and_the_alerts_are_installed(installed: set[str]) -> None:
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")} <= installed
+    assert {"README.md", "haproxy.cfg.example", "contrib/prometheus/alerts.yml"} <= installed
+
+
+def test_the_links_of_installed_pages_lead_to_what_is_installed(installed: set[str]) -> None:
+    linked = 0
+    for page in sorted(file for file in installed if file.endswith(".md")):
+        for target in re.findall(r"\]\((?!https?:)([^()\s#]+)", (ROOT / page).read_text()):
+            assert os.path.normpath(Path(page).parent / target) in installed, f"{page}: {target}"
+            linked += 1
+    assert linked
+
+
+@pytest.mark.parametrize(
+    "name", ["packaging/first-steps.txt", "packaging/texts.py", "docs/install.md", "docs/operations.md"]
+)
+def test_the_places_that_a_text_names_are_installed(name: str, installed: set[str]) -> None:
+    named = re.findall(rf"{DOCUMENTS}([\w./-]+\w)", (ROOT / name).read_text())
+    assert set(named) <= installed | {"copyright"}
