@@ -24,7 +24,7 @@ _WIDTH = 120
 _HEAD = """\
 clustercheckd's settings: one NAME=value a line. The service and the commands (clustercheckd check, watch, drain)
 read them at their start: systemctl restart clustercheckd. Each line below is a setting with its default. 1 and 0 mean
-yes and no. /usr/share/doc/clustercheckd/reference/settings.md describes each setting.
+yes and no. /usr/share/doc/clustercheckd/docs/reference/settings.md describes each setting.
 
 A variable of the environment takes precedence. ${NAME} in a value is replaced: put a password with a $ into a file
 of its own (MYSQL_PASSWORD_FILE)."""

@@ -92,15 +92,18 @@ MISTAKES = [
     ),
     (
         "check --mysql-host 127.0.0.1:3306",
-        "--mysql-host=127.0.0.1:3306: no host name and no address: set --mysql-host=127.0.0.1 and --mysql-port=3306",
+        (
+            "--mysql-host=127.0.0.1:3306 is not a host name or an IP address: set --mysql-host=127.0.0.1 and"
+            " --mysql-port=3306"
+        ),
     ),
     (
         "check --mysql-socket /s --mysql-port 1",
-        "--mysql-socket=/s and --mysql-port=1 may lead to two servers: unset one of them",
+        "--mysql-socket=/s and --mysql-port=1 may name two servers: unset one of them",
     ),
     (
         "check --mysql-host db2 --mysql-ssl-key /key",
-        "--mysql-ssl-key is set without --mysql-ssl-cert: set both or none",
+        "--mysql-ssl-key is set without --mysql-ssl-cert: set both or neither",
     ),
     ("check --env-file /none", "--env-file: there is no file /none"),
     ("check --mysql-password-file /none", "--mysql-password-file: /none: No such file or directory"),
