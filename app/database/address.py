@@ -135,6 +135,10 @@ def _check_host(name: str, port_name: str, host: str) -> None:
     """
     if _HOST_NAME.fullmatch(host) or _is_address(host):
         return
+    if "@" in host:
+        # A URL may contain the password, which must not be repeated.
+        message = f"{name} is not a host name or an IP address: set the account in MYSQL_USERNAME"
+        raise DatabaseSettingsError(message)
     message = f"{name}={host} is not a host name or an IP address"
     parts = _HOST_AND_PORT.fullmatch(host)
     if parts is not None:

@@ -229,6 +229,13 @@ def test_what_is_no_host_is_one_line_that_says_what_to_set(load: Load, host: str
     assert str(caught.value) == f"MYSQL_HOST={host} is not a host name or an IP address{instead}"
 
 
+@pytest.mark.parametrize("host", ["mysql://root:geheim@db2/", "root:geheim@db2", "geheim@db2:3306"])
+def test_what_may_contain_a_password_is_not_repeated(load: Load, host: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({"MYSQL_HOST": host}).require_login()
+    assert str(caught.value) == ("MYSQL_HOST is not a host name or an IP address: set the account in MYSQL_USERNAME")
+
+
 @pytest.mark.parametrize("host", ["db2", "db2.example.org", "10.0.0.2", "::1", "2001:db8::2", "fe80::1%eth0", "db_2"])
 def test_a_host_is_taken_as_it_is(load: Load, host: str) -> None:
     settings = load({"MYSQL_HOST": host})
