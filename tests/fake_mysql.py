@@ -94,6 +94,10 @@ class Peer:
         self._sequence = (header[3] + 1) % 256
         return self._exactly(int.from_bytes(header[:3], "little"))
 
+    def number_from(self, number: int) -> None:
+        """Set the number of the next packet."""
+        self._sequence = number
+
     def greet(self, plugin: str = "mysql_native_password", capabilities: int = CAPABILITIES) -> None:
         """Send the handshake."""
         self.send(

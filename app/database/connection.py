@@ -16,7 +16,7 @@ import os
 from collections.abc import Coroutine, Sequence
 from typing import Any, Self
 
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, COMMAND
 from pymysql.protocol import MysqlPacket
 
 from app.database.faults import PlainTextError, RefusedPluginError, TooManyBytesError
@@ -94,11 +94,22 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         """Begin a poll: allow the server another `MOST_BYTES`."""
         self._bytes_left = MOST_BYTES
 
+    async def send(self, *statements: str) -> None:
+        """Send statements without waiting for their answers: `next_rows` returns the rows of one after the other."""
+        for statement in statements:
+            await self._execute_command(COMMAND.COM_QUERY, statement)
+
+    async def next_rows(self) -> list[tuple[Cell, ...]]:
+        """Return the rows of the next statement sent; an empty list if it has no result."""
+        # The packets of each answer are numbered from 1. Sending sets this for one answer only.
+        self._next_seq_id = 1
+        await self._read_query_result()
+        return list(self._result.rows or ())
+
     async def rows(self, statement: str) -> list[tuple[Cell, ...]]:
-        """Run a statement and return its rows; an empty list if it has no result."""
-        cursor = await self.cursor()
-        await cursor.execute(statement)
-        return list(await cursor.fetchall() or ())
+        """Send a statement and return its rows; an empty list if it has no result."""
+        await self.send(statement)
+        return await self.next_rows()
 
     async def quit(self) -> None:
         """Send COM_QUIT, so that the server does not log and count an aborted client, and close. Takes up to 0.5 s."""

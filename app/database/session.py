@@ -38,8 +38,14 @@ Rows = list[tuple[Cell, ...]]
 class RunsStatements(Protocol):
     """A connection to the server."""
 
+    async def send(self, *statements: str) -> None:
+        """Send statements without waiting for their answers."""
+
+    async def next_rows(self) -> Rows:
+        """Return the rows of the next statement sent. Raises `MySQLError` with the server's error number."""
+
     async def rows(self, statement: str) -> Rows:
-        """Run a statement and return its rows. Raises `MySQLError` with the server's error number."""
+        """Send a statement and return its rows. Raises as `next_rows`."""
 
 
 class Session:
@@ -60,17 +66,17 @@ class Session:
 
     async def read(self) -> Rows:
         """Return rows of name and value for `parse_node_state`."""
-        return await self._connection.rows(_SHOW_STATUS) + await self._system_variables()
-
-    async def _system_variables(self) -> Rows:
-        if self._known and not self._shows_left:
-            selected = await self._select()
-            if selected is not None:
-                return selected
-            self._shows_left = SHOWS_AFTER_REFUSAL
-        else:
+        if not self._known or self._shows_left:
             self._shows_left = max(0, self._shows_left - 1)
-        return await self._show()
+            return await self._connection.rows(_SHOW_STATUS) + await self._show()
+        # Both at once: each statement that waits for the answer to the one before wakes both processes once more.
+        await self._connection.send(_SHOW_STATUS, f"SELECT {', '.join(f'@@global.{name}' for name in self._known)}")
+        status = await self._connection.next_rows()
+        selected = await self._selected()
+        if selected is None:
+            self._shows_left = SHOWS_AFTER_REFUSAL
+            selected = await self._show()
+        return status + selected
 
     async def _show(self) -> Rows:
         rows = await self._connection.rows(_SHOW_VARIABLES)
@@ -79,10 +85,10 @@ class Session:
         self._known = tuple(name for name in SYSTEM_VARIABLES if name.encode() in sent)
         return rows
 
-    async def _select(self) -> Rows | None:
-        """Return the same rows as `_show`, using SELECT; None if the server refuses it."""
+    async def _selected(self) -> Rows | None:
+        """Return what the SELECT selected, as rows of name and value; None if the server refuses it."""
         try:
-            rows = await self._connection.rows(f"SELECT {', '.join(f'@@global.{name}' for name in self._known)}")
+            rows = await self._connection.next_rows()
         except MySQLError as fault:
             if not is_error_of_server(fault):
                 raise

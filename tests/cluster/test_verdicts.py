@@ -63,10 +63,19 @@ class Recorded:
         self._connection = connection
         self.statements: list[str] = []
 
+    async def send(self, *statements: str) -> None:
+        """Send statements."""
+        self.statements += statements
+        await self._connection.send(*statements)
+
+    async def next_rows(self) -> Rows:
+        """Return the rows of the next one."""
+        return await self._connection.next_rows()
+
     async def rows(self, statement: str) -> Rows:
-        """Run a statement."""
-        self.statements.append(statement)
-        return await self._connection.rows(statement)
+        """Send a statement and return its rows."""
+        await self.send(statement)
+        return await self.next_rows()
 
 
 def select_and_show_agree(node: Node) -> bool:

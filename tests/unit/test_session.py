@@ -7,7 +7,7 @@ from app.database.login import Database
 from app.database.observer import Observer
 from app.database.session import SHOWS_AFTER_REFUSAL
 from app.node_state import NodeState
-from tests.fake_mysql import FakeMySQL, Peer, error, fake_mysql, galera
+from tests.fake_mysql import SYNCED_STATUS, SYNCED_VARIABLES, FakeMySQL, Peer, error, fake_mysql, galera
 
 DEADLINE_SECONDS = 5.0
 # All of them, as Percona XtraDB Cluster answers.
@@ -67,6 +67,28 @@ def test_select_and_show_give_the_same_node_state_for_all_that_any_server_has() 
         assert (shown.wsrep_on, shown.wsrep_desync, shown.super_read_only) == ("ON", "ON", "OFF")
 
     with fake_mysql(galera(variables=VARIABLES)) as server:
+        observing(server, scenario)
+
+
+def test_both_statements_are_sent_before_the_first_is_answered() -> None:
+    def answers_two_at_once(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
+        status, select = peer.receive(), peer.receive()
+        assert status.startswith(b"\x03SHOW STATUS")
+        # The packets of each answer are numbered from 1.
+        peer.number_from(1)
+        peer.rows(SYNCED_STATUS)
+        peer.number_from(1)
+        peer.selected(select, SYNCED_VARIABLES)
+        peer.hang()
+
+    async def scenario(observer: Observer) -> None:
+        first, second = await observer.observe(), await observer.observe()
+        assert isinstance(first, NodeState)
+        assert first == second
+
+    with fake_mysql(answers_two_at_once) as server:
         observing(server, scenario)
 
 
