@@ -1,5 +1,5 @@
 """The measurements behind the figures of docs/benchmarks.md: `make bench` prints them as one table.
 
-Every figure is a ratio or a count, measured side by side in one run, in turns (A, B, A, B, ...), medians taken: a
-machine that is busy with other things slows both sides alike.
+Almost every figure is a ratio or a count. A ratio compares two sides in one run, which alternates between them (A, B,
+A, B, ...) and takes medians: a busy machine then slows both sides alike. A "probe" is a health check.
 """

@@ -1,4 +1,4 @@
-"""`make bench`: one Markdown table of everything that is promised in figures."""
+"""`make bench`: one Markdown table with every figure that the documentation promises."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ _PROBES, _PROBES_IN_FULL = 300_000, 1_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print the table; the exit code is 0 also where a goal is not met, which the table says."""
+    """Measure and print the table. Return 0 even if a goal is not met: the table shows that."""
     groups: dict[str, Callable[[Rig], list[Row]]] = {
         "cpu": cpu.rows,
         "throughput": throughput.rows,
@@ -36,16 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make bench", description="Measure clustercheckd on a real Galera node.")
     parser.add_argument("--only", metavar="NAME", choices=groups, action="append", help=f"one of {', '.join(groups)}")
     parser.add_argument("--full", action="store_true", help=f"memory after {_PROBES_IN_FULL:,} probes, not {_PROBES:,}")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="write the table there as well")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="also write the table to this file")
     options = parser.parse_args(arguments)
     if options.output and (options.output.is_dir() or not os.access(options.output.absolute().parent, os.W_OK)):
-        parser.error(f"--output {options.output}: cannot be written")
+        parser.error(f"--output {options.output}: is a directory, or in a directory that you may not write")
     if options.full:
         groups["memory"] = partial(memory.rows, probes=_PROBES_IN_FULL)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not package.FROZEN.exists():
         if "package" in (options.only or ()):
-            parser.error("--only package: there is none, make package first")
+            parser.error("--only package: there is no package yet: type make package first")
         del groups["package"]
     begun = time.monotonic()
 
@@ -72,7 +72,7 @@ def _measure(groups: dict[str, Callable[[Rig], list[Row]]], tell: Callable[[str]
             tell(f"measuring: {name}")
             rows += measure(rig)
         tell("done")
-        how = "Medians of rounds in turns; ratios of rates and starts are medians of ratios."
+        how = "Medians over alternating rounds. Ratios of rates and of starts are medians of ratios."
         return f"{rig.description()}\n\n{how}\n\n{markdown(rows)}"
 
 

@@ -1,4 +1,4 @@
-"""The floor of this stack: what uvicorn costs when the application does nothing but return constant bytes.
+"""The floor of this stack: the cost of uvicorn with an application that only returns constant bytes.
 
     python -m bench.floor PORT ANSWER-BODY
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Constant:
-    """An ASGI application that gives one answer to everything."""
+    """An ASGI application that answers every request alike."""
 
     def __init__(self, body: bytes) -> None:
         headers = [
@@ -37,7 +37,7 @@ class Constant:
 
 
 def main(port: int, body: bytes) -> None:
-    """Serve until told to end."""
+    """Serve until a signal stops it."""
     uvicorn.run(
         Constant(body),
         host=LOOPBACK,

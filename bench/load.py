@@ -1,8 +1,8 @@
-"""The load generator: one probe a connection, as HAProxy does it, ended by a reset once the answer is whole.
+"""The load generator: one probe per connection, as HAProxy does it, closed with a reset once the answer is complete.
 
-Blocking connects (on the loopback device the handshake is done by the time the call returns), one epoll for the
-answers, no event loop: about half of what the server spends on a probe, so that the server is what is measured. Every
-answer must be the expected one to the last byte; anything else ends the measurement.
+It uses about half the CPU time that the server spends on a probe, so that the server is the limit. Connects are
+blocking: on the loopback device, the handshake is complete when the call returns. One epoll waits for the answers, and
+there is no event loop. Every answer must equal the first one to the last byte; any other answer is an error.
 """
 
 import select
@@ -21,12 +21,12 @@ _CHUNK = 65536
 
 
 class WrongAnswerError(Exception):
-    """A probe that was not answered as it should have been; the message is one line."""
+    """A probe got no answer or a wrong one. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What was done to a server: probes answered, in how long, at what CPU time of the generator itself."""
+    """The result of a measurement. own_cpu_seconds: the generator's own CPU time."""
 
     probes: int
     seconds: float
@@ -40,12 +40,12 @@ class Load:
 
     @property
     def own_share(self) -> float:
-        """How much of a core the generator used: near 1, it is itself what limits the rate."""
+        """The share of a core that the generator used. Near 1, the generator itself limits the rate."""
         return self.own_cpu_seconds / self.seconds
 
 
 def ask(port: int) -> bytes:
-    """Send one probe; give the whole answer."""
+    """Send one probe and return the complete answer."""
     with socket.create_connection((LOOPBACK, port), timeout=_ANSWER_SECONDS) as connection:
         connection.sendall(REQUEST)
         received = b""
@@ -55,7 +55,7 @@ def ask(port: int) -> bytes:
 
 
 def at_full_speed(port: int, connections: int, *, seconds: float = float("inf"), probes: float = float("inf")) -> Load:
-    """Keep so many probes under way, for so long or until so many have been sent."""
+    """Keep this many probes under way, for seconds or until probes have been sent."""
     probing = _Probing(port)
     end = time.monotonic() + seconds
 
@@ -73,7 +73,7 @@ def at_full_speed(port: int, connections: int, *, seconds: float = float("inf"),
 
 
 def at_rate(port: int, per_second: float, seconds: float) -> Load:
-    """Send probes by the clock, whether or not those before have been answered (open loop)."""
+    """Send probes at a fixed rate, whether or not earlier ones have been answered (open loop)."""
     probing = _Probing(port)
     begun = time.monotonic()
     probing.begin()
@@ -108,7 +108,7 @@ class _Probing:
         return len(self._open)
 
     def begin(self) -> None:
-        """Begin the time with a first probe, whose answer all others must give as well."""
+        """Start the clock with a first probe. All further answers must equal its answer."""
         self._begun = time.monotonic()
         self._own_cpu = time.thread_time()
         self._expected = ask(self._address[1])
@@ -130,7 +130,7 @@ class _Probing:
         self.sent += 1
 
     def take(self, seconds: float) -> int:
-        """Take in what has been answered, waiting up to so long where nothing has; give the number completed."""
+        """Read the answers that have arrived, waiting up to seconds for the first; return how many are complete."""
         ready = self._epoll.poll(seconds)
         if not ready and seconds:
             message = f"{self.under_way} probes without an answer for {seconds:g} s"
@@ -138,7 +138,7 @@ class _Probing:
         return sum(self._receive(number) for number, _ in ready)
 
     def take_until(self, seconds: float) -> None:
-        """Take in answers for at most so long; epoll's own timeout knows whole milliseconds only."""
+        """Wait up to seconds and read the answers that have arrived. epoll's own timeout has whole milliseconds."""
         if select.select([self._epoll], (), (), seconds)[0]:
             self.take(0)
 

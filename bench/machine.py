@@ -1,4 +1,4 @@
-"""What is measured on: CPU time and memory of processes, cores to pin them to, and the machine in words."""
+"""CPU time and memory of processes, the cores to pin them to, and a description of the machine."""
 
 import os
 import platform
@@ -15,23 +15,23 @@ _UTIME = 11  # the fields of /proc/PID/stat after the name and state, see proc(5
 
 
 def cpu_seconds(process: Process) -> float:
-    """CPU time of a process, ended threads included, to the nanosecond (clock_getcpuclockid(3))."""
+    """Return the CPU time of a process, with that of its ended threads (clock_getcpuclockid(3))."""
     return time.clock_gettime((~process.pid << 3) | _CPUCLOCK_SCHED)
 
 
 def cpu_seconds_of_children(process: Process) -> float:
-    """CPU time of the children that a process has waited for, and of theirs (cutime and cstime of proc(5))."""
+    """Return the CPU time of the descendants that were waited for (cutime and cstime in proc(5))."""
     fields = _stat(process)
     return (int(fields[_UTIME + 2]) + int(fields[_UTIME + 3])) / _TICKS_PER_SECOND
 
 
 def has_children(process: Process) -> bool:
-    """Whether a process has children that it has not waited for."""
+    """Return whether a process has children that it has not waited for."""
     return bool(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
 
 
 def resident_bytes(process: Process) -> int:
-    """Memory of a process that is in RAM (RSS)."""
+    """Return the resident memory of a process (RSS)."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
@@ -40,13 +40,13 @@ def resident_bytes(process: Process) -> int:
 
 
 def cores() -> list[int]:
-    """Give the cores this process may use."""
+    """Return the numbers of the cores that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
 @contextmanager
 def on_cores_of_their_own(servers: Sequence[Process]) -> Iterator[None]:
-    """Keep the servers on one core and this process, the load generator, on another, where there are two."""
+    """Pin the servers to one core and this process, the load generator, to another, if there are two."""
     allowed = cores()
     with ExitStack() as exits:
         if len(allowed) > 1:
@@ -57,7 +57,7 @@ def on_cores_of_their_own(servers: Sequence[Process]) -> Iterator[None]:
 
 
 def description() -> str:
-    """Say which machine this is: CPU, cores, kernel; and how busy it was."""
+    """Return the machine's CPU, cores, kernel and load average, as one line."""
     models = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
     model = models[0] if models else platform.machine()
     return f"{model}, {len(cores())} cores, Linux {platform.release()}, load average {os.getloadavg()[2]:.1f}"

@@ -1,4 +1,4 @@
-"""What is measured: a real one-node Galera cluster, clustercheckd at its defaults, the floor, the shell check."""
+"""The processes under test: a one-node Galera cluster, clustercheckd with default settings, floor and shell check."""
 
 import signal
 import sys
@@ -19,21 +19,21 @@ from harness.service import Service
 from harness.waiting import wait_for
 
 INTERVAL_SECONDS = 0.25
-"""The default poll interval, which every row is measured at."""
+"""The default poll interval, which every row uses."""
 
 _FLOOR_SECONDS = 20.0
 _PACKAGES = ("uvicorn", "uvloop", "httptools", "fastapi", "aiomysql")
 
 
 class Rig(Block):
-    """All that takes part, gone once the `with` block ends. What a row does not ask for is not started."""
+    """Everything that takes part, started when a row first needs it and removed when the `with` block ends."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
         self._exits = ExitStack()
 
     def _start(self) -> None:
-        """Start the node and clustercheckd; takes about 10 s."""
+        """Start the node and clustercheckd, which takes about 10 s."""
         self.tell("starting a Galera node and clustercheckd")
         self.installation = self._exits.enter_context(Installation())
         cluster = Cluster(self.installation, size=1)
@@ -50,7 +50,7 @@ class Rig(Block):
 
     @cached_property
     def floor(self) -> "Floor":
-        """The floor, which gives the same answer as clustercheckd to the last byte."""
+        """The floor, whose answer equals clustercheckd's to the last byte."""
         floor = Floor(self.installation.directory, self.installation.ports.free(), self.service.get().body)
         self._exits.callback(floor.process.kill)
         floor.wait_until_up()
@@ -68,7 +68,7 @@ class Rig(Block):
 
     @contextmanager
     def service_paused(self) -> Iterator[None]:
-        """Keep clustercheckd from doing anything, so that its observations are not counted for others."""
+        """Stop clustercheckd with SIGSTOP, so that its polls do not count for the other side."""
         self.service.process.send(signal.SIGSTOP)
         try:
             yield
@@ -77,18 +77,18 @@ class Rig(Block):
             self.service.wait_for_verdict(200, "synced")
 
     def node_cpu_seconds(self) -> float:
-        """CPU time of mariadbd."""
+        """Return the CPU time of mariadbd."""
         return cpu_seconds(self.node.process)
 
     def node_idle_share(self, seconds: float) -> float:
-        """How much of a core mariadbd uses with nobody asking it anything."""
+        """Return the share of a core that mariadbd uses when nothing queries it."""
         with self.service_paused():
             before = self.node_cpu_seconds()
             time.sleep(seconds)
             return (self.node_cpu_seconds() - before) / seconds
 
     def description(self) -> str:
-        """Say what it ran on: machine and versions."""
+        """Return the machine and the versions, as one line."""
         server = self.node.sql("SELECT VERSION()")[0][0].partition("-")[0]
         provider = (self.node.status("wsrep_provider_version") or "").partition("(")[0]
         packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)

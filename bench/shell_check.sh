@@ -1,7 +1,7 @@
 #!/bin/bash
-# The classic check at its smallest, for xinetd: one mysql client a probe.
+# A minimal version of the clustercheck script, for xinetd: it starts one mysql client for each probe.
 #   usage: shell_check.sh OPTION-FILE
-# Unlike the script it stands for, it reads the request, so that the connection does not end in a reset.
+# Unlike the script, it reads the request, so that the connection does not end with a reset.
 while read -r line && [ -n "${line%$'\r'}" ]; do :; done
 
 row=$(mariadb --defaults-file="$1" -NBe "SHOW STATUS LIKE 'wsrep_local_state'" 2>/dev/null)

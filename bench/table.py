@@ -7,7 +7,7 @@ from statistics import quantiles
 
 @dataclass(frozen=True)
 class Row:
-    """One figure; met is None where there is no goal."""
+    """One figure. met: None if there is no goal."""
 
     measured: str
     ours: str
@@ -22,23 +22,23 @@ _MET = {None: "", True: "met", False: "**NOT met**"}
 
 
 def markdown(rows: Iterable[Row]) -> str:
-    """Write the rows as a table."""
+    """Return the rows as a table."""
     cells = [(row.measured, row.ours, row.beside, row.result, row.goal, _MET[row.met]) for row in rows]
     return "\n".join([_line(_HEADER), _line(["---"] * len(_HEADER)), *map(_line, cells)])
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Give a percentile, never beyond the values themselves."""
+    """Return a percentile, within the range of the values."""
     return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def microseconds(seconds: float) -> str:
-    """Write a time in microseconds, with a comma for the thousands."""
+    """Return a time in microseconds, with thousands separators."""
     return f"{seconds * 1e6:,.0f} µs"
 
 
 def milliseconds(seconds: float) -> str:
-    """Write a time in milliseconds."""
+    """Return a time in milliseconds, with thousands separators."""
     return f"{seconds * 1e3:,.0f} ms"
 
 

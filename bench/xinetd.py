@@ -1,4 +1,4 @@
-"""xinetd with a minimal shell check: what clustercheckd stands in for. Our own process; the system's is left alone."""
+"""xinetd with a minimal shell check, which clustercheckd replaces. It does not touch the system's own xinetd."""
 
 import getpass
 import shutil
@@ -18,7 +18,7 @@ SHELL_CHECK = Path(__file__).with_name("shell_check.sh")
 _UNPACKED = Path(__file__).parents[1] / "build" / "xinetd"
 _START_SECONDS = 20.0
 
-# cps and the two limits would otherwise switch the service off after 50 connections in a second.
+# With the default cps and limits, xinetd would disable the service after 50 connections in a second.
 _CONFIGURATION = """\
 defaults
 {{
@@ -45,7 +45,7 @@ _OPTION_FILE = '[client]\nsocket="{socket}"\nuser="{user}"\npassword="{password}
 
 
 class MissingError(Exception):
-    """Something that the benchmark needs and cannot get; the message is one line."""
+    """The benchmark cannot get something that it needs. The message is one line."""
 
 
 class ShellCheck:
@@ -72,7 +72,7 @@ class ShellCheck:
         wait_for("the shell check to answer", lambda: self.process.check() and self._answers(), seconds=_START_SECONDS)
 
     def cpu_seconds(self) -> float:
-        """CPU time of xinetd and of all it has started, once those have ended."""
+        """Return the CPU time of xinetd and all its descendants, after those have ended."""
         wait_for("the end of the shell checks", lambda: not has_children(self.process))
         return cpu_seconds(self.process) + cpu_seconds_of_children(self.process)
 
@@ -87,7 +87,7 @@ def _xinetd(tell: Callable[[str], None]) -> str:
     unpacked = _UNPACKED / "usr/sbin/xinetd"
     program = shutil.which("xinetd", path=with_system_path({})["PATH"])
     if program is None and not unpacked.exists():
-        tell(f"xinetd is not installed: unpacking the distribution's package into {_UNPACKED}, nothing else changes")
+        tell(f"xinetd is not installed: unpacking the distribution's package into {_UNPACKED}, without installing it")
         _unpack()
     return program or str(unpacked)
 
@@ -99,5 +99,5 @@ def _unpack() -> None:
         package = next(_UNPACKED.glob("xinetd_*.deb"))
         subprocess.run(["dpkg", "-x", package.name, "."], cwd=_UNPACKED, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError, StopIteration):
-        message = "xinetd cannot be had from the distribution: install it, or choose other rows with --only"
+        message = "cannot download xinetd from the distribution: install it, or choose other rows with --only"
         raise MissingError(message) from None

@@ -1,4 +1,4 @@
-"""What runs for as long as a `with` block, and is gone after it, also where its start failed half way."""
+"""A context manager that cleans up even if its start fails half way."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -6,10 +6,10 @@ from typing import Self
 
 
 class Block(ABC):
-    """Started by `with`, closed at its end and after a start that failed or was interrupted."""
+    """Starts when a `with` block begins. Closes when it ends, or if the start fails or is interrupted."""
 
     def __enter__(self) -> Self:
-        """Start; close again what has been started if that fails."""
+        """Start everything. If that fails, close what has been started."""
         try:
             self._start()
         except BaseException:
@@ -23,7 +23,7 @@ class Block(ABC):
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close."""
+        """Close everything."""
         self.close()
 
     @abstractmethod
@@ -32,4 +32,4 @@ class Block(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop and remove what there is."""
+        """Stop and remove everything that has been started."""

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Boots a Debian system with its own systemd as process 1. Run by harness/machine.py, in new namespaces:
+# Boots a Debian system with its own systemd as process 1. harness/machine.py runs it, in new namespaces:
 #   unshare --mount --pid --fork --uts --ipc --net --cgroup ... harness/boot.sh SYSTEM DIRECTORY
-# SYSTEM is only read; what the running system writes is kept in DIRECTORY, and is there again at the next boot.
+# SYSTEM is only read. DIRECTORY keeps the changes of the running system, also for the next boot.
 set -eu
 
 system=$1 directory=$2 root=$2/root
@@ -33,7 +33,7 @@ mount -t tmpfs tmpfs "$root/dev/shm"
 cd "$root"
 mkdir -p .host
 pivot_root . .host
-# Units with credentials need what is mounted later to be seen everywhere.
+# Units with credentials need later mounts to be visible in all mount namespaces.
 mount --make-rshared /
 umount -l /.host
 exec env -i container=other PATH=/usr/sbin:/usr/bin \

@@ -1,4 +1,4 @@
-"""Certificates of a test's own authority, made with openssl(1)."""
+"""Certificates signed by a test authority, made with openssl(1)."""
 
 import subprocess
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Certificate:
 
 
 def make_authority(directory: Path) -> Certificate:
-    """Make a certificate authority that signs itself."""
+    """Make a self-signed certificate authority."""
     authority = Certificate(directory / "ca.pem", directory / "ca.key")
     _openssl(
         "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",

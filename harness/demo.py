@@ -1,4 +1,4 @@
-"""`make demo`: HAProxy following a real Galera cluster, to look at and to play with, or as a scripted tour."""
+"""`make demo`: a real Galera cluster behind HAProxy, as a live view to play with or as a scripted tour."""
 
 import argparse
 import shutil
@@ -29,22 +29,22 @@ _STALLED_WRITES = 150  # more than the reader's max_recv_queue
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; the exit code is 0 if every step of the tour was seen, or if the live view was ended."""
+    """Run the demo. Return 0 if every step of the tour succeeded, or if the user stopped the live view."""
     parser = argparse.ArgumentParser(
         prog="make demo", description="Three real Galera nodes, clustercheckd and HAProxy."
     )
-    parser.add_argument("--once", action="store_true", help="run a scripted tour and end, instead of the live view")
-    parser.add_argument("--prometheus", action="store_true", help="run a Prometheus beside the live view")
+    parser.add_argument("--once", action="store_true", help="run a scripted tour instead of the live view, then stop")
+    parser.add_argument("--prometheus", action="store_true", help="also run a Prometheus for the live view")
     given = parser.parse_args(arguments)
     once = given.once
     if once and given.prometheus:
-        parser.error("--prometheus goes with the live view")
+        parser.error("--prometheus works only with the live view: leave out --once")
     if given.prometheus and not shutil.which("prometheus"):
-        parser.error("--prometheus: install the package prometheus first")
+        parser.error("--prometheus: prometheus is not installed: install the package prometheus")
     interrupt_once()
     begun = time.monotonic()
     try:
-        # A node that is unavailable by plan answers 404: HAProxy's readers keep the sessions they have on it.
+        # For a planned reason, clustercheckd answers 404, so that HAProxy's readers keep their sessions on the node.
         settings = {f"node{number}": {"CLUSTERCHECK_DRAIN_STATUS": "404"} for number in (1, 2, 3)}
         with Stack(
             settings=settings, tell=lambda what: print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)
@@ -60,14 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Tour:
-    """Steps that are each observed for real, with the time they took."""
+    """A tour of several steps. Each step waits until its effect shows, and prints how long that took."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self._number = 0
 
     def run(self) -> None:
-        """Go through all steps. Raises `NotInTimeError` where one is not seen."""
+        """Run all steps. Raises `NotInTimeError` if the effect of one does not show in time."""
         first, second, _ = self._stack.backends
         self._all_up(first)
         self._desynced_and_back(second)
@@ -84,7 +84,7 @@ class Tour:
             self._see_writes_on([writer.node])
 
     def _desynced_and_back(self, backend: Backend) -> None:
-        with self._step("node2 desynced (SET GLOBAL wsrep_desync=ON): no node for writes, but one that keeps up"):
+        with self._step("node2 desynced (SET GLOBAL wsrep_desync=ON): writers leave it, readers stay"):
             backend.node.sql("SET GLOBAL wsrep_desync=ON")
             self._see(backend, 404, "desynced")
             self._see_haproxy(backend.node, "DOWN", WRITER)
@@ -95,7 +95,7 @@ class Tour:
             self._see_haproxy(backend.node, "UP", WRITER, READER)
 
     def _stalled_donor_and_back(self, writer: Backend, backend: Backend) -> None:
-        with self._step("node2 stalls (FLUSH TABLES WITH READ LOCK) while node1 is written to: readers leave it"):
+        with self._step("node2 stalls (FLUSH TABLES WITH READ LOCK) while clients write to node1: readers leave it"):
             with backend.node.connect() as locking, locking.cursor() as cursor:
                 cursor.execute("FLUSH TABLES WITH READ LOCK")
                 self._see(backend, 404, "donor")
@@ -111,7 +111,7 @@ class Tour:
     def _drained_and_back(self, backend: Backend) -> None:
         haproxy = self._stack.haproxy
         with (
-            self._step("node1, the writer, drained (clustercheckd drain): a clean switchover; its readers go on"),
+            self._step("node1, the writer, drained (clustercheckd drain): a clean switchover; its readers stay"),
             haproxy.connect(WRITER) as writing,
             haproxy.session_on(READER, backend.node) as reading,
         ):
@@ -119,15 +119,15 @@ class Tour:
             self._see(backend, 404, "disabled")
             self._see_haproxy(backend.node, "DOWN", WRITER)
             wait_for("HAProxy to cut the writer's session", lambda: _is_cut(writing), seconds=_STEP_SECONDS)
-            self._seen("the session of a client that writes was cut, to connect again")
+            self._seen("HAProxy closed the session of a client that writes, so that it connects again")
             writer = self._see_writes_on(self._others(backend.node))
             self._see_haproxy(backend.node, "NOLB", READER)
             self._see_readers_elsewhere(backend.node)
             if _is_cut(reading):
-                message = "the session of a client that reads was cut"
+                message = "HAProxy closed the session of a client that reads"
                 raise NotInTimeError(message)
-            self._seen("the session of a client that reads on node1 goes on")
-        with self._step(f"node1 back (clustercheckd undrain): writes stay on {writer.name}, also for a crowd"):
+            self._seen("the session of a client that reads on node1 stays open")
+        with self._step(f"node1 back (clustercheckd undrain): all writes stay on {writer.name}"):
             backend.service.command("undrain")
             self._see(backend, 200, "synced")
             self._see_haproxy(backend.node, "UP", WRITER, READER)
@@ -209,7 +209,7 @@ def _is_cut(session: "pymysql.Connection[Any]") -> bool:
 
 
 class LiveView:
-    """A table of all nodes that follows what happens to them, until Ctrl-C."""
+    """A table of all nodes, updated until Ctrl-C."""
 
     def __init__(self, stack: Stack, *, with_prometheus: bool = False) -> None:
         self._stack = stack
@@ -228,7 +228,7 @@ class LiveView:
 
     def _show(self, table: str, hints: str) -> None:
         if sys.stdout.isatty():
-            # Home, print over what is there, clear the rest: no flicker.
+            # Move home, overwrite, clear the rest: to clear the screen first would flicker.
             text = (f"{table}\n\n{hints}\n").replace("\n", "\x1b[K\n")
             print(f"\x1b[H{text}\x1b[J", end="", flush=True)
         elif table != self._last:
@@ -305,8 +305,8 @@ class LiveView:
     def _fate(self, node: Node) -> str:
         ended_at = self._ended_at.get(node.name)
         if ended_at is None:
-            return f"    (it is started again after {_RESTART_SECONDS:.0f} s)"
-        return f"    (ended; starts again in {max(0.0, ended_at + _RESTART_SECONDS - time.monotonic()):.0f} s)"
+            return f"    (starts again after {_RESTART_SECONDS:.0f} s)"
+        return f"    (stopped; starts again in {max(0.0, ended_at + _RESTART_SECONDS - time.monotonic()):.0f} s)"
 
     def _runs(self, node: Node) -> bool:
         return node.process.exit_code is None

@@ -1,4 +1,4 @@
-"""Real MariaDB servers on this machine, with Galera and without: one installation, any number of nodes."""
+"""Real MariaDB servers on this machine, with or without Galera: one installation, any number of nodes."""
 
 import getpass
 import os
@@ -21,10 +21,10 @@ from harness.process import Process
 from harness.waiting import wait_for
 
 ACCOUNT, PASSWORD = "clustercheck", "s3cret, with = and #"
-"""The account that clustercheckd logs in with: USAGE only."""
+"""The account that clustercheckd logs in with. It has only USAGE."""
 
 DEMO = "demo"
-"""An account, its password and its database, for clients that read and write."""
+"""The name, password and database of an account for clients that read and write."""
 
 _PROVIDERS = (
     "/usr/lib/galera/libgalera_smm.so",
@@ -50,8 +50,8 @@ Rows = tuple[tuple[Any, ...], ...]
 class Installation(Block):
     """A directory with the data of a first node, and the nodes made from it.
 
-    All of it, processes included, is gone once the `with` block ends. Started by root, the servers run as mysql:
-    an rsync state transfer refuses to write as root.
+    When the `with` block ends, everything is removed, processes included. If root starts it, the servers run as the
+    user mysql, because an rsync state transfer refuses to write as root.
     """
 
     def __init__(self) -> None:
@@ -61,11 +61,11 @@ class Installation(Block):
         self._nodes: list[Node] = []
 
     def _start(self) -> None:
-        """Install; takes about two seconds."""
+        """Install, which takes about two seconds."""
         self.give_to_server(self.directory)
         template = self.node("template")
         self._install(template)
-        # A first start as a cluster of its own: nodes that copy this data need no full state transfer to join.
+        # Start it once as a cluster of one node: nodes that copy this data then join without a full state transfer.
         template.start(["--wsrep-new-cluster"], addresses=[])
         template.wait_for_state("Synced")
         for statement in _SQL_OF_INSTALLATION:
@@ -80,22 +80,22 @@ class Installation(Block):
         self.ports.close()
 
     def node(self, name: str, options: Sequence[str] = ()) -> "Node":
-        """Make a node of this name; it is not started, and has no data yet but for the first."""
+        """Return a new node. It is not started, and only the first one has data yet."""
         node = Node(self, name, options)
         self._nodes.append(node)
         return node
 
     def give_to_server(self, path: Path) -> None:
-        """Make the user that the servers run as the owner of path."""
+        """Make the user of the servers the owner of path."""
         path.chmod(0o755)
         if self.user:
             entry = pwd.getpwnam(self.user)
             os.chown(path, entry.pw_uid, entry.pw_gid)
 
     def copy_data(self, node: "Node") -> None:
-        """Give a node the data of the first one."""
+        """Copy the data of the first node to this one."""
         template = self._nodes[0].data
-        # cp keeps owners and holes, which shutil does not.
+        # Not shutil, which does not preserve owners and holes.
         subprocess.run(["cp", "-a", str(template), str(node.data)], check=True)
 
     def _install(self, node: "Node") -> None:
@@ -141,7 +141,7 @@ class Node:
         return self._process
 
     def start(self, options: Sequence[str] = (), *, addresses: Sequence[str] | None = None) -> None:
-        """Start the server, as a member of the cluster at these addresses; None: without Galera."""
+        """Start the server as a member of the cluster at these addresses, or without Galera if None."""
         if not self.data.exists():
             self._installation.copy_data(self)
         galera = [] if addresses is None else self._galera_options(addresses)
@@ -177,7 +177,7 @@ class Node:
         wait_for(f"{self.name} to answer", lambda: self.process.check() and self.answers(), seconds=_START_SECONDS)
 
     def connect(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
-        """Connect as the administrator over the socket; so many seconds for each step.
+        """Connect as the administrator over the socket. seconds: the time limit for each step.
 
         Raises OSError or pymysql.MySQLError.
         """
@@ -188,7 +188,7 @@ class Node:
             autocommit=True,
             defer_connect=True,
         )
-        # Left to connect by itself, PyMySQL 1.2 leaks the descriptor of a unix socket that nobody listens on.
+        # If PyMySQL 1.2 connects by itself, it leaks a descriptor when nothing listens on the unix socket.
         channel = socket.socket(socket.AF_UNIX)
         try:
             channel.settimeout(seconds)
@@ -200,7 +200,7 @@ class Node:
         return connection
 
     def connect_as_client(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
-        """Connect over TCP with the account for clients; so many seconds for each step. Raises pymysql.MySQLError."""
+        """Connect over TCP as a client. seconds: the time limit for each step. Raises pymysql.MySQLError."""
         return connect_as_client(self.port, seconds)
 
     def sql(self, statement: str) -> Rows:
@@ -210,7 +210,7 @@ class Node:
             return tuple(cursor.fetchall())
 
     def status(self, name: str) -> str | None:
-        """Ask for one status variable; None where the server does not answer or does not know it."""
+        """Return a status variable; None if the server does not answer or does not have it."""
         try:
             rows = self.sql(f"SHOW STATUS LIKE '{name}'")
         except (pymysql.MySQLError, OSError):
@@ -218,11 +218,11 @@ class Node:
         return str(rows[0][1]) if rows else None
 
     def answers(self) -> bool:
-        """Whether the server answers at all."""
+        """Return whether the server answers queries."""
         return self.status("Uptime") is not None
 
     def sessions_of(self, account: str) -> int | None:
-        """Count the sessions of an account; None where the server does not answer."""
+        """Return the number of an account's sessions; None if the server does not answer."""
         try:
             rows = self.sql("SHOW PROCESSLIST")
         except (pymysql.MySQLError, OSError):
@@ -230,7 +230,7 @@ class Node:
         return [row[1] for row in rows].count(account)
 
     def hang(self) -> None:
-        """Stop the server as a hung disk would: its sockets stay, nothing answers."""
+        """Stop the server with SIGSTOP: like with a hung disk, its sockets stay open and nothing answers."""
         self.process.send(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -238,16 +238,16 @@ class Node:
         self.process.send(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Shut the server down in good order."""
+        """Shut the server down cleanly."""
         self.process.stop(seconds=_START_SECONDS)
 
     def kill(self) -> None:
-        """End the server as kill -9 does; nothing where it never ran."""
+        """Kill the server with SIGKILL, if it was ever started."""
         if self._process is not None:
             self._process.kill()
 
     def commits(self) -> bool:
-        """Whether a client's write is committed within two seconds."""
+        """Return whether a client can commit a row, with two seconds for each step."""
         try:
             with self.connect_as_client(seconds=2) as connection, connection.cursor() as cursor:
                 cursor.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
@@ -256,7 +256,7 @@ class Node:
         return True
 
     def refuses_clients(self) -> bool:
-        """Whether a new client is told that there are too many connections."""
+        """Return whether a new client gets the error that there are too many connections."""
         try:
             self.connect_as_client().close()
         except pymysql.MySQLError as fault:
@@ -265,8 +265,8 @@ class Node:
 
     @contextmanager
     def holding_up_transfer(self) -> Iterator[None]:
-        """Stop what receives this node's full state transfer, for as long as the block runs: the donor stays one."""
-        # Stopped before it listens, the joiner would never ask for the transfer.
+        """Stop the receiver of this node's full state transfer while the block runs, so that the donor stays one."""
+        # If the receiver were stopped before it listens, the joiner would never ask for the transfer.
         wait_for(f"{self.name} to wait for a state transfer", lambda: listens(self._sst_port))
         receivers = self.process.of_session("rsync")
         for pid in receivers:
@@ -278,7 +278,7 @@ class Node:
                 os.kill(pid, signal.SIGCONT)
 
     def forget_position(self) -> None:
-        """Have the stopped node ask for a full state transfer at its next start."""
+        """Make the stopped node ask for a full state transfer when it starts again."""
         (self.data / "grastate.dat").unlink()
 
     def _galera_options(self, addresses: Sequence[str]) -> list[str]:
@@ -302,8 +302,8 @@ class Node:
         return [
             "--wsrep-on=ON",
             f"--wsrep-provider={provider}",
-            # MariaDB 11.8 loads this plugin by default, and it makes wsrep_provider_options read-only; tests isolate a
-            # node with that variable. 10.11 does not know the option: "loose" makes it a warning there.
+            # MariaDB 11.8 loads this plugin by default, which makes wsrep_provider_options read-only. Tests need that
+            # variable to isolate a node. 10.11 does not have the option: there, "loose" turns the error into a warning.
             "--loose-plugin-wsrep-provider=OFF",
             "--wsrep-cluster-name=clustercheckd",
             f"--wsrep-cluster-address=gcomm://{','.join(addresses)}",
@@ -317,7 +317,7 @@ class Node:
 
 
 def connect_as_client(port: int, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
-    """Connect over TCP with the account for clients, to a server or to HAProxy."""
+    """Connect over TCP as a client, to a server or to HAProxy. Raises pymysql.MySQLError."""
     return pymysql.connect(
         host=LOOPBACK,
         port=port,
@@ -332,14 +332,14 @@ def connect_as_client(port: int, seconds: float = _QUERY_SECONDS) -> "pymysql.Co
 
 
 class Cluster:
-    """Galera nodes that know each other; the installation stops them."""
+    """Galera nodes that form one cluster. The installation stops them."""
 
     def __init__(self, installation: Installation, size: int = 3, options: Sequence[str] = ()) -> None:
         self.nodes = [installation.node(f"node{number}", options) for number in range(1, size + 1)]
 
     @property
     def addresses(self) -> list[str]:
-        """Where the members find each other."""
+        """The addresses at which the members find each other."""
         return [f"{LOOPBACK}:{node.group_port}" for node in self.nodes]
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""A real HAProxy that runs haproxy.cfg.example, with this machine's ports in place of the example's addresses."""
+"""A real HAProxy that runs haproxy.cfg.example, with this machine's ports instead of the example's addresses."""
 
 import csv
 import io
@@ -26,16 +26,16 @@ EXAMPLE = Path(__file__).parent.parent / "haproxy.cfg.example"
 WRITER, READER = "writer", "readers"
 WRITER_QUESTION = "/?available_when_readonly=0"
 READER_QUESTION = "/?available_when_donor=1&max_recv_queue=100"
-"""What the two sections ask clustercheckd."""
+"""The targets of the two sections' health checks."""
 
 _SECONDS = 10
 _SESSIONS_TO_FIND_ONE = 60
-"""How many sessions may be open at once until one is on a given node: slowstart sends few to a node that returned."""
+"""How many sessions to open until one is on a given node: slowstart sends few to a node that has just returned."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """One server line of HAProxy: a node's name, where its database listens, and its clustercheckd's port."""
+    """One server line of HAProxy. port: that of the database. check_port: that of clustercheckd."""
 
     name: str
     port: int
@@ -52,15 +52,15 @@ class Backend:
 
     @property
     def server(self) -> Server:
-        """Describe both as a server line of HAProxy."""
+        """Return the server line of HAProxy for both."""
         return Server(self.node.name, self.node.port, self.service.port)
 
 
 class HAProxy:
-    """One HAProxy in front of the nodes, started as its systemd unit starts it: a master process and a worker.
+    """One HAProxy in front of the nodes, started like its systemd unit: a master process and a worker.
 
-    servers: node1, node2, ..., in the order of the file. text: the configuration, with the example's addresses in it.
-    name: what the peers know this HAProxy by. replace: further replacements in the text.
+    servers: node1, node2, ..., in the order of the file. text: the configuration, with the example's addresses; None
+    for the example itself. name: this HAProxy's name among its peers. replace: further replacements in the text.
     """
 
     def __init__(
@@ -90,21 +90,21 @@ class HAProxy:
         self.wait_until_up()
 
     def kill(self) -> None:
-        """End it as kill -9 does."""
+        """Kill it with SIGKILL."""
         self.process.kill()
 
     def reload(self) -> None:
-        """Have a new worker take over, as `systemctl reload` does, and wait until it answers."""
+        """Replace the worker with a new one, as `systemctl reload` does, and wait until that answers."""
         before = self.worker()
         self.process.send(signal.SIGUSR2)
         wait_for("a new worker of HAProxy", lambda: self.worker() not in {0, before}, seconds=_SECONDS)
 
     def worker(self) -> int:
-        """Give the process id of the worker that answers; 0 where none does."""
+        """Return the process id of the worker that answers; 0 if none does."""
         return self._info("Pid")
 
     def seconds_up(self) -> int:
-        """Give how long that worker has run, in whole seconds."""
+        """Return how long that worker has run, in whole seconds."""
         return self._info("Uptime_sec")
 
     def wait_until_up(self) -> None:
@@ -113,7 +113,7 @@ class HAProxy:
         wait_for("haproxy to know its servers", self.servers, seconds=_SECONDS)
 
     def servers(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Read `show stat`: a row by (section, server), columns as in the stats page's CSV."""
+        """Return the rows of `show stat` by (section, server), with the columns of the stats page's CSV."""
         try:
             rows = csv.DictReader(io.StringIO(self.ask("show stat").lstrip("# ")))
         except OSError:
@@ -121,15 +121,15 @@ class HAProxy:
         return {(row["pxname"], row["svname"]): row for row in rows}
 
     def server_status(self, section: str, node: Node) -> str:
-        """Give HAProxy's word for one server: UP, DOWN, NOLB, UP 1/2 ..."""
+        """Return HAProxy's status of one server: UP, DOWN, NOLB, UP 1/2 ..."""
         return self.servers().get((section, node.name), {}).get("status", "unknown")
 
     def sessions(self, section: str, node: Node) -> int:
-        """Count the open sessions of a section on a node."""
+        """Return the number of a section's open sessions on a node."""
         return int(self.servers().get((section, node.name), {}).get("scur", 0))
 
     def wait_for_status(self, section: str, node: Node, wanted: str, *, seconds: float = 30.0) -> None:
-        """Wait for HAProxy's word for one server to be this one."""
+        """Wait until HAProxy's status of one server is the wanted one."""
         wait_for(
             f"HAProxy to have {node.name} {wanted} in {section}",
             lambda: self.server_status(section, node) == wanted,
@@ -137,7 +137,7 @@ class HAProxy:
         )
 
     def ask(self, command: str) -> str:
-        """Send one command to the admin socket."""
+        """Send one command to the admin socket, and return the answer."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_SECONDS)
             connection.connect(str(self._admin_socket))
@@ -145,7 +145,7 @@ class HAProxy:
             return read_to_end(connection).decode()
 
     def stats_page(self) -> str:
-        """Fetch the stats page."""
+        """Return the HTML of the stats page."""
         address = f"http://{LOOPBACK}:{self.ports['stats']}/"
         with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
             page: bytes = answer.read()
@@ -167,7 +167,7 @@ class HAProxy:
         raise RuntimeError(message)
 
     def lands_on(self, section: str) -> str | None:
-        """Name the node a new client lands on; None where it lands on none."""
+        """Return the name of the node that a new client gets; None if it gets none."""
         try:
             with self.connect(section) as connection:
                 return name_of(connection)
@@ -208,7 +208,7 @@ class HAProxy:
 
 
 def name_of(session: "pymysql.Connection[Any]") -> str:
-    """Name the node that a session is on."""
+    """Return the name of the node that a session is on."""
     with session.cursor() as cursor:
         cursor.execute("SELECT @@wsrep_node_name")
         row = cursor.fetchone()

@@ -1,7 +1,7 @@
-"""The container image, built from the Dockerfile where no registry is reached, and run as a container runtime runs it.
+"""Builds the container image from the Dockerfile without a registry, and runs it as a container runtime would.
 
-Needs root, namespaces, buildah and debootstrap. The base image is a small Debian made here, in place of the one that a
-registry has; the wheels are fetched by this machine's pip, which knows its index.
+Needs root, namespaces, buildah and debootstrap. The base image is a small Debian made here instead of the one from a
+registry. This machine's pip downloads the wheels, because it knows the package index.
 """
 
 import json
@@ -23,14 +23,14 @@ ROOT = Path(__file__).parents[1]
 _CACHE = ROOT / "build" / "image"
 _RELEASE, _PYTHON_VERSION = "trixie", "3.13"
 _BASE, _IMAGE = "localhost/debian", "localhost/clustercheckd"
-# What Debian's own image for containers leaves out as well.
+# Debian's own image for containers leaves these out too.
 _NOT_IN_SLIM = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
 _LINUX_WHEELS = ("manylinux_2_34_x86_64", "manylinux_2_28_x86_64", "manylinux2014_x86_64")
 _BASE_SECONDS = 900
 _BUILD_SECONDS = 900
 _START_SECONDS = 10.0
 _NAMESPACES = ("--mount", "--pid", "--ipc", "--uts", "--propagation", "private")
-# A read-only root, no capability and no way to gain one: Kubernetes' "restricted", and a little more.
+# A read-only root, no capabilities and no way to gain any: Kubernetes' "restricted" profile, and more.
 _RUN = """
 set -e
 mount --bind "$root" "$root"
@@ -43,11 +43,11 @@ exec chroot "$root" setpriv --reuid "$uid" --regid 0 --clear-groups --no-new-pri
 
 
 class NoImageError(Exception):
-    """An image that cannot be built here; the message says why."""
+    """Images cannot be built or run here. The message says why."""
 
 
 def require_what_it_takes() -> None:
-    """Raise `NoImageError` where no image can be built or run."""
+    """Raise `NoImageError` if no image can be built or run here."""
     if os.geteuid() != 0:
         message = "building an image needs root"
         raise NoImageError(message)
@@ -57,12 +57,12 @@ def require_what_it_takes() -> None:
             raise NoImageError(message)
     done = subprocess.run(["unshare", *_NAMESPACES, "--fork", "true"], capture_output=True, text=True, check=False)
     if done.returncode:
-        message = f"no namespaces to run an image in: {' '.join(done.stderr.split())}"
+        message = f"cannot create namespaces to run an image in: {' '.join(done.stderr.split())}"
         raise NoImageError(message)
 
 
 class Image(Block):
-    """The image, built for the `with` block and gone after it. The base and the wheels stay for the next time."""
+    """The image, built when the `with` block begins and removed when it ends. The base and the wheels are cached."""
 
     def __init__(self, version: str) -> None:
         self._version = version
@@ -77,23 +77,23 @@ class Image(Block):
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """The image's configuration, as the OCI image specification has it."""
+        """The image's configuration, as in the OCI image specification."""
         document = json.loads(self._buildah("inspect", "--type", "image", _IMAGE))
         configuration: dict[str, Any] = document["OCIv1"]["config"]
         return configuration
 
     def files(self, image: str = _IMAGE) -> Path:
-        """Give the root of a fresh container of an image."""
+        """Return the root directory of a new container of an image."""
         container = self._buildah("from", "--pull-never", image)
         self._working.append(container)
         return Path(self._buildah("mount", container))
 
     def base_files(self) -> Path:
-        """Give the root of a fresh container of the base."""
+        """Return the root directory of a new container of the base image."""
         return self.files(_BASE)
 
     def run(self, directory: Path, environ: Mapping[str, str], uid: int, *arguments: str) -> "Container":
-        """Start the image's entrypoint with these arguments, as a user without a name, on this host's network."""
+        """Start the image's entrypoint with these arguments, as a user id without a name, on this host's network."""
         configuration = self.configuration
         built_in = dict(variable.split("=", 1) for variable in configuration["Env"])
         command = [*configuration["Entrypoint"], *arguments]
@@ -116,39 +116,39 @@ class Image(Block):
         self._buildah("commit", "--rm", container, _BASE)
 
     def _buildah(self, *arguments: str) -> str:
-        """Run buildah with a store of our own; give the last line it prints."""
+        """Run buildah with its own store, and return the last line it prints, or everything for `inspect`."""
         store = ("--root", str(self._store / "root"), "--runroot", str(self._store / "run"), "--storage-driver", "vfs")
         done = _run(["buildah", *store, *arguments], seconds=_BUILD_SECONDS)
         return done if arguments[0] == "inspect" else done.strip().rpartition("\n")[2]
 
 
 class Container:
-    """The image's program as process 1 of its own namespace, on a read-only root, without any capability."""
+    """The image's program as process 1 of its own namespace, on a read-only root, without capabilities."""
 
     def __init__(
         self, root: Path, command: Sequence[str], directory: Path, environ: Mapping[str, str], uid: int
     ) -> None:
         self.log = directory / f"container-{uid}.log"
-        # The kernel ends process 1, and with it the namespace, should unshare be ended.
+        # --kill-child: if unshare dies, the kernel kills process 1, and with it the whole namespace.
         wrapper = ["unshare", *_NAMESPACES, "--fork", "--kill-child", "sh", "-c", _RUN, "sh"]
         inside = ["env", "-i", *(f"{name}={value}" for name, value in environ.items()), *command]
         outside = {**with_system_path({}), "root": str(root), "uid": str(uid)}
         self._process = Process("the container", [*wrapper, *inside], self.log, environ=outside)
 
     def wait_for_exit(self, seconds: float) -> int:
-        """Wait until the program has ended; give its exit code."""
+        """Wait until the program has ended, and return its exit status."""
         wait_for("the container to end", lambda: self._process.exit_code is not None, seconds=seconds)
         code = self._process.exit_code
         assert code is not None  # noqa: S101 (for the type checker)
         return code
 
     def check(self) -> bool:
-        """Raise `ProcessEndedError` if it has ended; otherwise True."""
+        """Return True. Raises `ProcessEndedError` if the program has ended."""
         return self._process.check()
 
     @property
     def pid(self) -> int:
-        """The id that the program, process 1 to itself, has here."""
+        """The process id of the program outside its namespace."""
 
         def child() -> int | None:
             self._process.check()
@@ -158,22 +158,22 @@ class Container:
         return wait_for("the container's process", child, seconds=_START_SECONDS)
 
     def status(self, field: str) -> str:
-        """Read a field of proc(5)'s status."""
+        """Return a field of /proc/PID/status, see proc(5)."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith(f"{field}:"))
 
     def kill(self) -> None:
-        """End it by force, if it has not ended."""
+        """Kill the program if it still runs."""
         self._process.kill()
 
 
 def size_bytes(root: Path) -> int:
-    """Add up what the files below a directory hold, each once."""
+    """Return the total size of the files below a directory, counting hard links once."""
     return int(_run(["du", "--summarize", "--bytes", "--one-file-system", str(root)]).split()[0])
 
 
 def _base_archive() -> Path:
-    """Make the base, the first time; takes a minute or two."""
+    """Return the archive of the base image. The first call makes it, which takes a minute or two."""
     archive = _CACHE / f"{_RELEASE}.tar"
     if archive.exists():
         return archive
@@ -191,7 +191,7 @@ def _base_archive() -> Path:
 
 
 def _wheels() -> Path:
-    """Fetch what the image installs, as the lock has it."""
+    """Download the locked versions of the wheels that the image installs."""
     directory = _CACHE / "wheels"
     _run(
         [

@@ -1,7 +1,7 @@
-"""A small Debian system that is booted with its own systemd as process 1, in namespaces of its own.
+"""A small Debian system that boots with its own systemd as process 1, in its own namespaces.
 
-It has no network but its loopback device, and no Python. Needs root, and a kernel that lets root make namespaces and
-overlay mounts, which containers often do not.
+Its only network is the loopback device, and it has no Python. Needs root, and a kernel that lets root create namespaces
+and overlay mounts. Many containers do not allow that.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from harness.process import Process
 from harness.waiting import wait_for
 
 SYSTEMS = Path("/var/tmp/clustercheckd-systems")  # noqa: S108 (kept from one run to the next; root's own)
-"""Where the systems are kept that machines boot from, one for each Debian release."""
+"""The directory of the systems that machines boot from, one for each Debian release."""
 
 _HERE = Path(__file__).parent
 _NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup")
@@ -27,11 +27,11 @@ _COMMAND_SECONDS = 120.0
 
 
 class UnavailableError(RuntimeError):
-    """Machines cannot be booted here; the message is one line that says why."""
+    """Machines cannot boot here. The message is one line that says why."""
 
 
 def require_namespaces() -> None:
-    """Raise `UnavailableError` where no machine can be booted."""
+    """Raise `UnavailableError` if machines cannot boot here."""
     if os.geteuid() != 0:
         message = "booting a system needs root"
         raise UnavailableError(message)
@@ -49,12 +49,12 @@ def require_namespaces() -> None:
         check=False,
     )
     if done.returncode:
-        message = f"no namespaces to boot a system in: {' '.join(done.stderr.split())}"
+        message = f"cannot create namespaces to boot a system in: {' '.join(done.stderr.split())}"
         raise UnavailableError(message)
 
 
 def system(release: str) -> Path:
-    """Return the directory of a Debian release, made on the first call, which takes some minutes."""
+    """Return the directory of a Debian release. The first call makes it, which takes some minutes."""
     recipe = (_HERE / "system.sh").read_bytes()
     directory, log, complete = SYSTEMS / release, SYSTEMS / f"{release}.log", SYSTEMS / f"{release}.complete"
     SYSTEMS.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,12 +75,12 @@ def system(release: str) -> Path:
 
 
 class Machine(Block):
-    """One booted system. What it writes is there again after a reboot, and gone once the `with` block ends."""
+    """One booted system. Its changes survive a reboot, and are removed when the `with` block ends."""
 
     def __init__(self, release: str) -> None:
         self.release = release
         self._system = system(release)
-        # Beside the systems: what an overlay writes to may be no overlay itself, as /tmp is in many containers.
+        # Not in /tmp, which is an overlay in many containers: the upper layer of an overlay must not be one.
         self._written = tempfile.TemporaryDirectory(dir=SYSTEMS, prefix=f"{release}-")
         self._directory = Path(self._written.name)
         self._cgroup = _cgroup() / f"clustercheckd-{os.getpid()}-{release}"
@@ -89,9 +89,9 @@ class Machine(Block):
             (self._directory / name).mkdir()
 
     def _start(self) -> None:
-        """Boot; the system's services may still be starting."""
+        """Boot. The system's services may still be starting when this returns."""
         self._cgroup.mkdir(exist_ok=True)
-        # Into a control group of its own before its namespaces are made, or else systemd finds everybody's there.
+        # Enter a new control group before the namespaces are created, or systemd would see this host's groups.
         enter = f'echo $$ > "{self._cgroup}/cgroup.procs" && exec "$@"'
         boot = [str(_HERE / "boot.sh"), str(self._system), str(self._directory)]
         unshare = ["unshare", *_NAMESPACES, "--fork", "--kill-child", "--propagation", "private", *boot]
@@ -101,11 +101,11 @@ class Machine(Block):
         wait_for("systemd to have booted", self._is_up, seconds=_BOOT_SECONDS)
 
     def path(self, name: str) -> Path:
-        """Return where the host finds a file that the running system has or gets, below its own root."""
+        """Return the path on this host of a file in the running system."""
         return Path(f"/proc/{self._init()}/root") / name.lstrip("/")
 
     def run(self, command: str, *, check: bool = True, seconds: float = _COMMAND_SECONDS) -> str:
-        """Type a command into a root shell of the system; return what it prints, errors included.
+        """Run a command in a root shell of the system, and return its output, with that on standard error.
 
         Raises `AssertionError` with the output if check is set and the command fails.
         """
@@ -125,22 +125,22 @@ class Machine(Block):
         return done.stdout
 
     def succeeds(self, command: str) -> bool:
-        """Whether a command's exit status is 0."""
+        """Return whether a command's exit status is 0."""
         return self.run(f"({command}) >/dev/null 2>&1 && echo yes || true").endswith("yes\n")
 
     def network_command(self, *command: str) -> list[str]:
-        """Return the command that runs one of this host in the system's network."""
+        """Return the command line that runs a command of this host in the system's network."""
         return [*self._enter("--net"), *command]
 
     def reboot(self) -> None:
-        """Shut the system down in good order, and boot it again."""
+        """Shut the system down cleanly, and boot it again."""
         process = self._running
         self.run("systemctl poweroff --no-block")
         wait_for("the system to be down", lambda: process.exit_code is not None, seconds=_BOOT_SECONDS)
         self._start()
 
     def close(self) -> None:
-        """End all of it at once."""
+        """Kill all processes of the system, and remove its changes."""
         if self._process is not None:
             self._process.kill()
         wait_for("the last of its processes to be gone", self._is_gone, seconds=_BOOT_SECONDS)
@@ -155,7 +155,7 @@ class Machine(Block):
         return self._process
 
     def _init(self) -> int:
-        """Return the process id, as this host knows it, of the system's process 1."""
+        """Return the process id, on this host, of the system's process 1."""
         pid = self._running.pid
         return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
@@ -164,7 +164,7 @@ class Machine(Block):
 
     def _is_up(self) -> bool:
         with contextlib.suppress(IndexError, subprocess.TimeoutExpired):
-            # `starting` while a job waits, `degraded` where one has failed: both answer.
+            # `degraded` means that a unit has failed, but the system has booted.
             return self.run("systemctl is-system-running", check=False).strip() in {"running", "degraded"}
         return False
 
@@ -176,11 +176,11 @@ class Machine(Block):
 
 
 def _cgroup() -> Path:
-    """Return where this kernel shows control groups of version 2."""
+    """Return the directory of this process' control group (version 2)."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, kind, *_ = line.split()
         if kind == "cgroup2":
             own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
             return Path(place) / own
-    message = "this kernel shows no control groups of version 2"
+    message = "control groups of version 2 are not mounted"
     raise UnavailableError(message)

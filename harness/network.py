@@ -1,4 +1,4 @@
-"""A network of our own between this host and a remote one that is none: a namespace at the end of a veth pair."""
+"""A simulated remote host: a network namespace that a veth pair connects to this host."""
 
 import ctypes
 import os
@@ -12,25 +12,25 @@ from pathlib import Path
 from harness.block import Block
 from harness.process import with_system_path
 
-# Set aside for tests between devices (RFC 2544): nobody routes it.
+# Reserved for benchmarks between devices (RFC 2544), so nothing routes it.
 _TEST_NETWORK = ip_network("198.18.0.0/15")
 _CLONE_NEWNET = 0x4000_0000
 _ITS_ETHERNET_ADDRESS = "02:00:00:00:00:02"
 
 
 class NoNetworkError(Exception):
-    """A network that cannot be made here; the message says why."""
+    """The network cannot be created here. The message says why."""
 
 
 class RemoteHost(Block):
-    """A network namespace with an address of its own, for as long as the `with` block runs. Needs root.
+    """A network namespace with its own address, which exists while the `with` block runs. Needs root.
 
-    Raises `NoNetworkError` where namespaces are not to be had.
+    Raises `NoNetworkError` if the namespace cannot be created.
     """
 
     def __init__(self) -> None:
         number = os.getpid()
-        # An address each for us and for it, in a network of four that no other run of the harness has.
+        # Use a network of four addresses, one for each end. The process id keeps it apart from other runs.
         network = _TEST_NETWORK.network_address + number * 4 % _TEST_NETWORK.num_addresses
         self.address = str(network + 2)
         self._our_address = str(network + 1)
@@ -38,13 +38,13 @@ class RemoteHost(Block):
         self._link, self._its_link = f"cc{number}", "eth0"
 
     def close(self) -> None:
-        """Remove what there is."""
+        """Remove the link and the namespace, if they exist."""
         for arguments in (("link", "del", self._link), ("netns", "del", self._name)):
             _ip(*arguments, check=False)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Have what this thread starts and listens on be there, instead of here."""
+        """Move this thread into the namespace while the block runs, with the sockets and processes that it creates."""
         with (
             Path(f"/proc/self/task/{threading.get_native_id()}/ns/net").open() as here,
             Path("/run/netns", self._name).open() as there,
@@ -57,7 +57,7 @@ class RemoteHost(Block):
 
     @contextmanager
     def cut_off(self) -> Iterator[None]:
-        """Lose every packet in both directions, without a word to either side."""
+        """Drop every packet in both directions while the block runs. Neither side gets an error."""
         _ip("-n", self._name, "link", "set", self._its_link, "down")
         try:
             yield
@@ -72,12 +72,12 @@ class RemoteHost(Block):
         _ip("-n", self._name, "link", "set", "lo", "up")
         _ip("-n", self._name, "addr", "add", f"{self.address}/30", "dev", self._its_link)
         _ip("-n", self._name, "link", "set", self._its_link, "address", _ITS_ETHERNET_ADDRESS, "up")
-        # Known for good, or packets that are lost would be a host that is said to be unreachable after some seconds.
+        # Add a permanent neighbour entry: without it, `cut_off` would cause "no route to host" after some seconds.
         _ip("neigh", "replace", self.address, "lladdr", _ITS_ETHERNET_ADDRESS, "dev", self._link, "nud", "permanent")
 
 
 def _set_namespace(descriptor: int) -> None:
-    # os.setns is there from Python 3.12 on.
+    # Python has os.setns only since 3.12.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(descriptor, _CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "setns")

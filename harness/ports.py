@@ -6,20 +6,20 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 
-# Below the range the kernel takes outgoing ports from (32768 up on Linux), so that none is taken in between.
+# Below the kernel's range for outgoing ports (from 32768 on Linux), so that no connection takes a port meanwhile.
 _PORTS = range(20000, 32000)
 _TRIES = 2000
 _LISTENING = "0A"  # TCP_LISTEN in proc(5)
 
 
 class Ports:
-    """Hands out ports that nothing listens on. Those of one `Ports` stay reserved until it is closed."""
+    """Reserves ports that nothing listens on, until `close`."""
 
     def __init__(self) -> None:
         self._reservations: list[socket.socket] = []
 
     def free(self) -> int:
-        """Reserve a port."""
+        """Reserve a port and return it. Raises RuntimeError if there is none."""
         for _ in range(_TRIES):
             port = random.choice(_PORTS)  # noqa: S311 (no secret)
             if self._reserve(port):
@@ -28,12 +28,12 @@ class Ports:
         raise RuntimeError(message)
 
     def close(self) -> None:
-        """Give the ports back."""
+        """Release the ports."""
         for reservation in self._reservations:
             reservation.close()
 
     def _reserve(self, port: int) -> bool:
-        # An abstract unix socket is a lock that every user of the machine sees and that ends with its process.
+        # An abstract unix socket is a lock for all users of the machine, which the kernel releases with its process.
         reservation = socket.socket(socket.AF_UNIX)
         try:
             reservation.bind(f"\0clustercheckd-port-{port}")
@@ -48,6 +48,6 @@ class Ports:
 
 
 def listens(port: int) -> bool:
-    """Whether anybody listens on a port, as the kernel sees it: nobody is connected to."""
+    """Return whether a process listens on a TCP port over IPv4. This reads the kernel's table and does not connect."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(row[1].endswith(f":{port:04X}") and row[3] == _LISTENING for row in rows)

@@ -1,7 +1,7 @@
-"""Health checks by the clock, until told to end: `python -m harness.prober PORT PER-SECOND`.
+"""Sends health checks at a fixed rate: `python -m harness.prober PORT PER-SECOND`.
 
-Each on a connection of its own, whether or not those before have been answered, as several load balancers do. At the
-end of standard input it prints what was answered, as JSON:
+Like several load balancers, it opens a new connection for each, whether or not earlier ones have been answered. When
+standard input ends, it stops and prints the answers as JSON:
 {"answers": {"HTTP/1.1 200 OK": 1234}, "slowest_seconds": 0.1}.
 """
 
@@ -19,7 +19,7 @@ _PROBE = b"GET / HTTP/1.0\r\n\r\n"
 
 
 def main(port: int, per_second: float) -> None:
-    """Probe until standard input ends."""
+    """Send health checks until standard input ends, then print the answers."""
     seen: Counter[str] = Counter()
     slowest = [0.0]
     ended = threading.Event()

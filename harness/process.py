@@ -1,4 +1,4 @@
-"""Child processes that end when they are told to, and at the latest when we do."""
+"""Child processes that never outlive this one."""
 
 import contextlib
 import os
@@ -12,13 +12,13 @@ from harness.waiting import NotInTimeError, wait_for
 
 
 class ProcessEndedError(RuntimeError):
-    """A process that ended when it should have gone on; the message has the end of its log."""
+    """A process ended unexpectedly. The message has the end of its log."""
 
 
 class Process:
-    """One process in a session of its own, its output in a file.
+    """One process in its own session, with its output in a file.
 
-    setpriv(1) has the kernel kill it should this process die, whatever the way.
+    setpriv(1) makes the kernel kill it if this process dies for any reason.
     """
 
     def __init__(
@@ -47,49 +47,49 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process id, which is its session's too."""
+        """The process id, which is also the session id."""
         return self._popen.pid
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """The exit status, negative for a signal; None while the process runs."""
         return self._popen.poll()
 
     @property
     def descriptors(self) -> int:
-        """How many descriptors it has open."""
+        """The number of open descriptors."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     @property
     def resident_kib(self) -> int:
-        """How much of its memory is resident, in KiB."""
+        """The resident memory in KiB."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0])
 
     @property
     def cpu_seconds(self) -> float:
-        """How much CPU time it has used."""
+        """The CPU time used so far."""
         after = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(after[11]) + int(after[12])) / os.sysconf("SC_CLK_TCK")
 
     def check(self) -> bool:
-        """Raise `ProcessEndedError` if the process has ended; otherwise True."""
+        """Return True. Raises `ProcessEndedError` if the process has ended."""
         if self.exit_code is not None:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-            message = f"{self.name} ended with exit code {self.exit_code}:\n{tail}"
+            message = f"{self.name} exited with status {self.exit_code}:\n{tail}"
             raise ProcessEndedError(message)
         return True
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to this process alone."""
+        """Send a signal to this process only, not to its session."""
         self._popen.send_signal(number)
 
     def terminate(self) -> None:
-        """Ask the process to end, and do not wait for it."""
+        """Send SIGTERM, and do not wait."""
         self.send(signal.SIGTERM)
 
     def stop(self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0) -> int:
-        """End the process, by force after so many seconds, with what it left in its session. Gives the exit code."""
+        """Stop the process, with SIGKILL after seconds, and kill the rest of its session. Return the exit status."""
         if self.exit_code is None:
             self.send(number)
             self.send(signal.SIGCONT)
@@ -102,14 +102,14 @@ class Process:
         return code
 
     def kill(self) -> None:
-        """End the process as kill -9 does, and what it left in its session."""
+        """Kill the process and the rest of its session with SIGKILL."""
         self.stop(signal.SIGKILL)
 
     def of_session(self, command: str = "") -> list[int]:
-        """Give the ids of the processes in this one's session, those that run command where one is named."""
+        """Return the ids of the processes in this one's session, only those that run command if it is given."""
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
-            # A process may end while it is looked at.
+            # A process may end meanwhile.
             with contextlib.suppress(OSError):
                 before, _, after = stat.read_text().rpartition(")")
                 name, session = before.partition("(")[2], after.split()[3]
@@ -125,18 +125,18 @@ class Process:
 
 
 def with_system_path(environ: Mapping[str, str]) -> dict[str, str]:
-    """Add to PATH where Debian keeps servers, which its users' own PATH leaves out."""
+    """Return environ with the sbin directories, where Debian has the servers, added to PATH."""
     return {**environ, "PATH": f"{environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
 
 
 def interrupt_once() -> None:
-    """Have the first SIGINT or SIGTERM raise KeyboardInterrupt, and let none disturb what is done then."""
+    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM, and ignore any later one during the clean-up."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
 
 
 def let_nothing_interrupt() -> None:
-    """Pass over SIGINT and SIGTERM from now on: a second Ctrl-C must not leave half of it behind."""
+    """Ignore SIGINT and SIGTERM from now on: a second Ctrl-C must not interrupt the clean-up."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 

@@ -1,4 +1,4 @@
-"""A real Prometheus that runs contrib/prometheus/prometheus.yml, with this machine's ports and shorter intervals."""
+"""A real Prometheus with contrib/prometheus/prometheus.yml, but this machine's ports and shorter intervals."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _STEP_SECONDS = 0.1
 
 
 class Prometheus:
-    """One Prometheus process that scrapes services; the label instance is address and port."""
+    """One Prometheus process that scrapes services. The label instance is the address and the port."""
 
     def __init__(self, directory: Path, port: int, services: Sequence[Service], *, interval: str = "200ms") -> None:
         self.port = port
@@ -41,11 +41,11 @@ class Prometheus:
         self.process = Process("prometheus", command, self.log)
 
     def wait_until_up(self) -> None:
-        """Wait until it answers questions."""
+        """Wait until it answers queries."""
         wait_for("prometheus to answer", lambda: self.process.check() and self._is_ready(), seconds=_START_SECONDS)
 
     def query(self, expression: str) -> dict[str, float]:
-        """Ask for the values of an expression now: by instance, which it must not have two of."""
+        """Return the current values of an expression by instance. Raises AssertionError if an instance has two."""
         found = self._ask("query", {"query": expression})["result"]
         values = {series["metric"].get("instance", ""): float(series["value"][1]) for series in found}
         if len(values) != len(found):
@@ -54,11 +54,11 @@ class Prometheus:
         return values
 
     def course(self, expression: str, since: float) -> list[float]:
-        """Return the values that an expression of one series had until now, each once where it stayed for a while.
+        """Return the values that an expression of one series has had, without consecutive repeats.
 
-        since: Unix time in seconds.
+        since: the start, in Unix time.
         """
-        # One step more than has passed: the last one before now may miss the latest scrape.
+        # Ask for one step beyond now: the last step before now may miss the latest scrape.
         times = {"start": since, "end": time.time() + _STEP_SECONDS, "step": _STEP_SECONDS}
         found = self._ask("query_range", {"query": expression, **times})["result"]
         if len(found) != 1:

@@ -1,4 +1,4 @@
-"""clustercheckd as its users run it: a process with settings in its environment, asked over HTTP."""
+"""clustercheckd as users run it: a process with its settings in the environment, and its HTTP endpoints."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ _LIMIT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Reply:
-    """An HTTP answer; header names in lower case."""
+    """An HTTP answer, with header names in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -31,7 +31,7 @@ class Reply:
 
     @property
     def reason(self) -> str:
-        """Give clustercheckd's word for why."""
+        """The reason of clustercheckd's verdict; empty if the answer has none."""
         return self.headers.get("x-clustercheck-reason", "")
 
 
@@ -73,7 +73,7 @@ class Service:
         command: Sequence[str] = (sys.executable, "-m", "app"),
         **environ: str,
     ) -> Self:
-        """Start clustercheckd for a node, over its socket, with the account that may do nothing."""
+        """Start clustercheckd for a node, over its socket, with the account that has only USAGE."""
         settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD, **environ}
         return cls(directory, port, settings, name=f"clustercheckd-{node.name}", command=command)
 
@@ -81,7 +81,7 @@ class Service:
         return Process(self.name, self._command, self.log, environ=self._environ, pass_fds=self._pass_fds)
 
     def restart(self) -> None:
-        """Start anew after a stop."""
+        """Start the service again after a stop."""
         self.process = self._run()
 
     def wait_until_up(self) -> None:
@@ -89,7 +89,7 @@ class Service:
         wait_for(f"{self.name} to answer", lambda: self.process.check() and self._answers(), seconds=_START_SECONDS)
 
     def get(self, target: str = "/", *, method: str = "GET") -> Reply:
-        """Ask once, on a connection of its own."""
+        """Send one request on a new connection, and return the answer."""
         connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
         try:
             connection.request(method, target)
@@ -100,7 +100,7 @@ class Service:
             connection.close()
 
     def wait_for_verdict(self, status: int, reason: str, *, target: str = "/", seconds: float = 30.0) -> Reply:
-        """Ask until the answer is this one."""
+        """Send requests until the answer has this status and reason, and return it."""
 
         def reached() -> Reply | None:
             reply = self.get(target)
@@ -115,7 +115,7 @@ class Service:
             raise
 
     def status(self) -> dict[str, Any]:
-        """Read /status."""
+        """Return the document of /status."""
         document: dict[str, Any] = json.loads(self.get("/status").body)
         return document
 
@@ -128,14 +128,14 @@ class Service:
             return read_to_end(connection)
 
     def command(self, name: str) -> str:
-        """Run another of clustercheckd's commands with the same settings; gives what it printed."""
+        """Run another of clustercheckd's commands with the same settings, and return its output."""
         command = [sys.executable, "-m", "app", name]
         return subprocess.run(
             command, env=self._environ, check=True, capture_output=True, text=True, timeout=_START_SECONDS
         ).stdout
 
     def stop(self) -> int:
-        """End the service as systemd does; gives the exit code."""
+        """Stop the service as systemd does, and return the exit status."""
         return self.process.stop()
 
     def _answers(self) -> bool:
@@ -147,14 +147,14 @@ class Service:
 
 
 def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what would configure clustercheckd."""
+    """Return environ without the variables that configure clustercheckd."""
     prefixes = ("MYSQL_", "CLUSTERCHECK_", "AVAILABLE_WHEN_")
     others = ("MAX_RECV_QUEUE", "DEFAULTS_EXTRA_FILE", "ERR_FILE", "LISTEN_FDS", "LISTEN_PID")
     return {name: value for name, value in environ.items() if not name.startswith(prefixes) and name not in others}
 
 
 def read_to_end(connection: socket.socket) -> bytes:
-    """Read until the peer closes."""
+    """Read until the peer closes the connection. Raises AssertionError above 1 MiB."""
     received = b""
     while chunk := connection.recv(65536):
         received += chunk

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sets up what the demo and the tests need: the servers from the distribution, and a virtual environment with the
-# locked dependencies. Says what it installs before it does.
+# Installs what the demo and the tests need: the servers from the distribution, and a virtual environment with the
+# locked dependencies. Prints what it installs first.
 #   usage: harness/setup.sh VENV-DIRECTORY
 set -eu
 
@@ -10,7 +10,7 @@ PATH=$PATH:/usr/sbin:/sbin
 say() { printf 'setup: %s\n' "$*"; }
 
 find_python() {
-    # A name may exist and not work (a version manager's stub), or be too old: ask it.
+    # A command may exist but not work (a version manager's stub), or be too old, so run it.
     for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$candidate"
@@ -31,12 +31,12 @@ command -v mariadbd >/dev/null || packages="$packages mariadb-server"
 has_galera || packages="$packages galera-4"
 command -v rsync >/dev/null || packages="$packages rsync"
 command -v haproxy >/dev/null || packages="$packages haproxy"
-# What the tests run clustercheck under, and make certificates with.
+# The tests run clustercheck under xinetd and socat, and make certificates with openssl.
 command -v xinetd >/dev/null || packages="$packages xinetd"
 command -v socat >/dev/null || packages="$packages socat"
 command -v openssl >/dev/null || packages="$packages openssl"
 command -v ip >/dev/null || packages="$packages iproute2"
-# promtool checks the alerts, and Prometheus scrapes what the tests run.
+# promtool checks the alerts, and Prometheus scrapes the services of the tests.
 command -v prometheus >/dev/null || packages="$packages prometheus"
 command -v systemd-socket-activate >/dev/null || packages="$packages systemd"
 python=$(find_python)
@@ -48,7 +48,7 @@ fi
 
 if [ -n "$packages" ]; then
     if ! command -v apt-get >/dev/null; then
-        say "please install with your package manager:$packages" >&2
+        say "cannot install packages without apt-get: install these with your package manager:$packages" >&2
         exit 1
     fi
     say "installing from the distribution:$packages"
@@ -60,18 +60,18 @@ if [ -n "$packages" ]; then
     $sudo apt-get update -qq
     # shellcheck disable=SC2086 # a list of words
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
-    # The packages start services. Whoever had none running before wants none after.
+    # The packages start services. Stop them: they did not run before.
     if [ -d /run/systemd/system ]; then
         for service in mariadb haproxy xinetd prometheus; do
             case "$packages" in *$service*)
-                say "stopping the service $service that its package has started (systemctl enable --now $service)"
+                say "stopping the service $service, which its package started (to start it: systemctl enable --now $service)"
                 $sudo systemctl disable --quiet --now "$service" ;;
             esac
         done
     fi
     python=$(find_python)
     if [ -z "$python" ]; then
-        say "Python 3.11 or newer is needed, and this distribution has none" >&2
+        say "this distribution has no Python 3.11 or newer: install one first" >&2
         exit 1
     fi
 fi

@@ -1,4 +1,4 @@
-"""The whole of it: Galera nodes, a clustercheckd for each, HAProxy in front."""
+"""The whole stack: Galera nodes, a clustercheckd for each, HAProxy in front."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -13,9 +13,9 @@ from harness.waiting import wait_for
 
 
 class Stack(Block):
-    """A running cluster that is gone once its `with` block ends, also where its start failed half way.
+    """A running cluster, started when the `with` block begins and removed when it ends.
 
-    settings: further settings of clustercheckd, by node name.
+    settings: more settings of clustercheckd, by node name.
     """
 
     def __init__(
@@ -35,21 +35,21 @@ class Stack(Block):
         self._exits.close()
 
     def service(self, node: Node, **environ: str) -> Service:
-        """Start one more clustercheckd for a node, with settings of its own; it answers when this returns."""
+        """Start another clustercheckd for a node, with these settings, and wait until it answers."""
         service = Service.of(node, self.installation.directory, self.installation.ports.free(), **environ)
         self._exits.callback(service.process.kill)
         service.wait_until_up()
         return service
 
     def haproxy_for(self, backends: Sequence[Backend], directory: Path, text: str | None = None) -> HAProxy:
-        """Start an HAProxy with its files in directory; it answers when this returns. text: as of `HAProxy`."""
+        """Start an HAProxy with its files in directory, and wait until it answers. text: see `HAProxy`."""
         haproxy = HAProxy(directory, self.installation.ports, [backend.server for backend in backends], text=text)
         self._exits.callback(haproxy.kill)
         haproxy.wait_until_up()
         return haproxy
 
     def prometheus_for(self, services: Sequence[Service], directory: Path) -> Prometheus:
-        """Start a Prometheus that scrapes services, with its files in directory; it answers when this returns."""
+        """Start a Prometheus that scrapes services, with its files in directory, and wait until it answers."""
         prometheus = Prometheus(directory, self.installation.ports.free(), services)
         self._exits.callback(prometheus.process.kill)
         prometheus.wait_until_up()
@@ -67,11 +67,11 @@ class Stack(Block):
             backend.service.wait_for_verdict(200, "synced")
             for section in (WRITER, READER):
                 self.haproxy.wait_for_status(section, backend.node, "UP")
-            # Members that have just come back can hold up everybody's commits while all of them say Synced.
+            # A member that has just come back can block the commits of all members, although all say Synced.
             wait_for(f"{backend.node.name} to commit", backend.node.commits)
 
     def _start(self) -> None:
-        """Start everything; takes some 15 s."""
+        """Start everything, which takes about 15 s."""
         self._tell("installing a MariaDB server")
         self.installation = self._exits.enter_context(Installation())
         self.cluster = Cluster(self.installation, self._size)

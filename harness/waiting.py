@@ -10,13 +10,13 @@ _PAUSE_SECONDS = 0.02
 
 
 class NotInTimeError(AssertionError):
-    """A condition that did not come true in time."""
+    """A condition did not become true in time."""
 
 
 def wait_for(what: str, condition: Callable[[], T | None], *, seconds: float = 30.0) -> T:
-    """Ask condition until it gives something true, and give that back.
+    """Call condition until it returns a true value, and return that value.
 
-    Raises `NotInTimeError`, which names what was waited for and the last answer, after so many seconds.
+    Raises `NotInTimeError` after seconds. Its message has what and the last value.
     """
     end = time.monotonic() + seconds
     while True:

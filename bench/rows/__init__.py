@@ -1,1 +1,1 @@
-"""One module for each group of rows: what is measured, how, and the goal."""
+"""One module for each group of rows: the measurement and its goal."""

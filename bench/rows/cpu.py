@@ -1,9 +1,11 @@
-"""CPU per probe of everything that works for it, beside xinetd and the shell check.
+"""CPU time per probe, compared with xinetd and the shell check.
 
-A side is its own processes and mariadbd, less what mariadbd uses with nobody asking (measured in each round, with
-clustercheckd stopped). clustercheckd's observations are constant work, whatever the probes: at full speed they are
-part of the figure; at a low rate it is given without them (the service's CPU less what it uses at rest, in slices by
-turns; no probe reaches mariadbd) and with all of them. The load generator is not counted.
+Each side counts its own processes and mariadbd, less what mariadbd uses while idle. Each round measures that idle use
+with clustercheckd stopped. The load generator does not count.
+
+clustercheckd's polls are constant work, whatever the rate of probes. At full speed, the figure includes them. At a low
+rate, there are two figures: with all polls, and without. The latter is the service's CPU time less its use at rest,
+in alternating slices; no probe reaches mariadbd.
 """
 
 import time
@@ -30,7 +32,7 @@ _SCRIPT_CONNECTIONS = 4
 
 @dataclass(frozen=True)
 class _Cost:
-    """What a side used: CPU seconds of its own processes and of mariadbd, in how many seconds, for how many probes."""
+    """The cost of one side. own, node: the CPU seconds of its own processes and of mariadbd."""
 
     own: float
     node: float
@@ -56,7 +58,7 @@ class _Round:
 
 @dataclass(frozen=True)
 class _Slice:
-    """clustercheckd at rest and with probes, one after the other; floor: its own processes only."""
+    """clustercheckd at rest, then with probes. The floor counts only its own process."""
 
     rest: _Cost
     paced: _Cost
@@ -73,7 +75,7 @@ class _Slice:
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Measure in turns, and compare round by round."""
+    """Measure, alternating between the sides, and take medians over the rounds."""
     rig.shell_check, rig.floor  # noqa: B018 (started before the first round)
     rounds = [_round(rig) for _ in range(_ROUNDS)]
     slices = [each for one in rounds for each in one.slices]
@@ -96,10 +98,10 @@ def rows(rig: Rig) -> list[Row]:
             note=f", floor {script_paced / floor:,.0f}x",
         ),
         _row(
-            f"CPU per probe {paced}, with all of the observations ({rest:.2%} of a core, whatever the probes)",
+            f"CPU per probe {paced}, with all polls ({rest:.2%} of a core, at any rate of probes)",
             median(each.paced.per_probe for each in slices),
             script_paced,
-            note=f"; below the script's from {rest / script_paced:.1f} probes/s on",
+            note=f"; less than the script above {rest / script_paced:.1f} probes/s",
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Time from a change on the node to the changed answer, beside its bound: one interval and one observation."""
+"""Time from a change on the node to the changed answer, compared with its bound: one interval and one poll."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ _STATUS = {"ON": b"HTTP/1.1 503 ", "OFF": b"HTTP/1.1 200 "}
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Switch wsrep_desync to and fro, at moments that have nothing to do with those of the observations."""
+    """Switch wsrep_desync on and off, at random times relative to the polls."""
     observation = percentile(asyncio.run(_observation_seconds(rig)), 99)
     session = rig.node.connect()
     try:
@@ -38,7 +38,7 @@ def rows(rig: Rig) -> list[Row]:
         Row(
             f"time from a change on the node to the changed answer, p50 and p99 of {_CHANGES}",
             f"{milliseconds(p50)}, {milliseconds(p99)}",
-            f"interval {milliseconds(INTERVAL_SECONDS)} + observation {observation * 1e3:.1f} ms",
+            f"interval {milliseconds(INTERVAL_SECONDS)} + poll {observation * 1e3:.1f} ms",
             f"p99 is {p99 / bound:.2f}x the bound",
             f"<= {bound * 1e3:.1f} ms",
             p99 <= bound,
@@ -51,7 +51,7 @@ def _change(rig: Rig, session: "pymysql.Connection[Any]", value: str) -> float:
     begun = time.monotonic()
     with session.cursor() as cursor:
         cursor.execute(f"SET GLOBAL wsrep_desync={value}")
-    # From the end of the statement, which itself waits for the cluster's consent.
+    # Count from the end of the statement: the statement itself waits for the cluster to agree.
     changed = time.monotonic()
     while not load.ask(rig.service.port).startswith(_STATUS[value]):
         if time.monotonic() - begun > _LONGEST_SECONDS:

@@ -1,4 +1,4 @@
-"""The time one probe in a hundred takes at most, connect to answer, at a steady rate: beside the floor."""
+"""The 99th percentile of a probe's time, from connect to answer, at a steady rate, compared with the floor."""
 
 from statistics import median
 
@@ -15,7 +15,7 @@ _PROBES_PER_SECOND = 500
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Measure in turns; the medians over the rounds leave out what else the machine was doing."""
+    """Measure, alternating between the sides. Medians over the rounds filter out other load on the machine."""
     ours, floor = [], []
     with on_cores_of_their_own([rig.service.process, rig.floor.process]):
         for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""Memory after the start and a first scrape, and after many probes, each on a connection of its own."""
+"""Memory after the start and a first scrape, and after many probes, each on its own connection."""
 
 import sys
 
@@ -12,8 +12,8 @@ GOAL_BYTES = 56 << 20
 GOAL_GROWTH_BYTES = 1 << 20
 
 _CONNECTIONS = 64
-# requirements.txt, which users install, is without cryptography; the tests need it, and the driver imports it (8 MiB)
-# wherever it is there.
+# Users install requirements.txt, which does not have cryptography. The tests need it, and the driver imports it (8 MiB)
+# if it is installed.
 _AS_INSTALLED = (
     sys.executable,
     "-c",
@@ -22,7 +22,7 @@ _AS_INSTALLED = (
 
 
 def rows(rig: Rig, probes: int) -> list[Row]:
-    """Measure a service of its own, which has answered nothing before."""
+    """Measure a new service that has not answered anything before."""
     service = Service.of(rig.node, rig.installation.directory, rig.installation.ports.free(), command=_AS_INSTALLED)
     try:
         service.wait_until_up()

@@ -1,4 +1,4 @@
-"""What the package costs beside the virtual environment: start, memory, and the drop-in's time for one question."""
+"""The package compared with the virtual environment: start, memory, and the time of the drop-in `clustercheck`."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from harness.galera import ACCOUNT, PASSWORD
 from harness.service import Service, without_settings
 
 FROZEN = Path(__file__).parents[2] / "build" / "package" / "frozen" / "bin"
-"""What `make package` leaves behind."""
+"""Where `make package` puts the programs."""
 
 _ROUNDS = 12
 _VENV = (sys.executable, "-m", "app")
@@ -24,10 +24,10 @@ _VENV_DROP_IN = (sys.executable, "-m", "app.commands.clustercheck")
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Measure both in turns; a first round, which may have to read from disk, does not count."""
+    """Measure, alternating between the sides. The first round does not count, because it may read from disk."""
     package, drop_in = (str(FROZEN / "clustercheckd"),), (str(FROZEN / "clustercheck"),)
     return [
-        _row("package: time from exec to the first true answer", first_answer, rig, package, _VENV),
+        _row("package: time from exec to the first 200", first_answer, rig, package, _VENV),
         _row("package: `clustercheck` once, the drop-in for the script", _drop_in, rig, drop_in, _VENV_DROP_IN),
         _memory(rig, package),
     ]

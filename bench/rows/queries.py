@@ -1,4 +1,4 @@
-"""What the node sees of it: statements, new connections and sessions held, at any rate of probes."""
+"""The load on the node: statements, new connections and open sessions, at several rates of probes."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _SHOW = f"SHOW GLOBAL STATUS WHERE Variable_name IN ({', '.join(map(repr, _COUNT
 
 @dataclass(frozen=True)
 class _Seen:
-    """By the node, without what the measuring session did."""
+    """What the node counted, without the measuring session."""
 
     statements_per_second: float
     shows_per_second: float
@@ -32,7 +32,7 @@ class _Seen:
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Measure each rate once: these are counts, which no noise changes."""
+    """Measure each rate once: these are counts, which other load on the machine does not change."""
     session = rig.node.connect()
     try:
         return [_row(rig, session, rate) for rate in (0, 10, 1000, None)]
@@ -44,7 +44,7 @@ def _row(rig: Rig, session: "pymysql.Connection[Any]", per_second: int | None) -
     ours = _seen(session, _probing(rig.service.port, per_second, _CONNECTIONS))
     wanted = _STATEMENTS_EACH / INTERVAL_SECONDS
     flat = abs(ours.statements_per_second - wanted) <= wanted * _TOLERANCE
-    # A thousand a second is beyond the script, whose row at full speed says how far it gets.
+    # The script cannot answer 1,000 probes a second. Its row at full speed shows how many it can.
     script = None
     if per_second is None or per_second <= 10:  # noqa: PLR2004
         with rig.service_paused():
@@ -66,7 +66,7 @@ def _seen(session: "pymysql.Connection[Any]", probing: Callable[[], int]) -> _Se
     probes = probing()
     seconds = time.monotonic() - begun
     after = _counters(session)
-    own = 1  # of the two readings, the first is in both
+    own = 1  # the counters include the second of our two own statements
     return _Seen(
         (after["Questions"] - before["Questions"] - own) / seconds,
         (

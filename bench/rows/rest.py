@@ -1,7 +1,7 @@
-"""What it costs with nobody asking: CPU of the service, and what its observations add to mariadbd.
+"""The CPU time without any probe: that of the service, and what its polls add to mariadbd.
 
-The only figure that is no ratio: caches that others fill make it larger. The floor at rest, which wakes ten times a
-second to do nothing, shows by how much.
+This figure is not a ratio: it grows if other processes fill the CPU's caches. The idle floor, which wakes ten times a
+second and does nothing, shows by how much.
 """
 
 import time
@@ -18,7 +18,7 @@ _SECONDS = 5.0
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Measure mariadbd with and without the service in turns."""
+    """Measure mariadbd without and with the service, alternating."""
     service, added, floor = [], [], []
     for _ in range(_ROUNDS):
         node_alone = rig.node_idle_share(_SECONDS)

@@ -1,7 +1,7 @@
-"""Probes per second on one core, a new connection each, beside the floor; and the server's CPU for each probe.
+"""Probes per second on one core, each on a new connection, and CPU time per probe, compared with the floor.
 
-The rate also holds what the generator spends where it waits for each answer (one connection), or is itself the limit;
-the CPU of the server process does not depend on it.
+The rate depends on the generator too, if it waits for each answer (one connection) or is the limit itself. The CPU time
+of the server process does not.
 """
 
 from statistics import median
@@ -21,7 +21,7 @@ _GENERATOR_IS_THE_LIMIT = 0.95
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Measure each number of connections in turns."""
+    """Measure each number of connections, alternating between the sides."""
     with on_cores_of_their_own([rig.service.process, rig.floor.process]):
         for server in (rig.service, rig.floor):
             load.at_full_speed(server.port, max(_CONNECTIONS), seconds=_SECONDS)

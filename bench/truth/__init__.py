@@ -1,1 +1,1 @@
-"""The truth run: random faults on a real cluster, and what each answer was worth."""
+"""The truth run: random faults on a real cluster, and whether each answer was right."""

@@ -1,4 +1,4 @@
-"""`make truth`: is every 200 true, and every 503? Random faults on a real cluster, verdicts beside the truth."""
+"""`make truth`: check every 200 and every 503 during random faults on a real cluster."""
 
 import argparse
 import contextlib
@@ -40,12 +40,12 @@ _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; the exit code is 0 if nothing false stood for longer than the goal, else 1."""
+    """Run it. Return 0 if no false answer lasted longer than its goal, else 1."""
     parser = argparse.ArgumentParser(prog="make truth", description=__doc__)
-    parser.add_argument("--seed", type=int, help="the seed of faults, nodes and durations (default: one by chance)")
+    parser.add_argument("--seed", type=int, help="the seed of faults, nodes and durations (default: a random one)")
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="how long to inject faults (default: 5)")
-    parser.add_argument("--samples", type=Path, metavar="FILE", help="write every sample into this file, as TSV")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the run into this file, as SVG")
+    parser.add_argument("--samples", type=Path, metavar="FILE", help="write every sample to this file, as TSV")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the run to this file, as SVG")
     options = parser.parse_args(arguments)
     seed: int = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     for flag, path in (("--samples", options.samples), ("--plot", options.plot)):
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print(f"\n{report.text()}")
     if options.plot is not None:
-        # Not at the top: matplotlib is there only for those who draw.
+        # Not at the top: matplotlib is installed only for --plot.
         from bench.truth.plot import draw  # noqa: PLC0415
 
         draw(report.nodes, report.windows, report.told, options.plot)
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Sampling:
-    """All threads that ask about the nodes, and the application that writes; they end with the `with` block."""
+    """All threads that sample the nodes, and the application that writes."""
 
     def __init__(self, stack: Stack, services: Sequence[Service]) -> None:
         self._asking = {
@@ -103,31 +103,31 @@ class Sampling:
         self.client = WritingClient(stack.haproxy)
 
     def start(self) -> None:
-        """Begin."""
+        """Start all threads."""
         self.client.start()
         for sampler in self._all():
             sampler.start()
 
     def end(self) -> None:
-        """Have all of them end, without waiting for it."""
+        """Tell all threads to stop, without waiting for them."""
         self.client.end()
         for sampler in self._all():
             sampler.end()
 
     def finish(self) -> None:
-        """End all of them. Raises RuntimeError where one failed."""
+        """Stop all threads and wait for them. Raises RuntimeError if one failed."""
         self.end()
         self.client.join()
         for sampler in self._all():
             sampler.finish()
 
     def all_commit(self) -> bool:
-        """Whether on every node the latest clients committed, and none of them had to wait long."""
+        """Return whether the latest clients of every node committed within 0.5 s."""
         latest = [sample for asked in self._asking.values() for sample in asked["truth"].samples[-_LATEST:]]
         return all(s.kind == USABLE and s.ended_at - s.began_at <= _SETTLED_SECONDS for s in latest)
 
     def nodes(self) -> dict[str, NodeSamples]:
-        """Give what they saw, by node."""
+        """Return all samples, by node."""
         return {
             name: NodeSamples(
                 {checker: asked[checker].samples for checker in (OURS, DONORS, SHORT_QUEUE, SCRIPT)},
@@ -138,7 +138,7 @@ class Sampling:
         }
 
     def write_to(self, path: Path) -> None:
-        """Write all samples, a line each: node, who was asked, from, to, kind, what was seen."""
+        """Write all samples, one per line: node, who was asked, start, end, kind, what was seen."""
         with path.open("w") as file:
             for name, asked in self._asking.items():
                 for who, sampler in asked.items():
@@ -182,8 +182,8 @@ def _run(seed: int, seconds: float, samples: Path | None) -> Report:
             try:
                 _go_through(fault, stack, strict, sampling)
             except (NotInTimeError, ProcessEndedError, OSError, pymysql.MySQLError) as stuck:
-                # Galera itself does not always find together again; what is said meanwhile still counts.
-                tell(f"     the cluster does not get over it, and is rebuilt: {stuck}")
+                # Galera does not always recover by itself. The answers meanwhile still count.
+                tell(f"     the cluster does not recover, and is rebuilt: {stuck}")
                 rebuilt += 1
                 rebuild(stack)
                 _wait_until_whole(stack, strict)
@@ -205,7 +205,7 @@ def _go_through(fault: Fault, stack: Stack, strict: Sequence[Service], sampling:
     with inject(fault, stack):
         time.sleep(fault.seconds)
     _wait_until_whole(stack, strict)
-    # A group that is about to agree on a new view looks whole, but does not commit.
+    # Shortly before the group agrees on a new view, it looks complete but does not commit.
     wait_for("every node to commit promptly", sampling.all_commit)
     time.sleep(_QUIET_SECONDS)
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The classic check in its shortest form, as xinetd runs it at every probe: a new client, one SHOW STATUS, 200 if
-# wsrep_local_state is 4, else 503. Usage: MYSQL_PWD=... classic_check.sh SOCKET USER
+# A minimal version of the clustercheck script, as xinetd runs it for each health check: it starts one mysql client, reads
+# wsrep_local_state, and answers 200 if that is 4, else 503. Usage: MYSQL_PWD=... classic_check.sh SOCKET USER
 client=$(command -v mariadb || command -v mysql)
 state=$("$client" --no-defaults --socket="$1" --user="$2" -NBe "SHOW STATUS LIKE 'wsrep_local_state'" 2>/dev/null | cut -f 2)
 if [ "$state" = 4 ]; then

@@ -1,4 +1,4 @@
-"""The faults: what is done to a node, and how it is undone."""
+"""The faults: how each one breaks a node, and how it is undone."""
 
 import contextlib
 import random
@@ -21,7 +21,7 @@ _REFILL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of the plan: its kind, the number of its node, and how long it stays."""
+    """One fault of the plan. node: the index of its node. seconds: how long it lasts."""
 
     kind: str
     node: int
@@ -29,7 +29,7 @@ class Fault:
 
 
 def plan(seed: int, nodes: int) -> Iterator[Fault]:
-    """Give faults without end: all kinds in random order, then all again in another."""
+    """Yield faults without end: all kinds in random order, then all again in a new random order."""
     chance = random.Random(seed)  # noqa: S311 (no secret)
     while True:
         for kind in chance.sample(sorted(KINDS), len(KINDS)):
@@ -42,10 +42,10 @@ def inject(fault: Fault, stack: Stack) -> AbstractContextManager[None]:
 
 
 def rebuild(stack: Stack) -> None:
-    """Kill all nodes and form the cluster anew from the first one's data."""
+    """Kill all nodes and form a new cluster from the first node's data."""
     for node in stack.nodes:
         node.kill()
-        # A node that died with the cluster may otherwise not begin a new one.
+        # Without this, a node that died with the cluster may refuse to bootstrap a new one.
         with contextlib.suppress(FileNotFoundError):
             node.forget_position()
     stack.cluster.start()
@@ -61,7 +61,7 @@ def _setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
 
 
 def _set(node: Node, name: str, value: str) -> None:
-    # While the group agrees on a view, the provider refuses some of them.
+    # The provider refuses some settings while the group agrees on a view.
     def done() -> bool:
         with contextlib.suppress(pymysql.MySQLError):
             node.sql(f"SET GLOBAL {name}={value}")
@@ -97,7 +97,7 @@ def _read_lock(_: Stack, node: Node) -> Iterator[None]:
 
 @contextmanager
 def _full(_: Stack, node: Node) -> Iterator[None]:
-    # Sessions that end give their places back, so places are taken for as long as it lasts.
+    # When a session ends, its place becomes free, so fill the node again and again while the fault lasts.
     over, full = threading.Event(), threading.Event()
     held: list[pymysql.Connection[Any]] = []
 
@@ -141,7 +141,7 @@ def _kill(stack: Stack, node: Node) -> Iterator[None]:
 
 @contextmanager
 def _full_state_transfer(stack: Stack, node: Node) -> Iterator[None]:
-    # The data here would be through in a moment; the transfer is held up where it arrives.
+    # There is too little data for a slow transfer, so hold it up at the receiving end.
     node.stop()
     node.forget_position()
     stack.cluster.start_node(node)

@@ -1,4 +1,4 @@
-"""Draws a truth run: for each fault, whether its node was usable, and what the two checkers said of it, over time.
+"""Draws a truth run: for each fault, whether its node was usable and what the two checkers answered, over time.
 
 Needs the dependency group `plot` (matplotlib), which `make truth ARGS="--plot FILE.svg"` installs.
 """
@@ -18,7 +18,7 @@ from bench.truth.stretches import SAYS_200, SAYS_503, UNUSABLE, USABLE, Sample, 
 
 _BEFORE_SECONDS, _MOST_SECONDS = 2.0, 25.0
 _ROW_INCHES, _WIDTH_INCHES, _MARGIN_INCHES = 0.42, 10.0, 1.1
-# Two colours that everybody can tell apart, whatever their eyes and however it is printed.
+# Two colours that differ for colour-blind readers and in greyscale.
 _GOOD, _BAD, _SILENT = "#56b4e9", "#d55e00", "#dddddd"
 _BANDS = 3
 _TITLE_CHARACTERS = 110
@@ -26,11 +26,11 @@ _HEIGHT = 0.8 / _BANDS
 
 
 def draw(nodes: Mapping[str, NodeSamples], windows: Sequence[Window], title: str, path: Path) -> None:
-    """Write the picture, as SVG whatever the path's ending; raises OSError where the file cannot be written.
+    """Write the picture as SVG, whatever the suffix of path. Raises OSError if the file cannot be written.
 
-    nodes: what was sampled, by node. windows: the faults in their order.
+    nodes: the samples, by node. windows: the faults in their order.
     """
-    # The same run gives the same bytes; text stays text, so that it can be searched and scales with the page.
+    # The same run gives the same bytes. Text stays text, so that readers can search it.
     mpl.rcParams.update({"svg.hashsalt": "truth", "svg.fonttype": "none", "font.size": 8})
     figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(windows) + _MARGIN_INCHES), layout="constrained")
     axes = figure.subplots()
@@ -70,7 +70,7 @@ def _draw_fault(axes: Axes, row: int, window: Window, node: NodeSamples) -> None
 
 
 def filled(samples: Sequence[Sample], kind: str) -> list[Stretch]:
-    """Return the stretches of one kind, each up to the beginning of the next sample: a picture needs no gaps."""
+    """Return the stretches of one kind, each extended to the start of the next sample, so that there are no gaps."""
     following = {before.ended_at: after.began_at for before, after in pairwise(samples)}
     return [(began_at, following.get(ended_at, ended_at)) for began_at, ended_at in stretches(samples, kind)]
 

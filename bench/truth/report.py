@@ -1,4 +1,4 @@
-"""What the truth run prints at its end: tables in Markdown, the violations, and what no variable shows."""
+"""The report of a truth run: tables in Markdown, the violations, and the failures that no variable shows."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ GOALS = {
     "in_force": _INTERVAL_SECONDS + _DEADLINE_SECONDS,
     "false_503": _INTERVAL_SECONDS + _DEADLINE_SECONDS,
 }
-"""The longest that each may last, in seconds, whatever the fault."""
+"""How long each kind of false answer may last, in seconds, for every fault."""
 
 _COLUMNS = {what: what.replace("_", " ") for what in (*GOALS, "by_policy")}
 
@@ -39,40 +39,44 @@ _AROUND_SECONDS = 0.5
 _OF_DONORS = ("desync", "FTWRL", "full SST")
 
 EXPLANATION = """\
-Longest stretch / total, in seconds. `false 200`: the checker answered 200 while a fresh client could not read and
-commit on that node. `in force`: the same up to the next answer, because a load balancer acts on the last answer while
-it waits. `false 503`: the checker answered 503 while a client could. The strict policy: no donors, no read-only,
-no full nodes. A stretch is counted from the first to the last sample that shows it, so it may have lasted a sampling
-step (0.1 s; the script is run every 0.5 s) longer at either end. A script that hangs is stopped after 2 s. The goals:
-interval + 0.1 s for a false 200, interval + deadline for the others, and 0.1 s more for the sampling. `by policy`: 503
-while usable, but the node was seen in wsrep_local_state 2 or 3: a node that lags on purpose is refused under
-AVAILABLE_WHEN_DONOR=0, whether or not it happens to keep up. bench/truth/stretches.py has the rules in full."""
+Each cell is: longest stretch / total, in seconds. The policy is strict: no donors, no read-only nodes, no full nodes.
+
+- `false 200`: the checker answered 200 while a new client could not read and commit on that node.
+- `in force`: the same, but up to the checker's next answer: until then, a load balancer acts on the last one.
+- `false 503`: the checker answered 503 while a new client could read and commit.
+- `by policy`: like a false 503, but the node was in wsrep_local_state 2 or 3. AVAILABLE_WHEN_DONOR=0 refuses such a
+  node even if it keeps up.
+
+The goals are interval + 0.1 s for a false 200, and interval + deadline for the others, with 0.1 s more for the
+sampling. A stretch counts from the first to the last sample that shows it. It may have lasted one sampling step longer
+at either end: 0.1 s, or 0.5 s for the script. A script that hangs is stopped after 2 s. bench/truth/stretches.py has
+the full rules."""
 
 INVISIBLE = """\
-Not visible in any status variable that tells a bad node from a good one, and so counted apart: 200 stood while commits
-hung or failed, and a witness that read the variables in the same moments saw Synced, Primary, connected, ready, queries
-not rejected, not read-only, not full.
+Failures that no status variable shows count apart. The checker answered 200 while commits hung or failed. At the same
+time, a witness read the variables over its own connection and saw nothing wrong: Synced, Primary, connected, ready,
+no reject_queries, not read-only, not full.
 
-- A member that is killed, hangs or is cut off holds up the commits of ALL members until the group gives it up: after
-  evs.suspect_timeout (here 2 s, by default 5 s), and another second to agree on the new view. Reads go on. The node
-  that is cut off looks healthy to itself for as long, and one that resumes after a hang believes in the old view.
-- When it comes back, all agree anew on who is in, and commits hang again: 1 s, up to 10 s after a hang.
-- The one trace is wsrep_evs_state, OPERATIONAL otherwise (last column: for how long it was not). It is no reason to
-  refuse: it changes on all members at once, good ones included, and at each harmless join.
+- A member that is killed, hangs or is cut off stops the commits of ALL members until the group removes it. That takes
+  evs.suspect_timeout (here 2 s, by default 5 s) and another second to agree on the new view. Reads still work. For as
+  long, the node that is cut off looks healthy to itself, and a node that resumes after a hang uses the old view.
+- When the member comes back, the group agrees on a new view and commits hang again: 1 s, or up to 10 s after a hang.
+- The only trace is wsrep_evs_state, which is otherwise OPERATIONAL. The last column says for how long it was not. A
+  rule cannot use it: it changes on all members at once, healthy ones included, and at each harmless join.
 
-What an operator can set: a shorter evs.suspect_timeout and evs.inactive_timeout (with evs.keepalive_period and
-evs.inactive_check_period below them) in wsrep_provider_options shorten the wait, at the price of losing nodes to short
-network hiccups. Clients need timeouts of their own."""
+Shorter evs.suspect_timeout and evs.inactive_timeout in wsrep_provider_options shorten the wait. Set
+evs.keepalive_period and evs.inactive_check_period below them. The price is that a short network problem may cost a
+node. Give clients timeouts of their own."""
 
 LENIENT = """\
-200 while unusable where donors are allowed (AVAILABLE_WHEN_DONOR=1). A node that holds FLUSH TABLES WITH READ LOCK, as
-the donor of an rsync transfer does, looks like a desynced one that keeps up, and stops committing. MAX_RECV_QUEUE takes
-it out as soon as more write-sets than that wait; while nobody writes elsewhere, none wait and nothing shows."""
+False 200 if donors are allowed (AVAILABLE_WHEN_DONOR=1). A node under FLUSH TABLES WITH READ LOCK, such as the donor of
+an rsync transfer, looks like a desynced node that keeps up, but does not commit. MAX_RECV_QUEUE makes it unavailable
+once more write-sets than that wait. While nobody writes to other nodes, none wait and nothing shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time from one fault to the next. node: the name of the one it was done to."""
+    """The time from one fault to the next. node: the name of the fault's node."""
 
     number: int
     kind: str
@@ -82,7 +86,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class NodeSamples:
-    """All that was asked about one node; verdicts by the checker's name."""
+    """All samples of one node. verdicts: by the checker's name."""
 
     verdicts: Mapping[str, Sequence[Sample]]
     truth: Sequence[Sample]
@@ -91,7 +95,7 @@ class NodeSamples:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One stretch of something false, and the fault in whose time it was."""
+    """One stretch of false answers, and the fault during which it happened."""
 
     window: Window
     node: str
@@ -99,12 +103,12 @@ class Run:
 
     @property
     def place(self) -> str:
-        """Whether it was seen on the node that the fault was done to."""
+        """Whether it happened on the fault's node or on another one, in words."""
         return "the node itself" if self.node == self.window.node else "the other nodes"
 
 
 class Report:
-    """The comparison of what was said with what was true, by kind of fault. told: what run it was."""
+    """Compares the answers with the truth, by kind of fault. told: a line that describes the run."""
 
     def __init__(self, told: str, nodes: Mapping[str, NodeSamples], windows: Sequence[Window]) -> None:
         first = min(sample.began_at for node in nodes.values() for sample in node.truth[:1])
@@ -121,7 +125,7 @@ class Report:
         }
 
     def violations(self) -> list[str]:
-        """Tell of each stretch of ours beyond the goal by more than the sampling adds; empty if it is met."""
+        """Return a description of each stretch of clustercheckd's above the goal plus the sampling step."""
         return [
             self._violation(what, run)
             for what, goal in GOALS.items()
@@ -130,7 +134,7 @@ class Report:
         ]
 
     def text(self) -> str:
-        """Give the tables and their explanation."""
+        """Return the tables and their explanations."""
         return "\n".join(
             [
                 self.told,
@@ -194,7 +198,7 @@ class Report:
         return rows
 
     def _coverage(self) -> list[str]:
-        # A sampler that came to a halt would otherwise look like one that found nothing.
+        # Without these counts, a sampler that stopped would look like one that found nothing.
         lines = []
         for name, node in self.nodes.items():
             asked = {**node.verdicts, "truth": node.truth, "witness": node.witness}
@@ -218,7 +222,7 @@ class Report:
         ]
 
     def _window_of(self, stretch: Stretch) -> Window:
-        # By where most of it lies: the client that met a fault may have come a moment before it.
+        # The window with most of the stretch: a client that failed may have started just before the fault.
         begins = [window.began_at for window in self._windows]
         spans = zip(begins, [*begins[1:], inf], strict=True)
         overlaps = [total(intersection([stretch], [span])) for span in spans]

@@ -1,4 +1,4 @@
-"""The threads that ask, at their own pace, what is said of a node and what is true of it."""
+"""The threads that sample, each at its own pace, the checkers' answers about a node and its true state."""
 
 import contextlib
 import os
@@ -59,7 +59,7 @@ Answer = tuple[str, str]
 
 
 class Sampler(threading.Thread):
-    """Asks one question again and again; ask gives the kind of the answer and its words."""
+    """Calls ask repeatedly and keeps the answers. ask: returns the kind of the answer and a description."""
 
     def __init__(self, name: str, ask: Callable[[], Answer], pace_seconds: float = PACE_SECONDS) -> None:
         super().__init__(name=name, daemon=True)
@@ -70,7 +70,7 @@ class Sampler(threading.Thread):
         self._ending = threading.Event()
 
     def run(self) -> None:
-        """Ask until told to end."""
+        """Ask until `end` is called."""
         try:
             while not self._ending.is_set():
                 began_at = time.monotonic()
@@ -78,24 +78,24 @@ class Sampler(threading.Thread):
                 ended_at = time.monotonic()
                 self.samples.append(Sample(began_at, ended_at, kind, seen))
                 self._ending.wait(max(0.0, began_at + self._pace_seconds - ended_at))
-        except Exception as fault:  # noqa: BLE001 (a sampler that died must not look like one that saw nothing)
+        except Exception as fault:  # noqa: BLE001 (`finish` raises it)
             self.fault = fault
 
     def end(self) -> None:
-        """Have it end, once the question under way is answered."""
+        """Stop after the current question."""
         self._ending.set()
 
     def finish(self) -> None:
-        """Wait for its end. Raises RuntimeError if it did not get there by itself."""
+        """Stop, and wait for the thread. Raises RuntimeError if it failed or does not stop."""
         self.end()
         self.join(_JOIN_SECONDS)
         if self.fault is not None or self.is_alive():
-            message = f"the sampler {self.name} failed: {self.fault or 'it does not end'}"
+            message = f"the sampler {self.name} failed: {self.fault or 'it does not stop'}"
             raise RuntimeError(message) from self.fault
 
 
 def our_verdict(service: Service, target: str = "/") -> Callable[[], Answer]:
-    """Ask clustercheckd."""
+    """Return a question that asks clustercheckd."""
 
     def ask() -> Answer:
         try:
@@ -108,7 +108,7 @@ def our_verdict(service: Service, target: str = "/") -> Callable[[], Answer]:
 
 
 def classic_verdict(node: Node) -> Callable[[], Answer]:
-    """Run the shell check; one that hangs is ended after HAProxy's patience, and counts as a 503 then."""
+    """Return a question that runs the shell check. If it hangs, stop it after HAProxy's timeout and count a 503."""
     environ = {**os.environ, "MYSQL_PWD": PASSWORD}
     command = [str(_CLASSIC_CHECK), str(node.socket), ACCOUNT]
 
@@ -119,7 +119,7 @@ def classic_verdict(node: Node) -> Callable[[], Answer]:
         try:
             answer, _ = process.communicate(timeout=_CLASSIC_SECONDS)
         except subprocess.TimeoutExpired:
-            # The client it started holds the pipe as well.
+            # The mysql client that it started holds the pipe open too.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -131,7 +131,7 @@ def classic_verdict(node: Node) -> Callable[[], Answer]:
 
 
 def truth(node: Node) -> Callable[[], Answer]:
-    """Be a fresh client of the node: log in over TCP, read a row, commit one."""
+    """Return a question that acts as a new client of the node: log in over TCP, read a row, commit one."""
 
     def ask() -> Answer:
         began_at = time.monotonic()
@@ -150,14 +150,14 @@ def truth(node: Node) -> Callable[[], Answer]:
 
 
 class Witness:
-    """Reads the variables that tell a healthy node, over one connection, independently of clustercheckd."""
+    """Reads the variables that show a node's health, over one connection, independently of clustercheckd."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._connection: pymysql.Connection[Any] | None = None
 
     def ask(self) -> Answer:
-        """Read them."""
+        """Read the variables and judge them."""
         try:
             if self._connection is None:
                 self._connection = self._node.connect(seconds=_WITNESS_SECONDS)
@@ -176,7 +176,7 @@ class Witness:
 
 
 def read_by_eye(values: dict[str, str]) -> Answer:
-    """Say whether these variables look healthy, as an administrator would; the words name what is not as usual."""
+    """Judge these variables as an administrator would. The description names the unusual ones."""
     odd = [f"{name} {values.get(name)}" for name, well in _WELL.items() if values.get(name) != well]
     if int(values["Threads_connected"]) >= int(values["max_connections"]):
         odd.append("full")
@@ -188,7 +188,7 @@ def read_by_eye(values: dict[str, str]) -> Answer:
 
 
 class WritingClient(threading.Thread):
-    """An application: one session through HAProxy's writer port that commits row after row, and reconnects."""
+    """An application: commits row after row in a session through HAProxy's writer port; reconnects after a fault."""
 
     def __init__(self, haproxy: HAProxy) -> None:
         super().__init__(name="writing client", daemon=True)
@@ -198,7 +198,7 @@ class WritingClient(threading.Thread):
         self._ending = threading.Event()
 
     def run(self) -> None:
-        """Write until told to end."""
+        """Write until `end` is called."""
         while not self._ending.is_set():
             try:
                 with self._haproxy.connect(WRITER) as connection, connection.cursor() as cursor:
@@ -210,5 +210,5 @@ class WritingClient(threading.Thread):
                 self._ending.wait(PACE_SECONDS)
 
     def end(self) -> None:
-        """Have it end."""
+        """Stop after the current row."""
         self._ending.set()

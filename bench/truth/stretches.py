@@ -1,26 +1,26 @@
-"""From samples to stretches of time, and from those to what was false: pure arithmetic.
+"""Turns samples into stretches of time, and compares those to find false answers. Pure arithmetic.
 
-A sample is an answer to a question that was asked at one time and answered at another; what it says was so at some
-moment in between. The rules, which where in doubt call a node unusable rather than usable:
+A sample is a question and its answer, with the time of each. The answer was true at some moment in between. In case of
+doubt, the rules treat a node as unusable:
 
-1. A stretch of a kind runs from where the first of consecutive samples of that kind began to where the last of them
-   ended. The time between two samples of different kinds belongs to neither. So each end of a stretch may in truth lie
-   up to one sampling step (0.1 s, the script 0.5 s) further out.
-2. A truth sample is `usable` if a fresh client could log in, read a row and commit one within 1 s, each step of it
-   included; error 1213 (deadlock, certification conflict) is a working server's answer. Anything else is `unusable`,
-   and was so from its beginning to its end. Only the first after a success, where the client waited in vain, counts
-   from 1 s before its end: the server answered its earlier steps.
-3. A success that itself waited (over 0.25 s) right after a failure shows that the node hung until then: it still
-   belongs to the unusable stretch. This only ever makes a false 200 longer.
-4. False 200: 200 was answered while the node was unusable, but for 5. False 503: 503 was answered while it was usable,
-   but for 6. While a checker is slow to answer (over 0.25 s) it says nothing.
-5. Invisible: of a false 200, a part of more than 0.5 s in which a witness, reading the variables in the same moments
-   over a connection of its own, saw nothing wrong: Synced, Primary, connected, ready, no reject_queries, not read-only,
-   not full. What is shorter may be the samples' own time, and stays a false 200.
-6. By policy: of a false 503, the part in which the witness saw wsrep_local_state 2 or 3 and nothing else wrong. A
-   node that lags on purpose is refused by AVAILABLE_WHEN_DONOR=0, however well it reads and commits.
-7. In force: while a checker is slow to answer, a load balancer still acts on the answer before. This is the time that a
-   200 was in force while the node was unusable, but for 5.
+1. A stretch of a kind lasts from the start of the first to the end of the last of consecutive samples of that kind. The
+   time between two samples of different kinds belongs to neither. Each end of a stretch may therefore really be up to
+   one sampling step (0.1 s, for the script 0.5 s) further out.
+2. A truth sample is `usable` if a new client could log in, read a row and commit one within 1 s in all. Error 1213
+   (deadlock, certification conflict) counts as usable, because only a working server sends it. Any other sample is
+   `unusable`, from its start to its end. The first failure after a success counts from 1 s before its end at the
+   earliest: before that, the server answered.
+3. A slow success (over 0.25 s) right after a failure shows that the node hung until then. It belongs to the unusable
+   stretch. This can only make a false 200 longer.
+4. False 200: a checker answered 200 while the node was unusable, except for rule 5. False 503: it answered 503 while
+   the node was usable, except for rule 6. While a checker takes over 0.25 s to answer, it says nothing.
+5. Invisible: a part of a false 200 of more than 0.5 s in which a witness saw nothing wrong. The witness reads the
+   variables over its own connection: Synced, Primary, connected, ready, no reject_queries, not read-only, not full. A
+   shorter part may come from the sampling, and stays a false 200.
+6. By policy: the part of a false 503 in which the witness saw wsrep_local_state 2 or 3 and nothing else wrong.
+   AVAILABLE_WHEN_DONOR=0 refuses such a node, even if it reads and commits.
+7. In force: while a checker is slow to answer, a load balancer acts on the previous answer. This is the time for which
+   a 200 was in force while the node was unusable, except for rule 5.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ USABLE, UNUSABLE = "usable", "unusable"
 HEALTHY, DESYNCED, UNHEALTHY = "healthy", "desynced", "unhealthy"
 
 TRUTH_SECONDS = 1.0
-"""How long a client waits for the server at each step, and for all of them."""
+"""How long a client waits for the server: at each step, and in all."""
 
 PROMPT_SECONDS = 0.25
 _INVISIBLE_SECONDS = 0.5
@@ -42,7 +42,7 @@ Stretch = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One question and its answer; times of the monotonic clock. seen: the answer in words."""
+    """One question and its answer, with times of the monotonic clock. seen: a description of the answer."""
 
     began_at: float
     ended_at: float
@@ -52,7 +52,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What one checker said of one node, beside the truth."""
+    """The answers of one checker about one node, compared with the truth."""
 
     false_200: list[Stretch]
     in_force: list[Stretch]
@@ -62,7 +62,7 @@ class Findings:
 
 
 def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence[Sample]) -> Findings:
-    """Compare what a checker said of a node with what was true of it."""
+    """Compare a checker's answers about a node with the truth."""
     answered, in_force, truth = given(verdicts), standing(verdicts), settled(truth)
     unusable = stretches(truth, UNUSABLE)
     wrong_200 = intersection(stretches(answered, SAYS_200), unusable)
@@ -81,7 +81,7 @@ def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence
 
 
 def settled(truth: Sequence[Sample]) -> list[Sample]:
-    """Say from when a failure after a success holds (rule 2), and until when one before a success does (rule 3)."""
+    """Adjust the start of a failure after a success (rule 2), and its end before a slow success (rule 3)."""
     result = list(truth)
     for index, (before, sample) in enumerate(pairwise(truth), 1):
         waited = sample.ended_at - sample.began_at > PROMPT_SECONDS
@@ -93,12 +93,12 @@ def settled(truth: Sequence[Sample]) -> list[Sample]:
 
 
 def given(verdicts: Sequence[Sample]) -> list[Sample]:
-    """Let nothing count while a checker is slow to answer (rule 4)."""
+    """Replace the time in which a checker is slow to answer with no answer (rule 4)."""
     return _slow_ones_cut(verdicts, lambda _: SAYS_NOTHING)
 
 
 def standing(verdicts: Sequence[Sample]) -> list[Sample]:
-    """Let the answer before stand while a checker is slow to give the next (rule 7)."""
+    """Replace the time in which a checker is slow to answer with its previous answer (rule 7)."""
     return _slow_ones_cut(verdicts, lambda before: before.kind)
 
 
@@ -114,7 +114,7 @@ def _slow_ones_cut(verdicts: Sequence[Sample], meanwhile: Callable[[Sample], str
 
 
 def stretches(samples: Sequence[Sample], kind: str) -> list[Stretch]:
-    """Give the stretches of one kind (rule 1)."""
+    """Return the stretches of one kind (rule 1)."""
     found: list[Stretch] = []
     before = None
     for sample in samples:
@@ -126,13 +126,13 @@ def stretches(samples: Sequence[Sample], kind: str) -> list[Stretch]:
 
 
 def intersection(some: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stretch]:
-    """Give what is in both; each is in order and without overlaps."""
+    """Return the stretches that are in both. Each argument is sorted and has no overlaps."""
     both = [(max(a, c), min(b, d)) for a, b in some for c, d in others if a < d and c < b]
     return [(began_at, ended_at) for began_at, ended_at in both if began_at < ended_at]
 
 
 def difference(some: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stretch]:
-    """Give what is in some and not in others."""
+    """Return the stretches that are in some but not in others."""
     left = list(some)
     for c, d in others:
         left = [piece for a, b in left for piece in ((a, min(b, c)), (max(a, d), b)) if piece[0] < piece[1]]
@@ -140,15 +140,15 @@ def difference(some: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stret
 
 
 def length(stretch: Stretch) -> float:
-    """Give its seconds."""
+    """Return the length of a stretch in seconds."""
     return stretch[1] - stretch[0]
 
 
 def longest(some: Iterable[Stretch]) -> float:
-    """Give the seconds of the longest; 0 where there is none."""
+    """Return the length of the longest stretch in seconds; 0 if there is none."""
     return max(map(length, some), default=0.0)
 
 
 def total(some: Iterable[Stretch]) -> float:
-    """Give the seconds of all together."""
+    """Return the length of all stretches together in seconds."""
     return sum(map(length, some))
