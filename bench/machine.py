@@ -1,8 +1,7 @@
-"""CPU time and memory of processes, the cores to pin them to, and a description of the machine."""
+"""The CPU time of child processes, the cores to pin processes to, and a description of the machine."""
 
 import os
 import platform
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,13 +9,7 @@ from pathlib import Path
 from harness.process import Process
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_CPUCLOCK_SCHED = 2
 _UTIME = 11  # the fields of /proc/PID/stat after the name and state, see proc(5)
-
-
-def cpu_seconds(process: Process) -> float:
-    """Return the CPU time of a process, with that of its ended threads (clock_getcpuclockid(3))."""
-    return time.clock_gettime((~process.pid << 3) | _CPUCLOCK_SCHED)
 
 
 def cpu_seconds_of_children(process: Process) -> float:
@@ -28,15 +21,6 @@ def cpu_seconds_of_children(process: Process) -> float:
 def has_children(process: Process) -> bool:
     """Return whether a process has children that it has not waited for."""
     return bool(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
-
-
-def resident_bytes(process: Process) -> int:
-    """Return the resident memory of a process (RSS)."""
-    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    message = f"{process.name} has no memory"
-    raise RuntimeError(message)
 
 
 def cores() -> list[int]:

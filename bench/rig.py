@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench import load
-from bench.machine import cpu_seconds, description
+from bench.machine import description
 from bench.xinetd import ShellCheck
 from harness.block import Block
 from harness.galera import Cluster, Installation
@@ -78,7 +78,7 @@ class Rig(Block):
 
     def node_cpu_seconds(self) -> float:
         """Return the CPU time of mariadbd."""
-        return cpu_seconds(self.node.process)
+        return self.node.process.cpu_seconds
 
     def node_idle_share(self, seconds: float) -> float:
         """Return the share of a core that mariadbd uses when nothing queries it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import load
-from bench.machine import cpu_seconds, cpu_seconds_of_children, has_children
+from bench.machine import cpu_seconds_of_children, has_children
 from harness.galera import ACCOUNT, PASSWORD, Node
 from harness.ports import LOOPBACK
 from harness.process import Process, with_system_path
@@ -74,7 +74,7 @@ class ShellCheck:
     def cpu_seconds(self) -> float:
         """Return the CPU time of xinetd and all its descendants, after those have ended."""
         wait_for("the end of the shell checks", lambda: not has_children(self.process))
-        return cpu_seconds(self.process) + cpu_seconds_of_children(self.process)
+        return self.process.cpu_seconds + cpu_seconds_of_children(self.process)
 
     def _answers(self) -> bool:
         try:

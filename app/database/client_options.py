@@ -14,7 +14,7 @@ _SETTING = "DEFAULTS_EXTRA_FILE"
 class ClientOptions:
     """The options of DEFAULTS_EXTRA_FILE; none if it is not set.
 
-    They are in the order of the file. An option that comes twice is where it comes last.
+    They are in the order of the file. If an option comes twice, only the last one is there, at its place.
     """
 
     path: str = ""

@@ -25,7 +25,7 @@ class OptionFileError(Exception):
 def read_options(path: str | Path) -> dict[str, str | None]:
     """Return the client options of a file and of the files it includes, with the names as written.
 
-    The value of an option without one is None. An option that comes twice is where it comes last.
+    The value of an option without one is None. If an option comes twice, only the last one is there, at its place.
 
     Raises `OptionFileError`.
     """

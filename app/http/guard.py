@@ -82,7 +82,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport = transport
         self.flow = FlowControl(transport)
         self.scheme = "http"
-        if self._register.lets_in(transport):
+        if self._register.allows(transport):
             self._register.add(self)
         else:
             transport.abort()
@@ -173,7 +173,7 @@ class ConnectionRegister:
         """Return how many connections are open."""
         return len(self._made_at)
 
-    def lets_in(self, transport: asyncio.Transport) -> bool:
+    def allows(self, transport: asyncio.Transport) -> bool:
         """Return whether a peer may connect. A peer without an address uses a unix socket, which has permissions."""
         if self._allowed is None:
             return True

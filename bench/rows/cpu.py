@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench import load
-from bench.machine import cpu_seconds
 from bench.rig import Rig
 from bench.table import Row, microseconds
 
@@ -110,7 +109,7 @@ def _round(rig: Rig) -> _Round:
     node_idle = rig.node_idle_share(_IDLE_SECONDS)
 
     def ours(measured: Callable[[], int]) -> _Cost:
-        return _cost(rig, node_idle, measured, lambda: cpu_seconds(rig.service.process))
+        return _cost(rig, node_idle, measured, lambda: rig.service.process.cpu_seconds)
 
     def script(measured: Callable[[], int]) -> _Cost:
         with rig.service_paused():
@@ -136,9 +135,9 @@ def _slice(
     paced: Callable[[int, float], Callable[[], int]],
 ) -> _Slice:
     def floor(measured: Callable[[], object]) -> float:
-        before = cpu_seconds(rig.floor.process)
+        before = rig.floor.process.cpu_seconds
         measured()
-        return cpu_seconds(rig.floor.process) - before
+        return rig.floor.process.cpu_seconds - before
 
     rests: list[_Cost] = []
     return _Slice(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.machine import resident_bytes
 from bench.rig import Rig
 from bench.rows.start import first_answer
 from bench.table import Row, milliseconds
@@ -54,20 +53,20 @@ def _drop_in(rig: Rig, command: Sequence[str]) -> float:
 
 
 def _memory(rig: Rig, package: Sequence[str]) -> Row:
-    ours, beside = _resident(rig, package), _resident(rig, _VENV)
+    ours, beside = _resident_kib(rig, package), _resident_kib(rig, _VENV)
     return Row(
         "package: memory (RSS) after the start, with `cryptography`",
-        f"{ours / (1 << 20):.1f} MiB",
-        f"virtual environment {beside / (1 << 20):.1f} MiB",
+        f"{ours / 1024:.1f} MiB",
+        f"virtual environment {beside / 1024:.1f} MiB",
         f"{ours / beside:.2f}x",
     )
 
 
-def _resident(rig: Rig, command: Sequence[str]) -> int:
+def _resident_kib(rig: Rig, command: Sequence[str]) -> int:
     service = Service.of(rig.node, rig.installation.directory, rig.installation.ports.free(), command=command)
     try:
         service.wait_until_up()
         service.wait_for_verdict(200, "synced")
-        return resident_bytes(service.process)
+        return service.process.resident_kib
     finally:
         service.process.kill()

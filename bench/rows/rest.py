@@ -7,7 +7,6 @@ second and does nothing, shows by how much.
 import time
 from statistics import median
 
-from bench.machine import cpu_seconds
 from bench.rig import Rig
 from bench.table import Row
 
@@ -42,4 +41,4 @@ def rows(rig: Rig) -> list[Row]:
 
 
 def _used(rig: Rig) -> tuple[float, float, float]:
-    return cpu_seconds(rig.service.process), rig.node_cpu_seconds(), cpu_seconds(rig.floor.process)
+    return rig.service.process.cpu_seconds, rig.node_cpu_seconds(), rig.floor.process.cpu_seconds

@@ -7,7 +7,7 @@ of the server process does not.
 from statistics import median
 
 from bench import load
-from bench.machine import cpu_seconds, on_cores_of_their_own
+from bench.machine import on_cores_of_their_own
 from bench.rig import Floor, Rig
 from bench.table import Row, microseconds
 from harness.service import Service
@@ -48,9 +48,9 @@ def _row(rig: Rig, connections: int) -> Row:
 
 
 def _measure(server: Service | Floor, connections: int) -> tuple[load.Load, float]:
-    before = cpu_seconds(server.process)
+    before = server.process.cpu_seconds
     done = load.at_full_speed(server.port, connections, seconds=_SECONDS)
-    return done, (cpu_seconds(server.process) - before) / done.probes
+    return done, (server.process.cpu_seconds - before) / done.probes
 
 
 def _cell(runs: list[tuple[load.Load, float]]) -> str:

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Not at the top: matplotlib is installed only for --plot.
         from bench.truth.plot import draw  # noqa: PLC0415
 
-        draw(report.nodes, report.windows, report.told, options.plot)
+        draw(report.nodes, report.windows, report.title, options.plot)
     violations = report.violations()
     for violation in violations:
         print(f"\nVIOLATION: {violation}")
@@ -193,10 +193,10 @@ def _run(seed: int, seconds: float, samples: Path | None) -> Report:
         if samples is not None:
             sampling.write_to(samples)
         minutes = (time.monotonic() - end + seconds) / 60
-        told = (
+        title = (
             f"Seed {seed}, {len(windows)} faults in {minutes:.1f} minutes, cluster rebuilt {rebuilt} times; {versions}."
         )
-        report = Report(told, sampling.nodes(), windows)
+        report = Report(title, sampling.nodes(), windows)
         let_nothing_interrupt()
     return report
 

@@ -108,11 +108,11 @@ class Run:
 
 
 class Report:
-    """Compares the answers with the truth, by kind of fault. told: a line that describes the run."""
+    """Compares the answers with the truth, by kind of fault. title: a line that describes the run."""
 
-    def __init__(self, told: str, nodes: Mapping[str, NodeSamples], windows: Sequence[Window]) -> None:
+    def __init__(self, title: str, nodes: Mapping[str, NodeSamples], windows: Sequence[Window]) -> None:
         first = min(sample.began_at for node in nodes.values() for sample in node.truth[:1])
-        self.told = told
+        self.title = title
         self.nodes = nodes
         self.windows = windows
         self._began_at = first
@@ -137,7 +137,7 @@ class Report:
         """Return the tables and their explanations."""
         return "\n".join(
             [
-                self.told,
+                self.title,
                 "",
                 *self._table(),
                 "",

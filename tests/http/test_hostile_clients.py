@@ -219,7 +219,6 @@ def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
 def test_queries_of_8_kib_take_no_more_than_five_times_the_work_of_probes(service: Service, kind: str) -> None:
     assert len(COSTLY[kind]) <= REQUEST_BYTES
     probes = cpu_seconds_of_bursts(service, PROBE)
-    # CPU time comes in steps of 10 ms, of which the probes take about fifteen.
     assert cpu_seconds_of_bursts(service, COSTLY[kind]) <= 5 * probes
 
 
