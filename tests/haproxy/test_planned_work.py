@@ -58,7 +58,7 @@ class Planned:
                 node.stop()
             elif command == "systemctl start mariadb":
                 self.cluster.start_node(node)
-            elif command == "clustercheckd watch":
+            elif command == "clustercheckd status --watch":
                 node.wait_for_state("Synced")
             else:
                 pytest.fail(f"a step that nobody does here: {line}")
