@@ -3,8 +3,8 @@
 import os
 import signal
 
-# Before the imports that make up most of the start: as process 1 of a container, SIGTERM would be ignored until then.
-# 143 is what shells make of it; 0 would mean `available` to whoever ends a check that takes too long.
+# The imports take most of the start. Process 1 of a container ignores SIGTERM unless it has a handler. 143 is the
+# shell's status for SIGTERM; 0 would mean "available" to a program that stops a slow check.
 signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
 
 import asyncio
@@ -39,14 +39,14 @@ _log = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 2.0
 
 MISUSED = 2
-"""The exit code for settings that cannot be used."""
+"""Exit status for settings that cannot be used."""
 
 INTERRUPTED = 130
-"""The exit code for a Ctrl-C before the service has begun, as shells give it."""
+"""Exit status for Ctrl-C before the service has started, as shells report it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; give back the exit code."""
+    """Run the command line; return the exit status."""
     open_missing_streams()
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> int:
     typed = parse(arguments)
     if typed.command == MIGRATE:
-        # Imported here, because the service would start later for it.
+        # Imported here, because it would delay the start of the service.
         from app.commands.migrate import migrate  # noqa: PLC0415
 
         return migrate(typed.rest)
@@ -91,7 +91,7 @@ def _run_with_settings(typed: CommandLine) -> int:
 
 def _run_service(settings: Settings, warnings: Sequence[str]) -> int:
     settings.require_login()
-    # Until the server has its own: nothing has begun that would have to be ended in good order.
+    # Until the server sets its own handlers, there is nothing to shut down.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format, os.environ)
@@ -99,8 +99,8 @@ def _run_service(settings: Settings, warnings: Sequence[str]) -> int:
         _log.warning("setting ignored", extra={"detail": line})
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, log))
-    # The service has ended in good order. The interpreter drops its handlers as it exits: a second signal in that
-    # moment would turn the exit code into a failure.
+    # The interpreter drops its signal handlers as it exits. A second signal at that moment would turn the exit
+    # status into a failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     return 0
@@ -142,7 +142,7 @@ async def _serve(settings: Settings, log: Log) -> None:
         observing.cancel()
 
     try:
-        # A probe that is already waiting gets a true answer, not `starting`.
+        # A health check that is already waiting gets a fresh verdict instead of `starting`.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(monitor.policy.max_age_seconds, _LONGEST_WAIT_SECONDS)):
                 await monitor.observed.wait()

@@ -1,4 +1,4 @@
-"""Variables as they are written: the lines of an env file, and names that look like settings and are none."""
+"""Variables as written: the lines of an env file, and names that look like settings but are not."""
 
 import difflib
 import io
@@ -12,7 +12,7 @@ from dotenv.parser import parse_stream
 
 _OUR_PREFIXES = ("CLUSTERCHECK_", "AVAILABLE_WHEN_")
 _LIKE_OURS = ("CLUSTERCHECK", "AVAILABLE", "MYSQL", "MAX_RECV", "DEFAULT")
-# What other programs call it, the mysql client itself among them.
+# Names that other programs use, the mysql client among them.
 _OTHER_NAMES = {
     "MYSQL_USER": "MYSQL_USERNAME",
     "MYSQL_PASS": "MYSQL_PASSWORD",
@@ -22,15 +22,15 @@ _OTHER_NAMES = {
     "MYSQL_UNIX_PORT": "MYSQL_SOCKET",
     "MYSQL_SSL_MODE": "MYSQL_SSL",
 }
-# Kubernetes sets variables with the first two for every Service it knows; the third are those of database images.
+# Kubernetes sets variables with the first two for every Service. Database images use the third.
 _OF_OTHERS = ("_SERVICE_", "_PORT_", "_ROOT_")
 _HOW_CLOSE = 0.85
-# Nothing else is repeated in a message: a pasted key or password may look like a name to the parser.
+# Messages repeat only such names: the parser may take a pasted key or password for a name.
 _NAME = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
 
 
 class EnvFileError(Exception):
-    """An env file that cannot be read; the message is one line for each thing that is wrong, without any value."""
+    """An env file that cannot be read. The message has one line for each mistake, and contains no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def read_env_file(path: str) -> list[Variable]:
     complaints = []
     for binding in parse_stream(io.StringIO(text)):
         written = binding.original.string
-        # The parser counts empty lines in front of a binding to it.
+        # The parser counts the empty lines before a binding as part of it.
         number = binding.original.line + written[: len(written) - len(written.lstrip())].count("\n")
         if binding.error or (binding.key is not None and binding.value is None):
             complaints.append(f"{path}, line {number}: is not NAME=value")
@@ -77,10 +77,10 @@ def read_env_file(path: str) -> list[Variable]:
 
 
 def misspelt_names(environ: Iterable[Variable], env_file: Iterable[Variable], known: Collection[str]) -> list[str]:
-    """Name the variables that look like settings and are none, one line each: a misspelt setting changes nothing.
+    """Return one line for each variable that looks like a setting but is not.
 
-    In the environment, which holds other programs' variables too, those with a prefix of ours or a name close to a
-    setting; in an env file all of them.
+    The environment contains variables of other programs. There, only names with a prefix of ours, or close to a
+    setting's name, count. In an env file, every name counts.
     """
     given = [*environ, *env_file]
     is_set = {variable.name for variable in given}
@@ -97,7 +97,7 @@ def misspelt_names(environ: Iterable[Variable], env_file: Iterable[Variable], kn
 
 
 def _meant_by(name: str, known: Collection[str]) -> str | None:
-    # Comparing takes its time, and an environment may hold hundreds of names that have nothing to do with us.
+    # Comparing is slow, and an environment may contain hundreds of unrelated names.
     close = difflib.get_close_matches(name, known, n=1, cutoff=_HOW_CLOSE) if name.startswith(_LIKE_OURS) else []
     return _OTHER_NAMES.get(name) or (close[0] if close else None)
 

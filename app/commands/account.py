@@ -1,4 +1,4 @@
-"""The account that a refused login needs: the statement to type on the node, for that server and that way in."""
+"""What to type when the server refuses the login: the statement that creates or alters the account."""
 
 import os
 import pwd
@@ -9,7 +9,7 @@ _PLACEHOLDER = "PASSWORD"
 
 
 def account_advice(refusal: Refusal) -> list[str]:
-    """Return the lines that tell an administrator what to type. No line holds a password."""
+    """Return the lines to print. No line contains a password."""
     username = refusal.login.username
     account = f"{_quoted(username)}@{_quoted(_host_part(refusal))}"
     if refusal.login.socket and refusal.is_mariadb and not refusal.login.password:
@@ -21,9 +21,9 @@ def account_advice(refusal: Refusal) -> list[str]:
         verb = "ALTER"
     else:
         verb = "CREATE"
-        notes.append("If the account exists already, type ALTER USER in place of CREATE USER.")
+        notes.append("If the account already exists, type ALTER USER instead of CREATE USER.")
     return [
-        "On a node that is Synced, as an administrator (accounts are replicated to the other nodes):",
+        "On one node that is Synced, type as an administrator (Galera replicates the account):",
         f"  {verb} USER {account} {identified};",
         *notes,
     ]
@@ -39,13 +39,13 @@ def _socket_notes(username: str) -> list[str]:
     own_name = _own_name()
     if own_name == username:
         return []
-    who = f"unix_socket lets in the operating system's user {username} only, and this command runs as {own_name}:"
-    return [f"{who} to try it, type: runuser -u {username} -- clustercheckd check"]
+    who = f"unix_socket accepts only the operating system's user {username}, and this command runs as {own_name}."
+    return [f"{who} To try the account, type: runuser -u {username} -- clustercheckd check"]
 
 
 def _password_note(*, known: bool) -> str:
     if known:
-        return f"Replace {_PLACEHOLDER} with the password that is set here."
+        return f"Replace {_PLACEHOLDER} with the password that is set for clustercheckd."
     return (
         f"Replace {_PLACEHOLDER} with a password of your choice, write it to a file that only clustercheckd may read,"
         " and set MYSQL_PASSWORD_FILE to that file."

@@ -1,4 +1,4 @@
-"""`clustercheckd check`: ask the node once."""
+"""`clustercheckd check`: poll the node once."""
 
 import dataclasses
 import json
@@ -13,11 +13,11 @@ from app.switches import ManualSwitches
 from app.verdict import Verdict, decide
 
 AVAILABLE, NOT_AVAILABLE = 0, 1
-"""The exit codes."""
+"""Exit statuses."""
 
 
 def check(settings: Settings, *, as_json: bool) -> int:
-    """Observe the node once, print the verdict, give the exit code."""
+    """Poll the node once and print the verdict; return the exit status."""
     seen = observe_once(settings.database(), settings.clustercheck_deadline)
     verdict = verdict_of(settings, seen)
     if as_json:
@@ -35,7 +35,7 @@ def check(settings: Settings, *, as_json: bool) -> int:
 
 
 def _advise(settings: Settings, seen: NodeState | Unobserved) -> None:
-    """Print the statement that makes the account, where the server refused the login."""
+    """Print the statement that creates or alters the account, if the server refused the login."""
     if isinstance(seen, Unobserved) and seen.cause in (Cause.ACCESS_DENIED, Cause.HOST_BLOCKED):
         refusal = refusal_of(settings.database(), settings.clustercheck_deadline)
         if refusal is not None:
@@ -43,5 +43,5 @@ def _advise(settings: Settings, seen: NodeState | Unobserved) -> None:
 
 
 def verdict_of(settings: Settings, seen: NodeState | Unobserved) -> Verdict:
-    """Decide on an observation that was made just now."""
+    """Return the verdict on an observation that has just ended."""
     return decide(seen, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)())

@@ -1,4 +1,4 @@
-"""`clustercheckd drain` and `undrain`: make and remove the disabled file, then ask the service whether it sees that."""
+"""`clustercheckd drain` and `undrain`: create or remove the disabled file, and ask the service whether it sees that."""
 
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -12,14 +12,14 @@ from app.switches import ManualSwitches
 from app.verdict import Reason
 
 DONE, FAILED = 0, 1
-"""The exit codes; `FAILED`: the file could not be made or removed, or the service does not see that it was."""
+"""Exit statuses. `FAILED`: the file could not be changed, or the service does not see the change."""
 
 _ANSWER_SECONDS = 2.0
 _BODY_BYTES = 8192
 
 
 class _NoAnswerError(Exception):
-    """A service that cannot be asked; the message is one line."""
+    """The service does not answer. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Answer:
 
 
 def drain(settings: Settings) -> int:
-    """Make the disabled file, and confirm that the service is drained by it."""
+    """Create the disabled file and confirm that the service sees it. Return the exit status."""
     path = Path(settings.clustercheck_disabled_file)
     try:
         path.touch(exist_ok=False)
@@ -45,17 +45,17 @@ def drain(settings: Settings) -> int:
         complain(f"CLUSTERCHECK_DISABLED_FILE: {path}: {fault.strerror}")
         return FAILED
     else:
-        say(f"made {path} (clustercheckd undrain removes it)")
+        say(f"created {path}; to remove it, type: clustercheckd undrain")
     return _confirm(settings, drained=True)
 
 
 def undrain(settings: Settings) -> int:
-    """Remove the disabled file, and confirm that the service is drained by it no more."""
+    """Remove the disabled file and confirm that the service sees that. Return the exit status."""
     path = Path(settings.clustercheck_disabled_file)
     try:
         path.unlink()
     except FileNotFoundError:
-        say(f"there is no {path}")
+        say(f"{path} does not exist")
     except OSError as fault:
         complain(f"CLUSTERCHECK_DISABLED_FILE: {path}: {fault.strerror}")
         return FAILED
@@ -82,10 +82,10 @@ def _confirm(settings: Settings, *, drained: bool) -> int:
 
 
 def _ask(settings: Settings) -> _Answer:
-    """Ask the service at its configured address. Raises `_NoAnswerError`."""
+    """Send a health check to the service at its configured address. Raises `_NoAnswerError`."""
     target = own_target(settings)
     service, host = target.name, target.host
-    # A 200 may be held until an observation has ended.
+    # The service may hold a 200 until its current poll has ended.
     connection = HTTPConnection(host, target.port, timeout=_ANSWER_SECONDS + settings.clustercheck_deadline)
     try:
         connection.request("GET", "/")
@@ -107,7 +107,7 @@ def _ask(settings: Settings) -> _Answer:
 
 
 def _lets_in(settings: Settings, host: str) -> bool:
-    # Asked on an address of this host, the service sees the same address as the client's.
+    # On an address of this host, the client connects from that same address.
     networks = settings.allowed_networks()
     try:
         address = ip_address(host)

@@ -1,4 +1,4 @@
-"""Standard input, output and error, which may be closed, full or a pipe that nobody reads."""
+"""Standard input, output and error, which may be closed, full, or a pipe without a reader."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from typing import TextIO
 
 
 def open_missing_streams() -> None:
-    """Open /dev/null in the place of what is closed.
+    """Replace each closed stream by /dev/null.
 
     Otherwise the next file or socket takes the number: libuv aborts the process over it, and a message may go to the
     database's server.
@@ -15,33 +15,33 @@ def open_missing_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest number that is free, and so this one.
+            # The system uses the lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
-    # None for what was closed; print would write what is meant for standard error on standard output.
+    # A closed stream is None, and print would then use standard output instead of standard error.
     sys.stdin = sys.stdin or open(0)  # noqa: SIM115 (open for as long as the process)
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
 
 
 def say(line: str) -> None:
-    """Print a line; where that cannot be done, say so on standard error, and go on."""
+    """Print a line. If that fails, report it on standard error."""
     fault = print_line(line)
     if fault is not None:
         complain(f"standard output: {fault.strerror}")
 
 
 def complain(line: str) -> None:
-    """Print a line on standard error, if that can be done."""
+    """Print a line on standard error; ignore a failure."""
     _print(f"clustercheckd: {line}", sys.stderr)
 
 
 def print_line(line: str) -> OSError | None:
-    """Print a line on standard output; return what went wrong, after which nothing more is written there."""
+    """Print a line on standard output; return the failure, if any, after which the stream is discarded."""
     return _print(line, sys.stdout)
 
 
 def discard(stream: TextIO) -> None:
-    """Have no more of a stream written: what is left in its buffer would be tried again at exit, and fail it."""
+    """Redirect a stream to /dev/null. At exit, Python would write its buffer again and change the exit status."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, stream.fileno())
     os.close(nothing)

@@ -1,4 +1,4 @@
-"""`clustercheckd status`: what the running services say of their nodes, side by side."""
+"""`clustercheckd status`: one table of what running services report about their nodes."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from app.database.faults import os_words
 from app.settings import Settings
 
 AVAILABLE, NOT_AVAILABLE = 0, 1
-"""The exit codes; `AVAILABLE`: at least one of the nodes is."""
+"""Exit statuses. `AVAILABLE`: at least one node is available."""
 
 _ANSWER_SECONDS = 2.0
 _LIMIT_BYTES = 1 << 20
@@ -31,7 +31,7 @@ _HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What one service said: the JSON of /status, or why there is none, in one line."""
+    """The JSON of one service's /status, or one line that says why there is none."""
 
     target: str
     status: Mapping[str, Any] | None = None
@@ -43,7 +43,7 @@ class _Answer:
 
 
 def status(settings: Settings, targets: Sequence[str], *, as_json: bool, watching: bool) -> int:
-    """Ask the services at these addresses, else the one that these settings configure; print what they say.
+    """Ask the services at these addresses and print a row for each. Without an address, ask the configured service.
 
     Raises `SettingsError` for an address that is none.
     """
@@ -58,7 +58,7 @@ def status(settings: Settings, targets: Sequence[str], *, as_json: bool, watchin
 
 
 def _watch(asked: Sequence[Target], shown: Callable[[Sequence[_Answer]], str]) -> OSError:
-    """Ask and print once a second, for as long as that can be done; return why it cannot."""
+    """Ask and print once a second until standard output fails; return that failure."""
     while True:
         began = time.monotonic()
         fault = print_line(_in_place(shown(_ask_all(asked))))
@@ -68,10 +68,10 @@ def _watch(asked: Sequence[Target], shown: Callable[[Sequence[_Answer]], str]) -
 
 
 def _in_place(text: str) -> str:
-    """On a terminal, have a text take the place of the one before."""
+    """On a terminal, overwrite the previous text."""
     if not sys.stdout.isatty():
         return text
-    # Home, print over what is there, clear the rest: no flicker.
+    # Overwriting, and clearing only the rest, avoids flicker.
     return f"{_HOME}{text}\n".replace("\n", f"{_CLEAR_LINE}\n") + _CLEAR_REST
 
 
@@ -79,7 +79,7 @@ def _ask_all(targets: Sequence[Target]) -> list[_Answer]:
     async def asking() -> list[_Answer]:
         return await asyncio.gather(*(_ask(target) for target in targets))
 
-    # Unlike asyncio's own loop, uvloop leaves no thread of a name resolver behind that the exit would wait for.
+    # asyncio's own loop resolves names in threads, and the exit would wait for them. uvloop does not.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(asking())
 
@@ -91,18 +91,18 @@ async def _ask(target: Target) -> _Answer:
     except TimeoutError:
         return _Answer(target.name, fault=f"no answer within {_ANSWER_SECONDS:g} s")
     except UnicodeError:
-        return _Answer(target.name, fault="no valid host name")
+        return _Answer(target.name, fault="not a valid host name")
     except OSError as fault:
         return _Answer(target.name, fault=os_words(fault))
     if not received:
-        return _Answer(target.name, fault="it closed the connection; see its CLUSTERCHECK_ALLOW_FROM")
+        return _Answer(target.name, fault="closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
     try:
         document = json.loads(received.partition(b"\r\n\r\n")[2])
         if isinstance(document["available"], bool) and isinstance(document["reason"], str):
             return _Answer(target.name, document)
     except (ValueError, TypeError, LookupError, RecursionError):
         pass
-    return _Answer(target.name, fault="what answers there is not clustercheckd")
+    return _Answer(target.name, fault="something other than clustercheckd answers there")
 
 
 async def _received(target: Target) -> bytes:
@@ -119,13 +119,13 @@ async def _received(target: Target) -> bytes:
 
 
 def _as_json(answers: Sequence[_Answer]) -> str:
-    """Write one line."""
+    """Return one line of JSON."""
     documents = [{"target": answer.target, "status": answer.status, "fault": answer.fault} for answer in answers]
     return json.dumps(documents)
 
 
 def _as_table(answers: Sequence[_Answer]) -> str:
-    """Write a row for each service, and a line for each whose node takes no traffic."""
+    """Return a row for each service, and below them a line for each node that is not available."""
     rows = [_HEADER, *(_row(answer) for answer in answers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     header, *lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
@@ -152,7 +152,7 @@ def _row(answer: _Answer) -> tuple[str, ...]:
 
 
 def _in_words(answer: _Answer) -> str | None:
-    """Say why a node takes no traffic; nothing where it does."""
+    """Return why a node is not available; None if it is available."""
     if answer.available:
         return None
     if answer.status is None:
@@ -161,7 +161,7 @@ def _in_words(answer: _Answer) -> str | None:
 
 
 def _cell(value: object, limit: int | None = _CELL_LENGTH) -> str:
-    # From whatever answers there, into a terminal.
+    # Any program may answer there. Do not pass its control characters to a terminal.
     if not isinstance(value, str) or not value:
         return "-"
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in value[:limit])

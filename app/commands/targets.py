@@ -1,4 +1,4 @@
-"""Where the commands ask a service: at its configured address, or at one that was typed."""
+"""Addresses of services: the configured one, or those typed on the command line."""
 
 import re
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from app.settings import Settings, SettingsError
 
 _MOST_PORT = 65535
 _TYPED = re.compile(r"\[(?P<bracketed>[^\[\]]+)\](:(?P<port>\d{1,9}))?|(?P<host>[^:\[\]]+)(:(?P<its_port>\d{1,9}))?")
-# Where to ask a service that listens on every address.
+# Where to connect if the service listens on every address.
 _LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The address of a service. name: as people know it."""
+    """The address of a service. name: for output."""
 
     name: str
     host: str
@@ -21,7 +21,7 @@ class Target:
 
 
 def own_target(settings: Settings) -> Target:
-    """Return where the service with these settings answers on this host."""
+    """Return the address on which the service with these settings answers on this host."""
     host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
     port = settings.clustercheck_port
     return Target(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", host, port)
@@ -29,7 +29,7 @@ def own_target(settings: Settings) -> Target:
 
 def typed_target(text: str, default_port: int) -> Target:
     """Parse host, host:port, an IPv6 address or [address]:port. Raises `SettingsError`."""
-    # An IPv6 address without brackets has no port: where would it begin?
+    # An IPv6 address without brackets cannot have a port.
     found = _TYPED.fullmatch(f"[{text}]" if text.count(":") > 1 and "[" not in text else text)
     if found is None:
         message = f"status: {text}: not a host, host:port or [address]:port"

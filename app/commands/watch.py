@@ -1,4 +1,4 @@
-"""`clustercheckd watch`: a row a second, as database administrators know it from myq_status."""
+"""`clustercheckd watch`: a row every second, in the manner of myq_status."""
 
 import asyncio
 import shutil
@@ -19,12 +19,12 @@ _ROW = "{:<8}  {:<7}  {:<21}  {:<24}  {:>4}  {:>5}  {:>6}  {:<5}"
 
 
 def watch(settings: Settings) -> int:
-    """Print a row a second until Ctrl-C, or until nobody reads them; give the exit code."""
+    """Print a row every second until Ctrl-C or until standard output closes; return the exit status."""
     return print_until_stopped(lambda: asyncio.run(_watch(settings)))
 
 
 async def _watch(settings: Settings) -> OSError:
-    """Print rows for as long as that can be done; return why it cannot."""
+    """Print rows until standard output fails; return that failure."""
     observer = Observer(settings.database(), settings.clustercheck_deadline)
     printed = 0
     try:
@@ -34,7 +34,7 @@ async def _watch(settings: Settings) -> OSError:
             verdict = verdict_of(settings, seen)
             status = status_of(verdict, int(settings.clustercheck_drain_status))
             row = _row(seen, verdict, status)
-            # The header once a screen, as one scrolls.
+            # Repeat the header on each screenful.
             rows = shutil.get_terminal_size((80, _ROWS_WITHOUT_TERMINAL)).lines - 1
             if printed % max(1, rows - 1) == 0:
                 row = f"{_ROW.format(*_HEADER).rstrip()}\n{row}"

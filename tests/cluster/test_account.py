@@ -57,8 +57,8 @@ def test_over_the_socket_with_a_password(stack: Stack) -> None:
     assert first.startswith("NOT available access-denied: the server refused user o'brien (error 1")
     assert statement == "  CREATE USER 'o''brien'@'localhost' IDENTIFIED BY 'PASSWORD' WITH MAX_USER_CONNECTIONS 3;"
     assert notes == [
-        "Replace PASSWORD with the password that is set here.",
-        "If the account exists already, type ALTER USER in place of CREATE USER.",
+        "Replace PASSWORD with the password that is set for clustercheckd.",
+        "If the account already exists, type ALTER USER instead of CREATE USER.",
     ]
     assert CHOSEN not in refused.stdout + refused.stderr
     type_on(node, statement_in(refused.stdout))
@@ -90,7 +90,7 @@ def test_over_the_socket_without_a_password_it_is_unix_socket(stack: Stack) -> N
     settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "nobody"}
     refused = run("check", **settings)
     assert statement_in(refused.stdout) == "CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket;"
-    assert "to try it, type: runuser -u nobody -- clustercheckd check" in refused.stdout
+    assert "To try the account, type: runuser -u nobody -- clustercheckd check" in refused.stdout
     type_on(node, statement_in(refused.stdout))
     done = subprocess.run(
         [sys.executable, "-c", CHECK_AS_NOBODY],

@@ -153,7 +153,9 @@ class TestDrain:
         path, where = service.disabled_file, f"127.0.0.1:{service.port}"
         environ = {"CLUSTERCHECK_DISABLED_FILE": str(path), "CLUSTERCHECK_PORT": str(service.port)}
         done = run("drain", **environ)
-        expected = f"made {path} (clustercheckd undrain removes it)\n{where} answers 404 disabled: no new traffic\n"
+        expected = (
+            f"created {path}; to remove it, type: clustercheckd undrain\n{where} answers 404 disabled: no new traffic\n"
+        )
         assert (0, expected, "", True) == (done.returncode, done.stdout, done.stderr, path.exists())
         # Whoever may not read the password may still drain.
         done = run("drain", **environ, MYSQL_PASSWORD_FILE="/no/file")
@@ -162,7 +164,7 @@ class TestDrain:
         done = run("undrain", **environ, MYSQL_PASSWORD_FILE="/no/file")
         expected = f"removed {path}\n{where} answers 503 unreachable\n"
         assert (0, expected, False) == (done.returncode, done.stdout, path.exists())
-        expected = f"there is no {path}\n{where} answers 503 unreachable\n"
+        expected = f"{path} does not exist\n{where} answers 503 unreachable\n"
         assert run("undrain", **environ).stdout == expected
         # What cannot be printed is done all the same.
         done = run_redirected(">/dev/full", "drain", **environ)

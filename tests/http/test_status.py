@@ -163,7 +163,7 @@ class TestCommand:
         assert (done.returncode, done.stderr) == (1, "")
         _, row, words = done.stdout.splitlines()
         assert row.split() == [elsewhere, "no", "answer", *"-----"]
-        assert words == f"{elsewhere}: what answers there is not clustercheckd"
+        assert words == f"{elsewhere}: something other than clustercheckd answers there"
 
     def test_nothing_that_is_answered_reaches_the_terminal_as_it_is(self) -> None:
         document = {"available": False, "reason": "\x1b[2J", "detail": "\x07", "since": "\n", "node": ["\x1b"]}
@@ -174,7 +174,7 @@ class TestCommand:
 
     def test_a_service_that_turns_this_host_away_is_a_row(self, services: Services) -> None:
         service = services.start_unasked(CLUSTERCHECK_ALLOW_FROM="10.0.0.0/8")
-        wanted = f"{address(service)}: it closed the connection; see its CLUSTERCHECK_ALLOW_FROM"
+        wanted = f"{address(service)}: closed the connection: check CLUSTERCHECK_ALLOW_FROM there"
         wait_for("its row", lambda: wanted in run("status", address(service)).stdout)
 
     def test_services_that_hang_are_rows_and_wait_together(self) -> None:
