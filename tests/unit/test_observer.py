@@ -15,6 +15,7 @@ import uvloop
 from app.database.login import Database
 from app.database.observer import Observer
 from app.node_state import Cause, NodeState, Unobserved
+from harness.waiting import wait_for
 from tests.fake_mysql import (
     EOF,
     OK,
@@ -134,6 +135,28 @@ def test_a_failure_is_a_value_with_its_cause(behaviour: Behaviour, cause: Cause,
     with fake_mysql(behaviour) as server:
         observing(scenario, database(server.port))
         assert server.connections == 1
+
+
+def test_a_server_that_asks_for_a_local_file_gets_nothing() -> None:
+    # The request of LOAD DATA LOCAL INFILE, which a hostile server may send in answer to any statement.
+    received: list[bytes] = []
+
+    def asks_for_a_file(peer: Peer) -> None:
+        peer.log_in()
+        peer.receive()
+        peer.send(b"\xfb/etc/passwd")
+        try:
+            received.append(peer.receive())
+        except ConnectionError:
+            received.append(b"")
+
+    async def scenario(observer: Observer) -> None:
+        assert isinstance(await observer.observe(), Unobserved)
+
+    with fake_mysql(asks_for_a_file) as server:
+        observing(scenario, database(server.port))
+        wait_for("the server to see the end of the connection", lambda: received)
+    assert received == [b""]
 
 
 def test_no_failure_leaks_a_descriptor() -> None:
