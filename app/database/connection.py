@@ -41,6 +41,10 @@ PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 MOST_BYTES = 64 * 1024
 """How much a server may send over one connection in one poll. A login with its answers takes about 3 KiB."""
 
+_NEXT_ADDRESS_SECONDS = 0.25
+"""How long to wait for one address before the next one is tried, as in RFC 8305. An address that drops packets, often
+the IPv6 one, would otherwise use up the deadline at every poll, and a healthy node would never be reached."""
+
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 
@@ -180,6 +184,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 async def _connect_to_first(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     *others, last = addresses
     for address in others:
+        # This covers TimeoutError too, but not the deadline, which arrives as a CancelledError.
         with contextlib.suppress(OSError):
-            return await asyncio.open_connection(address, port)
+            async with asyncio.timeout(_NEXT_ADDRESS_SECONDS):
+                return await asyncio.open_connection(address, port)
     return await asyncio.open_connection(last, port)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from app.database.login import Database
+from app.database.connection import Connection
+from app.database.login import Database, Login
 from app.database.observer import Observer
 from app.node_state import Cause, NodeState, Unobserved
 from harness.waiting import wait_for
@@ -36,6 +37,8 @@ from tests.fake_mysql import (
 )
 
 DEADLINE_SECONDS = 0.3
+ADDRESS_SECONDS = 10.0
+"""Much longer than the wait for one address, and much shorter than the kernel's patience with it."""
 
 
 def cuts_after_login(peer: Peer) -> None:
@@ -213,6 +216,28 @@ def test_a_server_that_has_long_accepted_nobody_is_still_a_timeout(tmp_path: Pat
             seen = runner.run(Observer(Database(socket=path, username="someone"), DEADLINE_SECONDS).observe())
     assert isinstance(seen, Unobserved)
     assert seen.cause is Cause.TIMEOUT
+
+
+def test_an_address_that_drops_packets_does_not_use_up_the_time_of_the_next() -> None:
+    async def connect(port: int) -> None:
+        login = Login("someone", password="", socket=None, host="two-addresses.invalid", port=port, tls=None)
+        async with asyncio.timeout(ADDRESS_SECONDS):
+            connection = await Connection.to(login, ["127.0.0.2", "127.0.0.1"])
+        await connection.quit()
+
+    with fake_mysql(galera()) as server, ExitStack() as exits:
+        deaf = exits.enter_context(socket.socket())
+        deaf.bind(("127.0.0.2", server.port))
+        deaf.listen(0)
+        # Once the queue is full, the kernel drops the packets of further clients.
+        for _ in range(4):
+            waiting = exits.enter_context(socket.socket())
+            waiting.setblocking(False)  # noqa: FBT003 (socket's own signature)
+            waiting.connect_ex(deaf.getsockname())
+        for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
+            with asyncio.Runner(loop_factory=factory) as runner:
+                runner.run(connect(server.port))
+        assert server.connections == 2
 
 
 def test_an_unknown_host_name_is_unreachable() -> None:
