@@ -98,7 +98,7 @@ def test_what_is_wrong_is_in_the_error_file(stack: Stack, tmp_path: Path) -> Non
     assert clustercheck(environ, ACCOUNT, "wrong", "0", str(errors)) == (1, NOT_SYNCED)
     assert "access-denied: the server refused user clustercheck (error 1045)" in errors.read_text()
     assert clustercheck({**environ, "MYSQL_PORT": "x", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
-    assert "MYSQL_PORT=x: no port" in errors.read_text()
+    assert "MYSQL_PORT=x is not a port: set it to a number from 1 to 65535" in errors.read_text()
     assert clustercheck({**environ, "MYSQL_HOST": "db2", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
     assert f"MYSQL_SOCKET={environ['MYSQL_SOCKET']} and MYSQL_HOST=db2 name two servers" in errors.read_text()
     assert clustercheck({**environ, "AVAILABLE_WHEN_READONLY": "0;", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)

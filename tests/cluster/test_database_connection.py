@@ -89,7 +89,7 @@ def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(
         reply = service.wait_for_verdict(503, "access-denied")
         assert reply.body.endswith(
             "access-denied: user modern authenticates with the plugin client_ed25519, which clustercheckd does not"
-            " speak: use unix_socket, mysql_native_password or caching_sha2_password for it\r\n"
+            " support: change it to unix_socket, mysql_native_password or caching_sha2_password\r\n"
         )
     finally:
         node.stop()
