@@ -30,10 +30,10 @@ rule accepts is unavailable. Every answer anywhere (health check, status, log, c
     24  wsrep_local_state 4                                            AVAILABLE: synced
 
 If a rule needs a variable that the server did not send, or that clustercheckd cannot read, the rule makes the node
-unavailable. There are two exceptions. Some servers do not have the variables of rules 11 to 14 and 16: such a server
-does not have the feature either, so the rule does not match. Percona XtraDB Cluster has wsrep_on only as a session
-variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of wsrep_local_state in the Galera
-documentation.
+unavailable. There are two exceptions. Some servers do not have super_read_only (rule 20) or the variables of rules 11
+to 14 and 16: such a server does not have the feature either, so a missing variable does not match. Percona XtraDB
+Cluster has wsrep_on only as a session variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of
+wsrep_local_state in the Galera documentation.
 """
 
 from dataclasses import dataclass
@@ -166,7 +166,7 @@ def decide(
         return _no(Reason.STARTING, "the first poll of the node has not ended yet")
     # A negated comparison, so that an age of NaN is stale too.
     if not age_seconds <= policy.max_age_seconds:
-        return _no(Reason.STALE, f"the last poll began more than {policy.max_age_seconds:.3g} s ago")
+        return _no(Reason.STALE, f"the last completed poll began more than {policy.max_age_seconds:.3g} s ago")
     return _observed_verdict(observation, policy)
 
 

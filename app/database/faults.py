@@ -127,7 +127,8 @@ def _fault_seen(fault: BaseException, attempt: Attempt) -> Unobserved:
         case DatabaseSettingsError():
             return Unobserved(Cause.ERROR, str(fault))
         case UnicodeError():
-            return Unobserved(Cause.ERROR, f"{login} is not a valid host name, or {attempt.user} not a valid user name")
+            names = f"the host name in {login} or the user name {attempt.user}"
+            return Unobserved(Cause.ERROR, f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME")
         case UnfitServerError():
             words = fault.words.format(login=login, user=attempt.user, phase=attempt.phase)
             return Unobserved(fault.cause, words)

@@ -58,7 +58,7 @@ class Database:
     ssl_verify: str | None = None
 
     def __str__(self) -> str:
-        """Return the address, the user and how they are used, for the log: no credentials. Never raises."""
+        """Return address, user and TLS for the log: no password. If there is no login, return the reason instead."""
         try:
             login = self.login()
         except DatabaseSettingsError as fault:
