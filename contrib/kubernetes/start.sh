@@ -1,6 +1,6 @@
 #!/bin/bash
-# Starts a node. It makes a new cluster in two cases only: the first Pod has no data and no other Pod is there, or this
-# node was the last one to leave. In any other case it joins the others.
+# Starts a node. It makes a new cluster in two cases only: this is the first Pod, has no data and no other Pod exists;
+# or this node was the last one to stop and no other Pod exists. Otherwise it joins the others.
 set -eu
 
 data=${DATA:-/var/lib/mysql}
