@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pymysql
 
 from harness.block import Block
 from harness.ports import LOOPBACK, Ports, listens
-from harness.process import Process
+from harness.process import Process, ProcessEndedError
 from harness.waiting import wait_for
 
 ACCOUNT, PASSWORD = "clustercheck", "s3cret, with = and #"
@@ -35,6 +35,7 @@ _IN_MEMORY = Path("/dev/shm")  # noqa: S108 (its subdirectories are made by mkdt
 _ROOM_BYTES = 4 << 30
 """What all the nodes of a run need at the most, twice over."""
 _START_SECONDS = 60.0
+_RESTARTS = 2
 _INSTALL_SECONDS = 60
 _QUERY_SECONDS = 10
 _TOO_MANY_CONNECTIONS = 1040
@@ -369,6 +370,19 @@ class Cluster:
     def start_node(self, node: Node, *, bootstrap: bool = False) -> None:
         """Start one node, as the first of a new component or to join the others."""
         node.start(["--wsrep-new-cluster"] if bootstrap else [], addresses=self.addresses)
+
+    def wait_until_synced(self, node: Node) -> None:
+        """Wait until a node that has been started is Synced. Start it again if it dies, as systemd would.
+
+        A node that finds the others too slow to answer gives up: "failed to open gcomm backend connection".
+        """
+        for _ in range(_RESTARTS):
+            with suppress(ProcessEndedError):
+                node.wait_for_state("Synced")
+                return
+            node.kill()
+            self.start_node(node)
+        node.wait_for_state("Synced")
 
     def wait_for_size(self, size: int) -> None:
         """Wait until every running node sees this many members and is Synced."""

@@ -58,7 +58,7 @@ class Stack(Block):
     def restart_node(self, node: Node) -> None:
         """Start a node that has ended, and wait until it is Synced."""
         self.cluster.start_node(node)
-        node.wait_for_state("Synced")
+        self.cluster.wait_until_synced(node)
 
     def wait_until_whole(self) -> None:
         """Wait until every node is a Synced member of one cluster, available, and UP in HAProxy."""

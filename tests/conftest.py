@@ -1,4 +1,4 @@
-"""Fixtures: real processes, started once for all tests that use them."""
+"""Fixtures: real processes, started once for all tests that use them. And what runs side by side."""
 
 import signal
 import sys
@@ -16,6 +16,28 @@ from harness.stack import Stack
 
 # A shell script that runs the tests in the background has them ignore SIGINT, which what they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+TEST_FOLDERS = ("package", "unit", "http", "cluster", "haproxy")
+PROCESSES = 2
+"""In how many processes a run of all tests is. Tests wait more than they work: two are not too many for two cores."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run all tests in several processes, but those that somebody has named in this one."""
+    everything = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+    return PROCESSES if everything else 0
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one process, and all files that use the shared cluster; these take longest."""
+    if not hasattr(config, "workerinput"):
+        return
+    of_cluster = {item.path for item in items if "stack" in getattr(item, "fixturenames", ())}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("cluster" if item.path in of_cluster else str(item.path)))
+    # What comes first is begun first, and the small ones at the end fill up the time.
+    items.sort(key=lambda item: (item.path not in of_cluster, -TEST_FOLDERS.index(item.path.parent.name)))
 
 
 @pytest.fixture(scope="session")
@@ -78,6 +100,9 @@ def shared_stack() -> Iterator[Stack]:
 @pytest.fixture
 def stack(shared_stack: Stack) -> Stack:
     """Give the running cluster, whole and with every node available."""
+    for node in shared_stack.nodes:
+        if node.process.exit_code is not None:
+            shared_stack.restart_node(node)
     shared_stack.wait_until_whole()
     return shared_stack
 

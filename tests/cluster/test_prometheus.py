@@ -11,6 +11,7 @@ from harness.prometheus import Prometheus
 from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
+from tests.measured import undisturbed
 
 
 @pytest.fixture
@@ -46,29 +47,30 @@ def test_the_course_of_faults_can_be_read_afterwards(
     def course(name: str, of_service: Service = service) -> list[float]:
         return prometheus.course(f'{name}{{instance="{LOOPBACK}:{of_service.port}"}}', began)
 
-    # As planned.
-    node.sql("SET GLOBAL wsrep_desync=ON")
-    wait_for_availability(0)
-    node.sql("SET GLOBAL wsrep_desync=OFF")
-    wait_for_availability(1)
-    assert course("clustercheckd_available") == [1, 0, 1]
-    assert course("clustercheckd_draining") == [0, 1, 0]
-    states = course("clustercheckd_wsrep_local_state")
-    # It may be seen on its way through 3.
-    assert (states[:2], states[-1]) == ([4, 2], 4)
-    assert course("clustercheckd_available", watched[0]) == [1]
+    with undisturbed(*watched):
+        # As planned.
+        node.sql("SET GLOBAL wsrep_desync=ON")
+        wait_for_availability(0)
+        node.sql("SET GLOBAL wsrep_desync=OFF")
+        wait_for_availability(1)
+        assert course("clustercheckd_available") == [1, 0, 1]
+        assert course("clustercheckd_draining") == [0, 1, 0]
+        states = course("clustercheckd_wsrep_local_state")
+        # It may be seen on its way through 3.
+        assert (states[:2], states[-1]) == ([4, 2], 4)
+        assert course("clustercheckd_available", watched[0]) == [1]
 
-    # Not planned, and with nothing left to read.
-    began = time.time()
-    node.kill()
-    wait_for_availability(0)
-    reason = 'clustercheckd_reason{reason="unreachable"} == 1'
-    wait_for("the reason", lambda: prometheus.query(reason) == of(watched[1:], 1))
-    assert prometheus.query("clustercheckd_wsrep_local_state").keys() == of(watched[:1], 4).keys()
-    assert course("clustercheckd_draining") == [0]
-    pending = 'ALERTS{alertname="GaleraNodeUnavailable",alertstate="pending"}'
-    wait_for("the alert", lambda: prometheus.query(pending) == of(watched[1:], 1))
-    stack.restart_node(node)
-    stack.wait_until_whole()
-    wait_for_availability(1)
-    assert course("clustercheckd_available") == [1, 0, 1]
+        # Not planned, and with nothing left to read.
+        began = time.time()
+        node.kill()
+        wait_for_availability(0)
+        reason = 'clustercheckd_reason{reason="unreachable"} == 1'
+        wait_for("the reason", lambda: prometheus.query(reason) == of(watched[1:], 1))
+        assert prometheus.query("clustercheckd_wsrep_local_state").keys() == of(watched[:1], 4).keys()
+        assert course("clustercheckd_draining") == [0]
+        pending = 'ALERTS{alertname="GaleraNodeUnavailable",alertstate="pending"}'
+        wait_for("the alert", lambda: prometheus.query(pending) == of(watched[1:], 1))
+        stack.restart_node(node)
+        stack.wait_until_whole()
+        wait_for_availability(1)
+        assert course("clustercheckd_available") == [1, 0, 1]

@@ -28,17 +28,6 @@ _OVERLAP_SECONDS = 0.1
 _SAMPLE = 20
 
 
-def record(measured: str) -> None:
-    """Print what was measured; pytest -rP shows it."""
-    print(f"MEASURED {measured}")  # noqa: T201 (how a test reports)
-
-
-def within(what: str, seconds: float, bound: float) -> None:
-    """Record a measured time, and check that it is within its bound."""
-    record(f"{what}: {seconds:.2f} s (bound {bound:g} s)")
-    assert seconds <= bound, what
-
-
 @dataclass(frozen=True)
 class Front:
     """One HAProxy, and clients of both of its sections."""

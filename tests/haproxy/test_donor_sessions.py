@@ -4,18 +4,16 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
-import pymysql
 import pytest
 
-from app.verdict import PLANNED, Reason
 from harness.haproxy import EXAMPLE, READER, READER_QUESTION, Backend, HAProxy, Server, name_of
 from harness.ports import LOOPBACK, Ports
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests.conftest import Services
 from tests.fake_mysql import fake_mysql, galera, greets_and_is_silent
+from tests.measured import DisturbedError, undisturbed
 
 SERVING = {"UP", "NOLB"}
 # More than a node may leave unapplied and still call itself Synced.
@@ -24,9 +22,6 @@ ROWS = "INSERT INTO writes (node) SELECT 'backlog' FROM seq_1_to_100"
 SETTINGS = {"CLUSTERCHECK_DRAIN_STATUS": "404"}
 DONOR = {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced"}
 JOINED = {"wsrep_local_state": "3", "wsrep_local_state_comment": "Joined"}
-# A machine that stalls for a second has the donor hang, or lost to its members. HAProxy then cuts its sessions, as it
-# should. Such a transfer shows nothing and is repeated.
-REPEATED = 2
 
 
 class Pool:
@@ -76,77 +71,61 @@ def joining(pool: Pool) -> Iterator[Backend]:
         yield wait_for("one of the other nodes to be the donor", pool.donor)
 
 
-class Transfer:
-    """A full state transfer under sessions: what the donor's checker and HAProxy said of the donor, and what is left.
-
-    The joiner, and that it gets no client before it may, is checked on the way.
-    """
-
-    def __init__(self, pool: Pool) -> None:
-        logged_before = len(pool.haproxy.log.read_text())
-        changed_before = {b.node.name: len(b.service.status()["changes"]) for b in pool.others}
-        with ExitStack() as exits:
-            sessions = {b.node.name: exits.enter_context(pool.haproxy.session_on(READER, b.node)) for b in pool.others}
-            with joining(pool) as self.donor:
-                pool.wait_for_status(self.donor, "NOLB")
-                writer = next(backend.node for backend in pool.others if backend is not self.donor)
-                with writer.connect_as_client() as client, client.cursor() as cursor:
-                    for _ in range(BACKLOG):
-                        cursor.execute(ROWS)
-            self._check_joiner(pool)
-            self.donor.service.wait_for_verdict(200, "synced")
-            pool.wait_for_status(self.donor, "UP")
-            self.cut = _is_cut(sessions[self.donor.node.name])
-        self.changes = self.donor.service.status()["changes"][changed_before[self.donor.node.name] :]
-        self.reasons = [change["reason"] for change in self.changes]
-        log = pool.haproxy.log.read_text()[logged_before:]
-        self.logged = [line for line in log.splitlines() if f"/{self.donor.node.name} " in line]
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether the donor was unavailable for a reason that is not planned, or its checker too slow for HAProxy."""
-        unplanned = [reason for reason in self.reasons if reason not in PLANNED | {Reason.SYNCED}]
-        return bool(unplanned) or any("is DOWN, reason: Layer7 timeout" in line for line in self.logged)
-
-    def __str__(self) -> str:
-        """Tell what there is to know of a failure."""
-        seen = [f"{change['at']} {change['reason']}: {change['detail']}" for change in self.changes]
-        return "\n".join([f"the donor {self.donor.node.name}, by its checker:", *seen, "by HAProxy:", *self.logged])
-
-    def _check_joiner(self, pool: Pool) -> None:
+def reasons_after_a_transfer(pool: Pool) -> list[str]:
+    """Go through one, and return what the donor's checker said; the sessions and the joiner are checked on the way."""
+    with ExitStack() as exits:
+        sessions = {b.node.name: exits.enter_context(pool.haproxy.session_on(READER, b.node)) for b in pool.others}
+        with joining(pool) as donor:
+            assert donor.service.get().status == 404
+            pool.wait_for_status(donor, "NOLB")
+            writer = next(backend.node for backend in pool.others if backend is not donor)
+            with writer.connect_as_client() as client, client.cursor() as cursor:
+                for _ in range(BACKLOG):
+                    cursor.execute(ROWS)
         seen = set()
 
         def joined() -> bool:
-            # In this order: the joiner, once it is available, stays so.
+            # In this order: once the joiner is available it stays so.
             status = pool.status(pool.joiner)
             seen.add((status, pool.joiner.service.get().status))
             return status == "UP"
 
         wait_for("the joiner to be UP", joined, seconds=60)
         # What a joiner answers is never the 404 that keeps sessions, and while it answers no 200 it has no client.
-        assert not [pair for pair in seen if pair[1] == 404]
+        assert not [answer for _, answer in seen if answer == 404]
         assert not [pair for pair in seen if pair[0] in SERVING and pair[1] != 200]
+        donor.service.wait_for_verdict(200, "synced")
+        pool.wait_for_status(donor, "UP")
+        assert name_of(sessions[donor.node.name]) == donor.node.name
+        return [change["reason"] for change in donor.service.status()["changes"]]
 
 
-def _is_cut(session: "pymysql.Connection[Any]") -> bool:
+@contextmanager
+def undisturbed_pool(pool: Pool) -> Iterator[None]:
+    """Have a failure tell what HAProxy logged, and be no failure where the donor or its checker stalled.
+
+    HAProxy cuts the sessions of a donor that hangs for a second, or is lost to its members, as it should.
+    """
     try:
-        name_of(session)
-    except pymysql.MySQLError:
-        return True
-    return False
+        with undisturbed(*(backend.service for backend in pool.others)):
+            yield
+    except Exception as fault:
+        logged = [line for line in pool.haproxy.log.read_text().splitlines() if f" {READER}/" in line]
+        for line in logged:
+            fault.add_note(line)
+        if any("is DOWN, reason: Layer7 timeout" in line for line in logged):
+            message = f"{fault!r} after a health check that timed out"
+            raise DisturbedError(message) from fault
+        raise
 
 
 def test_a_session_on_a_donor_lives_until_it_is_synced_again_and_a_joiner_gets_no_client_before(pool: Pool) -> None:
-    for backend in (*pool.others, pool.joiner):
-        pool.wait_for_status(backend, "UP")
-    transfer = Transfer(pool)
-    for _ in range(REPEATED):
-        if transfer.disturbed:
-            transfer = Transfer(pool)
-    assert not transfer.disturbed, transfer
-    assert not transfer.cut, transfer
-    # How long the donor is in state 3, or whether a poll meets it, depends on how fast the machine applies.
-    assert [reason for reason in transfer.reasons if reason != "joined"][-2:] == ["donor", "synced"], transfer
+    with undisturbed_pool(pool):
+        for backend in (*pool.others, pool.joiner):
+            pool.wait_for_status(backend, "UP")
+        reasons = reasons_after_a_transfer(pool)
+        # How long the donor is in state 3, or whether a poll meets it, depends on how fast the machine applies.
+        assert [reason for reason in reasons if reason != "joined"][-2:] == ["donor", "synced"]
 
 
 def test_sessions_live_through_all_three_states_of_a_donor(services: Services, tmp_path: Path, ports: Ports) -> None:

@@ -13,7 +13,8 @@ from harness.haproxy import READER, WRITER, Backend
 from harness.ports import LOOPBACK
 from harness.stack import Stack
 from harness.waiting import wait_for
-from tests.haproxy.front import SILENT_SECONDS, SWITCH_SECONDS, within
+from tests.haproxy.front import SILENT_SECONDS, SWITCH_SECONDS
+from tests.measured import within
 
 SAMPLES = 6
 
@@ -28,8 +29,10 @@ def writer(stack: Stack) -> Backend:
 def desynced(old: Backend) -> Iterator[None]:
     """Have the node be desynced, as for a backup."""
     old.node.sql("SET GLOBAL wsrep_desync=ON")
-    yield
-    old.node.sql("SET GLOBAL wsrep_desync=OFF")
+    try:
+        yield
+    finally:
+        old.node.sql("SET GLOBAL wsrep_desync=OFF")
 
 
 @contextmanager
@@ -44,16 +47,20 @@ def donor(old: Backend) -> Iterator[None]:
 def drained(old: Backend) -> Iterator[None]:
     """Drain the node as `clustercheckd drain` does, without the time that a command takes to start."""
     old.service.disabled_file.touch()
-    yield
-    old.service.disabled_file.unlink()
+    try:
+        yield
+    finally:
+        old.service.disabled_file.unlink()
 
 
 @contextmanager
 def read_only(old: Backend) -> Iterator[None]:
     """Have the node take no writes."""
     old.node.sql("SET GLOBAL read_only=ON")
-    yield
-    old.node.sql("SET GLOBAL read_only=OFF")
+    try:
+        yield
+    finally:
+        old.node.sql("SET GLOBAL read_only=OFF")
 
 
 @contextmanager
@@ -67,8 +74,10 @@ def killed(old: Backend) -> Iterator[None]:
 def hung(old: Backend) -> Iterator[None]:
     """Have the server hang."""
     old.node.hang()
-    yield
-    old.node.resume()
+    try:
+        yield
+    finally:
+        old.node.resume()
 
 
 @pytest.mark.parametrize(

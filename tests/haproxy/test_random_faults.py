@@ -99,7 +99,7 @@ class Run:
             {node.name for node in self._nodes.nodes if self._status(node, question) == 200}
             for question in (self._least, self._questions[WRITER], READER_QUESTION)
         )
-        wait_for(f"the sessions to be cut: {self._told}", lambda: self._on(self._held) <= may_write, seconds=1)
+        wait_for(f"the sessions to be cut: {self._told}", lambda: self._on(self._held) <= may_write, seconds=5)
         fresh = self._front.writers.open(SAMPLE)
         on = self._on([*self._held, *fresh])
         assert len(on) <= 1, (self._told, on)

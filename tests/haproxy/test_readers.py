@@ -5,7 +5,8 @@ from collections import Counter
 
 from harness.haproxy import READER
 from harness.waiting import wait_for
-from tests.haproxy.front import AT_ONCE_SECONDS, SWITCH_SECONDS, Front, StandIns, record, within
+from tests.haproxy.front import AT_ONCE_SECONDS, SWITCH_SECONDS, Front, StandIns
+from tests.measured import record, within
 
 CROWD = 100
 

@@ -9,9 +9,10 @@ import pytest
 from harness.haproxy import WRITER
 from harness.ports import LOOPBACK, Ports
 from harness.waiting import wait_for
-from tests.haproxy.front import SWITCH_SECONDS, Front, StandIns, switch, within
+from tests.haproxy.front import SWITCH_SECONDS, Front, StandIns, switch
 from tests.haproxy.stand_in import Client
 from tests.haproxy.variations import varied
+from tests.measured import within
 
 CROWD = 100
 

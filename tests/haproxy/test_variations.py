@@ -16,9 +16,10 @@ from harness.haproxy import READER, WRITER, HAProxy
 from harness.ports import LOOPBACK
 from tests.conftest import Services
 from tests.fake_mysql import fake_mysql, galera
-from tests.haproxy.front import SWITCH_SECONDS, StandIns, switch, within
+from tests.haproxy.front import SWITCH_SECONDS, StandIns, switch
 from tests.haproxy.variations import varied
 from tests.http.test_restart import HAND_DOWN
+from tests.measured import within
 
 
 def test_a_donor_serves_writes_only_where_no_synced_node_is_left(nodes: StandIns) -> None:
