@@ -190,9 +190,10 @@ def test_the_journal_has_each_line_with_its_priority(node: FakeMySQL, services: 
     service.wait_for_verdict(503, "not-ready")
 
     def entries() -> list[tuple[str, str]]:
+        # Entering its mounts alone would leave a chroot.
+        enter = ("nsenter", f"--target={service.process.pid}", "--mount", "--root")
         command = ("journalctl", "--output=json", "--identifier=clustercheckd")
-        entered = ("nsenter", f"--mount=/proc/{service.process.pid}/ns/mnt", *command)
-        done = subprocess.run(entered, capture_output=True, text=True, timeout=SECONDS, check=True)
+        done = subprocess.run([*enter, *command], capture_output=True, text=True, timeout=SECONDS, check=True)
         found = [json.loads(line) for line in done.stdout.splitlines()]
         return [(entry["PRIORITY"], entry["MESSAGE"]) for entry in found]
 
