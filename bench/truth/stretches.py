@@ -14,7 +14,7 @@ doubt, the rules treat a node as unusable:
    stretch. This can only make a false 200 longer.
 4. False 200: a checker answered 200 while the node was unusable, except for rule 5. False 503: it answered 503 while
    the node was usable, except for rule 6. While a checker takes over 0.25 s to answer, it says nothing.
-5. Invisible: a part of a false 200 of more than 0.5 s in which a witness saw nothing wrong. The witness reads the
+5. Invisible: a part of a false 200 of more than 0.3 s in which a witness saw nothing wrong. The witness reads the
    variables over its own connection: Synced, Primary, connected, ready, no reject_queries, not read-only, not full. A
    shorter part may come from the sampling, and stays a false 200.
 6. By policy: the part of a false 503 in which the witness saw wsrep_local_state 2 or 3 and nothing else wrong.
@@ -35,7 +35,7 @@ TRUTH_SECONDS = 1.0
 """How long a client waits for the server: at each step, and in all."""
 
 PROMPT_SECONDS = 0.25
-_INVISIBLE_SECONDS = 0.5
+_INVISIBLE_SECONDS = 0.3
 
 Stretch = tuple[float, float]
 
