@@ -175,6 +175,17 @@ class TestHttpApi:
         assert set(asked) <= {*VERDICT_PATHS, LIVENESS_PATH, *PATHS}
 
 
+class TestLog:
+    """docs/operations.md: the log."""
+
+    def test_it_has_every_event(self) -> None:
+        section = PAGES["docs/operations.md"].read_text().partition("\n## The log\n")[2].partition("\n## ")[0]
+        sources = "".join(path.read_text() for path in (ROOT / "app").rglob("*.py"))
+        logged = re.findall(r'_log\.(?:debug|info|warning|error|exception)\(\s*"([a-z ]+)"', sources)
+        assert {"started", "flapping"} <= set(logged)
+        assert {*logged, "available", "unavailable", "log lines dropped"} == set(rows(section, r"[a-z ]+"))
+
+
 class TestCommands:
     """docs/reference/commands.md, and what the other pages type."""
 
