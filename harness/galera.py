@@ -100,7 +100,8 @@ class Installation(Block):
 
     def node(self, name: str, options: Sequence[str] = ()) -> "Node":
         """Return a new node. It is not started, and only the first one has data yet."""
-        node = Node(self, name, options)
+        same = sum(other.name == name for other in self._nodes)
+        node = Node(self, name, options, place=f"{name}-{same + 1}" if same else name)
         self._nodes.append(node)
         return node
 
@@ -136,16 +137,19 @@ class Installation(Block):
 
 
 class Node:
-    """One MariaDB server: its own data, socket and ports on the loopback address."""
+    """One MariaDB server: its own data, socket and ports on the loopback address.
 
-    def __init__(self, installation: Installation, name: str, options: Sequence[str] = ()) -> None:
+    place: what its files are called.
+    """
+
+    def __init__(self, installation: Installation, name: str, options: Sequence[str], place: str) -> None:
         ports = installation.ports
         self.name = name
         self.port = ports.free()
         self.group_port = ports.free()
-        self.data = installation.directory / name
-        self.socket = installation.directory / f"{name}.sock"
-        self.log = installation.directory / f"{name}.log"
+        self.data = installation.directory / place
+        self.socket = installation.directory / f"{place}.sock"
+        self.log = installation.directory / f"{place}.log"
         self._installation = installation
         self._options = tuple(options)
         self._sst_port, self._ist_port = ports.free(), ports.free()

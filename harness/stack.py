@@ -15,7 +15,8 @@ from harness.waiting import wait_for
 class Stack(Block):
     """A running cluster, started when the `with` block begins and removed when it ends.
 
-    settings: more settings of clustercheckd, by node name.
+    settings: more settings of clustercheckd, by node name. installation: one that exists already; without it, the stack
+    makes its own.
     """
 
     def __init__(
@@ -23,10 +24,12 @@ class Stack(Block):
         size: int = 3,
         tell: Callable[[str], None] = lambda _: None,
         settings: Mapping[str, Mapping[str, str]] | None = None,
+        installation: Installation | None = None,
     ) -> None:
         self._size = size
         self._tell = tell
         self._settings = settings or {}
+        self._given = installation
         self._exits = ExitStack()
 
     def close(self) -> None:
@@ -72,8 +75,9 @@ class Stack(Block):
 
     def _start(self) -> None:
         """Start everything, which takes about 15 s."""
-        self._tell("installing a MariaDB server")
-        self.installation = self._exits.enter_context(Installation())
+        if self._given is None:
+            self._tell("installing a MariaDB server")
+        self.installation = self._given or self._exits.enter_context(Installation())
         self.cluster = Cluster(self.installation, self._size)
         self.nodes = self.cluster.nodes
         for node in self.nodes:

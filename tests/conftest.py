@@ -91,9 +91,9 @@ def services(tmp_path: Path, ports: Ports) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="session")
-def shared_stack() -> Iterator[Stack]:
+def shared_stack(installation: Installation) -> Iterator[Stack]:
     """Start three Galera nodes, a clustercheckd beside each, HAProxy in front."""
-    with Stack() as running:
+    with Stack(installation=installation) as running:
         yield running
 
 
@@ -109,7 +109,7 @@ def stack(shared_stack: Stack) -> Stack:
 
 @pytest.fixture(scope="session")
 def installation() -> Iterator[Installation]:
-    """Install a MariaDB of its own, for servers that are no part of the cluster."""
+    """Install a MariaDB, for the shared cluster and for servers that are no part of it."""
     with Installation() as installed:
         yield installed
 
