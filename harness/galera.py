@@ -314,12 +314,12 @@ class Node:
                 f"gmcast.listen_addr=tcp://{LOOPBACK}:{self.group_port}",
                 f"ist.recv_addr={LOOPBACK}:{self._ist_port}",
                 "gcache.size=8M",
-                # A tenth of the usual waits: members are on one machine, and tests wait for them.
+                # Shorter than usual, for tests wait for them; long enough for a machine that is busy for a second.
                 "evs.keepalive_period=PT0.5S",
-                "evs.suspect_timeout=PT2S",
-                "evs.inactive_timeout=PT4S",
+                "evs.suspect_timeout=PT3S",
+                "evs.inactive_timeout=PT6S",
                 "gmcast.time_wait=PT1S",
-                "gmcast.peer_timeout=PT1S",
+                "gmcast.peer_timeout=PT2S",
             ],
         )
         return [
@@ -369,7 +369,7 @@ class Cluster:
         """Start the nodes one after the other, each once the one before is Synced."""
         for node in self.nodes:
             self.start_node(node, bootstrap=node is self.nodes[0])
-            node.wait_for_state("Synced")
+            self.wait_until_synced(node)
 
     def start_node(self, node: Node, *, bootstrap: bool = False) -> None:
         """Start one node, as the first of a new component or to join the others."""

@@ -83,7 +83,7 @@ class Stack(Block):
         for node in self.nodes:
             self._tell(f"starting {node.name}")
             self.cluster.start_node(node, bootstrap=node is self.nodes[0])
-            node.wait_for_state("Synced")
+            self.cluster.wait_until_synced(node)
         self._tell("starting clustercheckd beside each node, and HAProxy in front")
         self.backends = [Backend(node, self.service(node, **self._settings.get(node.name, {}))) for node in self.nodes]
         self.services = [backend.service for backend in self.backends]

@@ -29,13 +29,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return PROCESSES if everything else 0
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of a file in one process, and all files that use the shared cluster; these take longest."""
     if not hasattr(config, "workerinput"):
         return
     of_cluster = {item.path for item in items if "stack" in getattr(item, "fixturenames", ())}
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("cluster" if item.path in of_cluster else str(item.path)))
+        item.add_marker(
+            pytest.mark.xdist_group(
+                "cluster" if item.path in of_cluster else f"{item.path.parent.name}/{item.path.stem}"
+            )
+        )
     # What comes first is begun first, and the small ones at the end fill up the time.
     items.sort(key=lambda item: (item.path not in of_cluster, -TEST_FOLDERS.index(item.path.parent.name)))
 
