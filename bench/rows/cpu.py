@@ -1,11 +1,11 @@
-"""CPU time per probe, compared with xinetd and the shell check.
+"""CPU time per health check, compared with xinetd and the shell check.
 
 Each side counts its own processes and mariadbd, less what mariadbd uses while idle. Each round measures that idle use
 with clustercheckd stopped. The load generator does not count.
 
-clustercheckd's polls are constant work, whatever the rate of probes. At full speed, the figure includes them. At a low
-rate, there are two figures: with all polls, and without. The latter is the service's CPU time less its use at rest,
-in alternating slices; no probe reaches mariadbd.
+clustercheckd's polls are constant work, whatever the rate of health checks. At full speed, the figure includes them.
+At a low rate, there are two figures: with all polls, and without. The latter is the service's CPU time less its use at
+rest, in alternating slices; no health check reaches mariadbd.
 """
 
 import time
@@ -57,7 +57,7 @@ class _Round:
 
 @dataclass(frozen=True)
 class _Slice:
-    """clustercheckd at rest, then with probes. The floor counts only its own process."""
+    """clustercheckd at rest, then with health checks. The floor counts only its own process."""
 
     rest: _Cost
     paced: _Cost
@@ -82,25 +82,25 @@ def rows(rig: Rig) -> list[Row]:
     script_paced = median(each.script_paced.per_probe for each in rounds)
     rest = median(each.rest.share for each in slices)
     floor = median(each.floor_added for each in slices)
-    paced = f"at {_PROBES_PER_SECOND} probes/s"
+    paced = f"at {_PROBES_PER_SECOND} checks/s"
     return [
         _row(
-            "CPU per probe at full speed, all counted (service + mariadbd; xinetd + bash + client + mariadbd)",
+            "CPU per health check at full speed, all counted (service + mariadbd; xinetd + bash + client + mariadbd)",
             median(each.ours_full.per_probe for each in rounds),
             script_full,
         ),
         _row(
-            f"CPU per probe {paced}, what the probes add",
+            f"CPU per health check {paced}, what the checks add",
             median(each.added for each in slices),
             script_paced,
             beside=f", floor {microseconds(floor)}",
             note=f", floor {script_paced / floor:,.0f}x",
         ),
         _row(
-            f"CPU per probe {paced}, with all polls ({rest:.2%} of a core, at any rate of probes)",
+            f"CPU per health check {paced}, with all polls ({rest:.2%} of a core, at any rate of health checks)",
             median(each.paced.per_probe for each in slices),
             script_paced,
-            note=f"; less than the script above {rest / script_paced:.1f} probes/s",
+            note=f"; less than the script above {rest / script_paced:.1f} checks/s",
         ),
     ]
 

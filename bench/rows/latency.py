@@ -1,4 +1,4 @@
-"""The 99th percentile of a probe's time, from connect to answer, at a steady rate, compared with the floor."""
+"""The 99th percentile of a health check's time, from connect to answer, at a steady rate, compared with the floor."""
 
 from statistics import median
 
@@ -25,7 +25,7 @@ def rows(rig: Rig) -> list[Row]:
     ratio = median(percentile(o, 99) for o in ours) / median(percentile(f, 99) for f in floor)
     return [
         Row(
-            f"p99 at {_PROBES_PER_SECOND} probes/s (p50)",
+            f"p99 at {_PROBES_PER_SECOND} checks/s (p50)",
             _cell(ours),
             f"floor {_cell(floor)}",
             f"{ratio:.2f}x",

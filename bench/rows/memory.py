@@ -1,4 +1,4 @@
-"""Memory after the start and a first scrape, and after many probes, each on its own connection."""
+"""Memory after the start and a first scrape, and after many health checks, each on its own connection."""
 
 import sys
 
@@ -36,7 +36,7 @@ def rows(rig: Rig, probes: int) -> list[Row]:
         service.process.kill()
     return [
         Row(
-            f"memory (RSS) after the start and a scrape, and after {probes:,} probes",
+            f"memory (RSS) after the start and a scrape, and after {probes:,} health checks",
             f"{_mebibytes(started)}, {_mebibytes(after)}",
             "",
             f"growth {_mebibytes(after - started)}",

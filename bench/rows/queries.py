@@ -1,4 +1,4 @@
-"""The load on the node: statements, new connections and open sessions, at several rates of probes."""
+"""The load on the node: statements, new connections and open sessions, at several rates of health checks."""
 
 import time
 from collections.abc import Callable
@@ -44,17 +44,17 @@ def _row(rig: Rig, session: "pymysql.Connection[Any]", per_second: int | None) -
     ours = _seen(session, _probing(rig.service.port, per_second, _CONNECTIONS))
     wanted = _STATEMENTS_EACH / INTERVAL_SECONDS
     flat = abs(ours.statements_per_second - wanted) <= wanted * _TOLERANCE
-    # The script cannot answer 1,000 probes a second. Its row at full speed shows how many it can.
+    # The script cannot answer 1,000 health checks a second. Its row at full speed shows how many it can.
     script = None
     if per_second is None or per_second <= 10:  # noqa: PLR2004
         with rig.service_paused():
             script = _seen(session, _probing(rig.shell_check.port, per_second, _SCRIPT_CONNECTIONS))
-    speed = "full speed" if per_second is None else f"{per_second:,} probes/s"
+    speed = "full speed" if per_second is None else f"{per_second:,} checks/s"
     return Row(
         f"statements and new connections the node sees at {speed}",
         f"{_cell(ours)}, {ours.held} session held",
         f"script {_cell(script)}" if script else "script cannot",
-        f"at {ours.probes_per_second:,.0f} probes/s"
+        f"at {ours.probes_per_second:,.0f} checks/s"
         + (f", script at {script.probes_per_second:,.0f}" if script else ""),
         f"{wanted:.0f}/s, 0 new, 1 held",
         flat and ours.new_connections == 0 and ours.held == 1,

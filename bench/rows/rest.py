@@ -1,4 +1,4 @@
-"""The CPU time without any probe: that of the service, and what its polls add to mariadbd.
+"""The CPU time without any health check: that of the service, and what its polls add to mariadbd.
 
 This figure is not a ratio: it grows if other processes fill the CPU's caches. The idle floor, which wakes ten times a
 second and does nothing, shows by how much.

@@ -1,4 +1,4 @@
-"""Probes per second on one core, each on a new connection, and CPU time per probe, compared with the floor.
+"""Health checks per second on one core, each on a new connection, and CPU time for each, compared with the floor.
 
 The rate depends on the generator too, if it waits for each answer (one connection) or is the limit itself. The CPU time
 of the server process does not.
@@ -38,7 +38,7 @@ def _row(rig: Rig, connections: int) -> Row:
     cpu_ratio = median(theirs / mine for (_, mine), (_, theirs) in zip(ours, floor, strict=True))
     limited = median(theirs.own_share for theirs, _ in floor) > _GENERATOR_IS_THE_LIMIT
     return Row(
-        f"probes/s on one core, {connections} connection{'s' if connections > 1 else ''} (server CPU per probe)",
+        f"checks/s on one core, {connections} connection{'s' if connections > 1 else ''} (server CPU per health check)",
         _cell(ours),
         f"floor {_cell(floor)}",
         f"{ratio:.2f}x (by CPU {cpu_ratio:.2f}x)" + (", limited by the generator" if limited else ""),
