@@ -80,11 +80,24 @@ class Peer:
         self.connection = connection
         self._statements = [] if statements is None else statements
         self._sequence = 0
+        self._held: bytearray | None = None
 
     def send(self, payload: bytes) -> None:
         """Send one packet."""
-        self.connection.sendall(packet(self._sequence, payload))
+        data = packet(self._sequence, payload)
+        if self._held is None:
+            self.connection.sendall(data)
+        else:
+            self._held += data
         self._sequence = (self._sequence + 1) % 256
+
+    @contextmanager
+    def in_one_piece(self) -> Iterator[None]:
+        """Hold what is sent, and send it in one piece: the other side then has all of it when it has any of it."""
+        self._held = bytearray()
+        yield
+        held, self._held = self._held, None
+        self.connection.sendall(held)
 
     def receive(self) -> bytes:
         """Read one packet; empty at the end of the connection."""

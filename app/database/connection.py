@@ -6,6 +6,8 @@ It adds these guarantees to the driver's:
 - The server cannot choose how the password is sent. clustercheckd answers only the plugins in `PLUGINS`, which send the
   password in clear text only within TLS or a unix socket.
 - clustercheckd reads at most `MOST_BYTES` in a poll, before the login as well as after it.
+- No answer is taken for the answer to another statement: before clustercheckd sends statements, nothing may be left
+  unread, and each statement has one result.
 - `Connection.close` closes the connection at once, whatever the peer does.
 """
 
@@ -19,7 +21,7 @@ from typing import Any, Self
 from pymysql.constants import CLIENT, COMMAND
 from pymysql.protocol import MysqlPacket
 
-from app.database.faults import PlainTextError, RefusedPluginError, TooManyBytesError
+from app.database.faults import PlainTextError, RefusedPluginError, TooManyBytesError, UnaskedBytesError
 from app.database.login import Login
 from app.node_state import Cell
 
@@ -99,7 +101,12 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self._bytes_left = MOST_BYTES
 
     async def send(self, *statements: str) -> None:
-        """Send statements without waiting for their answers: `next_rows` returns the rows of one after the other."""
+        """Send statements without waiting for their answers: `next_rows` returns the rows of one after the other.
+
+        Raises `UnaskedBytesError` if bytes of an earlier answer are left, or arrived since.
+        """
+        if self._has_unread_bytes():
+            raise UnaskedBytesError
         for statement in statements:
             await self._execute_command(COMMAND.COM_QUERY, statement)
 
@@ -108,6 +115,9 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         # The packets of each answer are numbered from 1. Sending sets this for one answer only.
         self._next_seq_id = 1
         await self._read_query_result()
+        # The driver would read the further results before the next statement.
+        if self._result.has_next:
+            raise UnaskedBytesError
         return list(self._result.rows or ())
 
     async def rows(self, statement: str) -> list[tuple[Cell, ...]]:
@@ -157,6 +167,19 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self._logging_in = True
         await super()._request_authentication()
         self._logging_in = False
+
+    def _has_unread_bytes(self) -> bool:
+        """Return whether bytes, or the end of the connection, wait to be read."""
+        if self._reader is None:
+            return False
+        # StreamReader has no method for this. Its `read` returns at once if something waits, and pauses otherwise.
+        reading = self._reader.read(1)
+        try:
+            reading.send(None)
+        except StopIteration:
+            return True
+        reading.close()
+        return False
 
     def _read_bytes(self, num_bytes: int) -> Coroutine[Any, Any, bytes]:
         # The driver reads everything through this method. asyncio buffers at most 128 KiB of what was not read yet.

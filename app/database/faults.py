@@ -52,6 +52,12 @@ class TooManyBytesError(UnfitServerError):
     words = "{login} sent more than any MySQL server does while {phase}"
 
 
+class UnaskedBytesError(UnfitServerError):
+    """The server sent more than the statements' answers: the next poll would take the rest for its own answers."""
+
+    words = "{login} sent an answer to no statement while {phase}"
+
+
 class RefusedPluginError(UnfitServerError):
     """The server requested an authentication plugin that clustercheckd does not support."""
 

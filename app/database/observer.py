@@ -48,6 +48,9 @@ class Observer:
         try:
             async with asyncio.timeout(self._deadline_seconds):
                 observation = await self._read_or_reconnect()
+            if isinstance(observation, Unobserved):
+                # The rows make no sense, perhaps because they answer another statement.
+                self._discard()
         except asyncio.CancelledError:
             self._discard()
             raise
@@ -71,7 +74,9 @@ class Observer:
             self._connection.begin_observation()
             # This does not suppress the deadline, which arrives as a CancelledError.
             with contextlib.suppress(Exception):
-                return await self._read(self._session)
+                observation = await self._read(self._session)
+                if isinstance(observation, NodeState):
+                    return observation
             self._discard()
         return await self._read(await self._connect())
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from app.database.login import Database
 from app.database.observer import Observer
 from app.database.session import SHOWS_AFTER_REFUSAL
-from app.node_state import NodeState
-from tests.fake_mysql import SYNCED_STATUS, SYNCED_VARIABLES, FakeMySQL, Peer, error, fake_mysql, galera
+from app.node_state import NodeState, Unobserved
+from tests.fake_mysql import OK, SYNCED_STATUS, SYNCED_VARIABLES, FakeMySQL, Peer, error, fake_mysql, galera
 
 DEADLINE_SECONDS = 5.0
 # All of them, as Percona XtraDB Cluster answers.
@@ -187,6 +187,69 @@ def test_an_error_of_the_select_that_ends_the_connection_is_no_refusal() -> None
 
     async def scenario(observer: Observer) -> None:
         assert await observer.observe() == await observer.observe()
+        assert server.connections == 2
+
+    with fake_mysql(behaviour) as server:
+        observing(server, scenario)
+
+
+def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
+    def behaviour(peer: Peer) -> None:
+        if server.connections == 2:
+            return galera(variables={"read_only": "ON"})(peer)
+        peer.log_in()
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
+        peer.receive()
+        select = peer.receive()
+        with peer.in_one_piece():
+            for _ in range(2):
+                peer.number_from(1)
+                peer.rows(SYNCED_STATUS)
+                peer.number_from(1)
+                peer.selected(select, SYNCED_VARIABLES)
+        peer.hang()
+        return None
+
+    async def scenario(observer: Observer) -> None:
+        seen = [await observer.observe() for _ in range(3)]
+        assert [one.read_only if isinstance(one, NodeState) else one for one in seen] == ["OFF", "OFF", "ON"]
+        assert server.connections == 2
+
+    with fake_mysql(behaviour) as server:
+        observing(server, scenario)
+
+
+def test_a_statement_with_two_results_is_refused() -> None:
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.receive()
+        # The flag SERVER_MORE_RESULTS_EXISTS.
+        peer.send(OK[:3] + b"\x08\x00\x00\x00")
+        peer.send(OK)
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES)
+
+    async def scenario(observer: Observer) -> None:
+        seen = await observer.observe()
+        assert isinstance(seen, Unobserved)
+        assert seen.detail == (f"127.0.0.1:{server.port} sent an answer to no statement while reading the node's state")
+
+    with fake_mysql(behaviour) as server:
+        observing(server, scenario)
+
+
+def test_rows_that_make_no_sense_end_the_connection() -> None:
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        if server.connections == 1:
+            peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=2)
+            peer.receive()
+            peer.table(["one"], [["1"]])
+            peer.hang()
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES)
+
+    async def scenario(observer: Observer) -> None:
+        assert isinstance(await observer.observe(), Unobserved)
+        assert isinstance(await observer.observe(), NodeState)
         assert server.connections == 2
 
     with fake_mysql(behaviour) as server:
