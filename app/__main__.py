@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     open_missing_streams()
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
-    except (SettingsError, ListenError) as fault:
+    except SettingsError as fault:
         for line in str(fault).splitlines():
             complain(line)
         return MISUSED
@@ -67,7 +67,7 @@ def _run(arguments: Sequence[str]) -> int:
         return migrate(typed.rest)
     try:
         return _run_with_settings(typed)
-    except SettingsError as fault:
+    except (SettingsError, ListenError) as fault:
         raise SettingsError(as_typed(str(fault), typed)) from None
 
 

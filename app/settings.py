@@ -111,6 +111,16 @@ class Settings(BaseSettings):
             raise ValueError(message)
         return value
 
+    @field_validator("clustercheck_host")
+    @classmethod
+    def _without_port(cls, value: str) -> str:
+        host, colon, port = value.rpartition(":")
+        if colon and port.isdecimal() and (":" not in host or host.endswith("]")):
+            bare = one_line(host.strip("[]")) or "*"
+            message = f"{one_line(value)} contains a port: set CLUSTERCHECK_HOST={bare} and CLUSTERCHECK_PORT={port}"
+            raise ValueError(message)
+        return value
+
     @field_validator("clustercheck_allow_from")
     @classmethod
     def _networks(cls, value: str | None) -> str | None:
@@ -127,7 +137,7 @@ class Settings(BaseSettings):
         return self
 
     def database(self) -> Database:
-        """Give what the observer is to connect to."""
+        """Return the database settings, for the observer."""
         return Database(
             socket=self.mysql_socket,
             host=self.mysql_host,
@@ -145,9 +155,10 @@ class Settings(BaseSettings):
         )
 
     def require_login(self) -> None:
-        """Raise `SettingsError` where the database settings lead nowhere.
+        """Raise `SettingsError` if the database settings give no login.
 
-        What is read anew at every connect must be readable at the start: better a clear end than a puzzling 503.
+        Every connection reads the files again. Without this check, a wrong path would not stop the start, and would
+        only show as a 503.
         """
         try:
             self.database().login()
@@ -155,13 +166,13 @@ class Settings(BaseSettings):
             raise SettingsError(str(fault)) from None
 
     def allowed_networks(self) -> list[IPNetwork] | None:
-        """Give the networks that may connect; None for all."""
+        """Return the networks that may connect; None for all."""
         if self.clustercheck_allow_from is None:
             return None
         return _networks_in(self.clustercheck_allow_from)
 
     def policy(self) -> Policy:
-        """Give what decides where no request overrides it."""
+        """Return the policy for health checks that do not override it."""
         return Policy(
             max_age_seconds=oldest_usable_seconds(self.clustercheck_poll_interval, self.clustercheck_deadline),
             available_when_donor=self.available_when_donor,
@@ -195,13 +206,15 @@ def load_settings(flags: Mapping[str, str], env_file: str | None = None) -> tupl
     if env_file is None:
         env_file = os.environ.get(_ENV_FILE_VARIABLE) or None
     if env_file is not None and not os.path.isfile(env_file):  # noqa: PTH113 (Path.is_file may raise)
-        message = f"{where}: there is no file {env_file}"
+        # Not a pipe either: the file is read twice.
+        words = "is not a regular file" if os.path.exists(env_file) else "does not exist"  # noqa: PTH110
+        message = f"{where}: {one_line(env_file)} {words}"
         raise SettingsError(message)
     environ = variables_of(os.environ)
     typed = [Variable(name.upper(), value, flag=flag_of(name)) for name, value in flags.items()]
     try:
         in_file = read_env_file(env_file) if env_file else []
-        _refuse_empty([*environ, *in_file], typed)
+        _refuse_empty([*environ, *in_file])
         # Not in the signature that pydantic makes up for type checkers.
         settings = Settings(_env_file=env_file, **flags)  # type: ignore[call-arg, arg-type]
     except EnvFileError as fault:
@@ -238,12 +251,8 @@ def _as_clients_have_it(network: IPNetwork) -> IPNetwork:
     return IPv4Network((int(network.network_address) & 0xFFFF_FFFF, network.prefixlen - _IPV4_MAPPED.prefixlen))
 
 
-def _refuse_empty(variables: Iterable[Variable], flags: Iterable[Variable]) -> None:
+def _refuse_empty(variables: Iterable[Variable]) -> None:
     """Raise `SettingsError` for an empty value that, taken as not set, might do the opposite of what is meant."""
-    for flag in flags:
-        if not flag.value:
-            message = f"{flag.called} needs a value"
-            raise SettingsError(message)
     for variable in variables:
         if variable.name in _NEVER_EMPTY and not variable.value:
             message = f"{variable.called} is set but empty: set a value or remove it"
@@ -270,6 +279,8 @@ def _line(error: "ErrorDetails", given: Mapping[str, Variable]) -> str:
 
 
 def _complaint(kind: str, field: str) -> str | None:
+    if kind == "string_unicode":
+        return "is not UTF-8"
     if kind.startswith(("int_", "float_")):
         return "is not a whole number"
     if kind.startswith("bool_"):

@@ -10,11 +10,14 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NoReturn, get_args
+from typing import TYPE_CHECKING, NoReturn, get_args
 
 from app import __version__
 from app.commands.standard_streams import say
 from app.settings import DURATIONS, FALSE_WORDS, TRUE_WORDS, WITHOUT_FLAG, Settings, SettingsError, default_of, flag_of
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _PROGRAM = "clustercheckd"
 _ABOUT = "Tells load balancers whether a Galera node may take traffic: 200 or 503, with the reason."
@@ -24,13 +27,14 @@ _EPILOG = (
     " MYSQL_PASSWORD_FILE or MYSQL_PASSWORD."
 )
 _WIDTH, _HELP_COLUMN = 80, 34
-_HOW_CLOSE = 0.6
+_HOW_CLOSE = 0.7
 # A longer word, or one with other characters, may be a secret in the wrong place: it is not repeated.
 _HARMLESS_WORD = re.compile(r"[a-z]{2,12}")
-_HARMLESS_FLAG = re.compile(r"-[A-Za-z]|--[a-z-]{1,40}")
-_PASSWORD_FLAG = re.compile(r"-p.*|--(mysql-)?(password|passwd|pass|pwd)")
+_HARMLESS_FLAG = re.compile(r"-[A-Za-z]?|--[a-z-]{0,40}")
+_PASSWORD_FLAG = re.compile(r"-p.*|--(?i:(mysql[-_]?)?(pass?wor[dt]|passwd|pass|pwd|pw))")
+_VARIABLE = re.compile(r"([A-Z]+(?:_[A-Z]+)+)=.*", re.DOTALL)
+_TYPOGRAPHIC_DASHES = ("\N{EN DASH}", "\N{EM DASH}", "\N{MINUS SIGN}")
 _OTHER_NAMES = {
-    "-h": "--help",
     "-P": "--mysql-port",
     "-S": "--mysql-socket",
     "-u": "--mysql-username",
@@ -44,6 +48,9 @@ _OTHER_NAMES = {
     "--bind": "--host",
 }
 """What other programs call a flag, the mysql client among them."""
+
+_OTHER_COMMANDS = {"run": "serve", "start": "serve", "disable": "drain", "enable": "undrain", "version": "--version"}
+"""What other programs call a command."""
 
 _METAVARS = (
     ("DURATION", ("_interval", "_deadline", "_seconds")),
@@ -154,6 +161,11 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
         self.add_argument("--help", "-h", action="help", help="print this help")
 
+    def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
+        """Print the help, and report a failure."""
+        del file
+        say(self.format_help().rstrip())
+
     def error(self, message: str) -> NoReturn:
         """Raise `SettingsError`, with what to type for help."""
         found = re.match(r"argument (--[a-z-]+).*?: (expected|ignored)", message)
@@ -171,14 +183,25 @@ class Parser(argparse.ArgumentParser):
                 self._refuse_flag(argument.partition("=")[0])
         if unknown:
             self._refuse_word(unknown[0])
+        for name, value in vars(given).items():
+            if value == "":
+                self.error(f"{self._flag_of(name)} needs a value")
         return given
+
+    def _flag_of(self, name: str) -> str:
+        return next(action.option_strings[0] for action in self._actions if action.dest == name)
 
     def flags(self) -> list[str]:
         """Return the long flags."""
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
 
     def _refuse_flag(self, flag: str) -> NoReturn:
+        if f"-{flag}" in self.flags():
+            message = f"type two hyphens: -{flag}"
+            raise SettingsError(message)
         if _PASSWORD_FLAG.fullmatch(flag):
+            if "--mysql-password-file" not in self.flags():
+                self.error(f"{self._command} needs no password")
             message = (
                 "there is no flag for the password, because every user of this host can read a command line: set"
                 " MYSQL_PASSWORD_FILE or --mysql-password-file"
@@ -187,6 +210,8 @@ class Parser(argparse.ArgumentParser):
         if not _HARMLESS_FLAG.fullmatch(flag):
             self.error(f"{self._command} does not have this flag")
         message = f"{self._command} has no flag {flag}"
+        if flag == "--version":
+            self.error(f"{message}: type {_PROGRAM} --version")
         owners = [name for name in COMMANDS if flag in parser_of(name).flags()]
         meant = _meant_by(flag, self.flags())
         if owners:
@@ -197,7 +222,12 @@ class Parser(argparse.ArgumentParser):
         raise SettingsError(message)
 
     def _refuse_word(self, word: str) -> NoReturn:
-        if word in NAMES:
+        _refuse_misplaced(word)
+        if word == "help":
+            message = f"for help, type: {self.prog} --help"
+        elif word == self._command:
+            message = f"{word} is typed twice: type it once"
+        elif word in NAMES:
             message = f"{self._command} and {word} are two commands: type one of them"
         elif self._command in _OF_THIS_HOST:
             message = f"{self._command} works on this host only: for others, type {_PROGRAM} status HOST"
@@ -231,7 +261,14 @@ class CommandLine:
 def parse(arguments: Sequence[str]) -> CommandLine:
     """Parse a command line. Raises `SettingsError`; prints --help and --version and exits."""
     if arguments[:1] in (["--help"], ["-h"], ["help"], ["--version"]):
-        say(f"{_PROGRAM} {__version__}" if arguments[0] == "--version" else help_text())
+        if arguments[0] == "--version":
+            say(f"{_PROGRAM} {__version__}")
+        elif arguments[1:2] and arguments[1] in COMMANDS:
+            parser_of(arguments[1]).print_help()
+        elif arguments[1:2] == [MIGRATE]:
+            return CommandLine(MIGRATE, {}, rest=["--help"])
+        else:
+            say(help_text())
         raise SystemExit(0)
     command, rest = _split(arguments)
     if command == MIGRATE:
@@ -281,9 +318,9 @@ def parser_of(name: str) -> Parser:
 
 
 def as_typed(message: str, command_line: CommandLine) -> str:
-    """Name the settings in a message as flags, if the setting that it begins with was given as one."""
-    first = re.match(r"[A-Z_]+", message)
-    if first is None or first[0].lower() not in command_line.settings:
+    """Name the settings in a message as flags, if the first setting that it names was given as one."""
+    names = re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", message)
+    if not names or names[0].lower() not in command_line.settings:
         return message
     return re.sub(r"\b[A-Z_]+\b", lambda found: _FLAGS.get(found[0].lower(), found[0]), message)
 
@@ -304,11 +341,24 @@ def _split(arguments: Sequence[str]) -> tuple[str, list[str]]:
         return word, rest
     # The word may be the value of an unknown flag.
     parser_of("serve").parse(arguments[:position])
+    _refuse_misplaced(word)
     shown = word if _HARMLESS_WORD.fullmatch(word) else "the first argument"
-    close = difflib.get_close_matches(word, NAMES, n=1, cutoff=_HOW_CLOSE)
-    advice = f": did you mean {close[0]}?" if close else f"; for help, type: {_PROGRAM} --help"
+    close = difflib.get_close_matches(word.lower(), NAMES, n=1, cutoff=_HOW_CLOSE)
+    meant = _OTHER_COMMANDS.get(word) or (close[0] if close else None)
+    advice = f": did you mean {meant}?" if meant else f"; for help, type: {_PROGRAM} --help"
     message = f"{shown} is not a command{advice}"
     raise SettingsError(message)
+
+
+def _refuse_misplaced(word: str) -> None:
+    """Raise `SettingsError` for a word that was meant as something else."""
+    variable = _VARIABLE.fullmatch(word)
+    if variable and variable[1].lower() in Settings.model_fields:
+        message = f"{variable[1]} is a variable: type it before the command, as in {variable[1]}=... {_PROGRAM}"
+        raise SettingsError(message)
+    if word.startswith(_TYPOGRAPHIC_DASHES):
+        message = "an argument begins with a typographic dash: type hyphens, as in --help"
+        raise SettingsError(message)
 
 
 def _values_after(flag: str, following: Sequence[str]) -> int:

@@ -1,5 +1,6 @@
 """Standard input, output and error, which may be closed, full, or a pipe without a reader."""
 
+import io
 import os
 import sys
 from typing import TextIO
@@ -21,6 +22,9 @@ def open_missing_streams() -> None:
     sys.stdin = sys.stdin or open(0)  # noqa: SIM115 (open for as long as the process)
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+    # An argument may contain any byte, and a terminal may have only ASCII. Python does this for standard error.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def say(line: str) -> None:

@@ -3,10 +3,13 @@
 import re
 from dataclasses import dataclass
 
+from app.node_state import one_line
 from app.settings import Settings, SettingsError
 
 _MOST_PORT = 65535
-_TYPED = re.compile(r"\[(?P<bracketed>[^\[\]]+)\](:(?P<port>\d{1,9}))?|(?P<host>[^:\[\]]+)(:(?P<its_port>\d{1,9}))?")
+_TYPED = re.compile(
+    r"\[(?P<bracketed>[^\s\[\]/@]+)\](:(?P<port>[0-9]{1,9}))?|(?P<host>[^\s:\[\]/@]+)(:(?P<its_port>[0-9]{1,9}))?"
+)
 # Where to connect if the service listens on every address.
 _LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
 
@@ -32,7 +35,9 @@ def typed_target(text: str, default_port: int) -> Target:
     # An IPv6 address without brackets cannot have a port.
     found = _TYPED.fullmatch(f"[{text}]" if text.count(":") > 1 and "[" not in text else text)
     if found is None:
-        message = f"status: {text}: not a host, host:port or [address]:port"
+        # Before the @ of a URL may be a password.
+        shown = "" if "@" in text else f"{one_line(text)}: "
+        message = f"status: {shown}not an address; examples: db1, db1:9200, [fd00::1]:9200"
         raise SettingsError(message)
     port = int(found["port"] or found["its_port"] or default_port)
     if not 1 <= port <= _MOST_PORT:

@@ -215,10 +215,10 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["a:b"], "status: a:b: not a host, host:port or [address]:port"),
-            (["[::1"], "status: [::1: not a host, host:port or [address]:port"),
+            (["a:b"], "status: a:b: not an address; examples: db1, db1:9200, [fd00::1]:9200"),
+            (["[::1"], "status: [::1: not an address; examples: db1, db1:9200, [fd00::1]:9200"),
             (["db1:99999"], "status: db1:99999: 99999 is out of range (1-65535)"),
-            ([""], "status: : not a host, host:port or [address]:port"),
+            ([""], "status: : not an address; examples: db1, db1:9200, [fd00::1]:9200"),
         ],
     )
     def test_what_is_no_address_is_one_line(self, arguments: list[str], words: str) -> None:

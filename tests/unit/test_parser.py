@@ -17,6 +17,7 @@ PASSWORD_HAS_NO_FLAG = (
     " MYSQL_PASSWORD_FILE or --mysql-password-file"
 )
 OF_THIS_HOST = " works on this host only: for others, type clustercheckd status HOST"
+NOT_AN_ADDRESS = "not an address; examples: db1, db1:9200, [fd00::1]:9200"
 NOT_A_DURATION = "is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h"
 NOT_A_BOOLEAN = "is neither 1 (yes, true, on) nor 0 (no, false, off)"
 MISTAKES = [
@@ -28,10 +29,30 @@ MISTAKES = [
     ("check --user x", "check has no flag --user: did you mean --mysql-username?"),
     ("check -u x", "check has no flag -u: did you mean --mysql-username?"),
     ("check --ssl-ca x", "check has no flag --ssl-ca: did you mean --mysql-ssl-ca?"),
+    ("-port 9300", "type two hyphens: --port"),
+    ("check -deadline=1s", "type two hyphens: --deadline"),
+    ("\N{EM DASH}port 9300", "an argument begins with a typographic dash: type hyphens, as in --help"),
+    ("check \N{EN DASH}json", "an argument begins with a typographic dash: type hyphens, as in --help"),
+    ("check --", "check has no flag --; for help, type: clustercheckd check --help"),
+    (
+        "check --version",
+        "check has no flag --version: type clustercheckd --version; for help, type: clustercheckd check --help",
+    ),
     ("-v", "serve has no flag -v; for help, type: clustercheckd serve --help"),
     (f"--{SECRET}", "serve does not have this flag; for help, type: clustercheckd serve --help"),
     (f"--mysql-password {SECRET}", PASSWORD_HAS_NO_FLAG),
     (f"--mysql-password={SECRET} check", PASSWORD_HAS_NO_FLAG),
+    (f"--mysqlpassword={SECRET}", PASSWORD_HAS_NO_FLAG),
+    (f"--MYSQL_PASSWORD={SECRET}", PASSWORD_HAS_NO_FLAG),
+    (f"status -p{SECRET}", "status needs no password; for help, type: clustercheckd status --help"),
+    (
+        f"MYSQL_PASSWORD={SECRET} check",
+        "MYSQL_PASSWORD is a variable: type it before the command, as in MYSQL_PASSWORD=... clustercheckd",
+    ),
+    (
+        f"check MYSQL_PASSWORD={SECRET}",
+        "MYSQL_PASSWORD is a variable: type it before the command, as in MYSQL_PASSWORD=... clustercheckd",
+    ),
     (f"check --password {SECRET}", PASSWORD_HAS_NO_FLAG),
     (f"check -p{SECRET}", PASSWORD_HAS_NO_FLAG),
     (f"-p {SECRET} check", PASSWORD_HAS_NO_FLAG),
@@ -55,7 +76,9 @@ MISTAKES = [
     ),
     ("--port", "--port needs a value; for help, type: clustercheckd serve --help"),
     ("--port --interval 1", "--port needs a value; for help, type: clustercheckd serve --help"),
-    ("status --host=", "--host needs a value"),
+    ("status --host=", "--host needs a value; for help, type: clustercheckd status --help"),
+    ("check --env-file=", "--env-file needs a value; for help, type: clustercheckd check --help"),
+    ("migrate --password-file=", "--password-file needs a value; for help, type: clustercheckd migrate --help"),
     ("check --env-file", "--env-file needs a value; for help, type: clustercheckd check --help"),
     ("status --watch=1", "--watch takes no value; for help, type: clustercheckd status --help"),
     (
@@ -65,12 +88,23 @@ MISTAKES = [
     ("chekc", "chekc is not a command: did you mean check?"),
     ("node", "node is not a command; for help, type: clustercheckd --help"),
     (SECRET, "the first argument is not a command; for help, type: clustercheckd --help"),
+    ("CHECK", "the first argument is not a command: did you mean check?"),
+    ("start", "start is not a command: did you mean serve?"),
+    ("version", "version is not a command: did you mean --version?"),
+    ("restart", "restart is not a command; for help, type: clustercheckd --help"),
+    ("check check", "check is typed twice: type it once"),
+    ("check help", "for help, type: clustercheckd check --help"),
     ("check watch", "check and watch are two commands: type one of them"),
     (f"serve {SECRET}", "serve takes flags only: type each with its two dashes"),
     ("check db2", f"check{OF_THIS_HOST}"),
     ("drain db2", f"drain{OF_THIS_HOST}"),
     ("status db1:99999", "status: db1:99999: 99999 is out of range (1-65535)"),
-    ("status [::1", "status: [::1: not a host, host:port or [address]:port"),
+    ("status [::1", "status: [::1: not an address; examples: db1, db1:9200, [fd00::1]:9200"),
+    ("status http://db1:9200/", f"status: http://db1:9200/: {NOT_AN_ADDRESS}"),
+    (f"status me:{SECRET}@db1:9200", f"status: {NOT_AN_ADDRESS}"),
+    ("--host 127.0.0.1:9300", "--host: 127.0.0.1:9300 contains a port: set --host=127.0.0.1 and --port=9300"),
+    ("--host [::1]:9300", "--host: [::1]:9300 contains a port: set --host=::1 and --port=9300"),
+    ("--host a..b --port 0", "cannot listen on --host=a..b --port=0: not an address or a host name"),
     ("--port 99999", "--port: 99999 is out of range (0-65535)"),
     ("--port x", "--port: x is not a whole number"),
     ("check --max-recv-queue -1", "--max-recv-queue: -1 is out of range (0 or more)"),
@@ -105,7 +139,8 @@ MISTAKES = [
         "check --mysql-host db2 --mysql-ssl-key /key",
         "--mysql-ssl-key is set without --mysql-ssl-cert: set both or neither",
     ),
-    ("check --env-file /none", "--env-file: there is no file /none"),
+    ("check --env-file /none", "--env-file: /none does not exist"),
+    ("check --env-file /dev/stdin", "--env-file: /dev/stdin is not a regular file"),
     ("check --mysql-password-file /none", "--mysql-password-file: /none: No such file or directory"),
     ("check --defaults-extra-file /none", "--defaults-extra-file: /none: No such file or directory"),
     ("check --mysql-host db2 --mysql-ssl-ca /none", "--mysql-ssl-ca: /none: No such file or directory"),
@@ -194,6 +229,48 @@ def test_every_help_fits_on_a_screen_of_40_lines() -> None:
         lines = help_of(command)
         assert len(lines) <= 40, command
         assert max(map(len, lines)) <= 80, command
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("asking", ["help", "--help", "-h"])
+def test_help_may_stand_before_the_command(asking: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for typed in ([asking, name], [name, "--help"]):
+        with pytest.raises(SystemExit) as exited:
+            main(typed)
+        assert exited.value.code == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0].startswith(f"usage: clustercheckd {name} ")
+    assert printed[0] == printed[1]
+
+
+def test_an_argument_that_is_not_utf_8_is_printed_on_any_terminal() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "status", b"\xff"],
+        cwd=Path(__file__).parents[2],
+        env={"PYTHONIOENCODING": "utf-8:strict"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "\\udcff: not a valid host name" in done.stdout
+
+
+def test_a_help_that_cannot_be_printed_is_reported() -> None:
+    for command in ([], ["check"], ["migrate"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "app", *command, "--help"],
+                cwd=Path(__file__).parents[2],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=30,
+                check=False,
+            )
+        assert done.stderr == "clustercheckd: standard output: No space left on device\n"
 
 
 def test_the_help_lists_every_command() -> None:

@@ -106,9 +106,9 @@ def test_a_variable_that_kubernetes_sets_for_a_service_is_recognized(load: Load)
 
 
 def test_a_missing_env_file_is_named(load: Load, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=f"^--env-file: there is no file {tmp_path}/none$"):
+    with pytest.raises(SettingsError, match=f"^--env-file: {tmp_path}/none does not exist$"):
         load({}, "--env-file", f"{tmp_path}/none")
-    with pytest.raises(SettingsError, match=f"^CLUSTERCHECK_ENV_FILE: there is no file {tmp_path}/none$"):
+    with pytest.raises(SettingsError, match=f"^CLUSTERCHECK_ENV_FILE: {tmp_path}/none does not exist$"):
         load({"CLUSTERCHECK_ENV_FILE": f"{tmp_path}/none"})
 
 
