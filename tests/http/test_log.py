@@ -227,7 +227,12 @@ def test_no_password_is_in_any_output_at_debug_level(
 ) -> None:
     path = tmp_path / "password"
     path.write_text(ODD[0])
-    environ = {"CLUSTERCHECK_LOG_LEVEL": "debug", "CLUSTERCHECK_LOG_FORMAT": layout, "MYSQL_PASSWORD_FILE": str(path)}
+    environ = {
+        "CLUSTERCHECK_LOG_LEVEL": "debug",
+        "CLUSTERCHECK_LOG_FORMAT": layout,
+        "CLUSTERCHECK_POLL_INTERVAL": "0.05",
+        "MYSQL_PASSWORD_FILE": str(path),
+    }
     service = beside(services, node, **environ)
     service.wait_for_verdict(200, "synced")
     outputs = []

@@ -1,7 +1,11 @@
 """Every form of request a prober is known to send, as bytes on a real socket against the real server."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack
+
 import pytest
 
+from harness.ports import Ports
 from harness.service import Service
 from harness.stack import Stack
 from tests.conftest import Services
@@ -46,10 +50,11 @@ def check_answer(answer: bytes, status_line: bytes, reason: bytes) -> None:
     }
 
 
-@pytest.fixture
-def unreachable(services: Services) -> Service:
-    """Run clustercheckd beside a database that is down."""
-    return services.start()
+@pytest.fixture(scope="module")
+def unreachable(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[Service]:
+    """Run clustercheckd beside a database that is down, once for all that only ask it."""
+    with ExitStack() as exits:
+        yield Services(tmp_path_factory.mktemp("unreachable"), ports, exits).start()
 
 
 @pytest.mark.parametrize("half_close", [False, True], ids=["whole", "half-closed"])
