@@ -1,8 +1,8 @@
-"""`clustercheck`: the shell script's place in xinetd, socat, Zabbix, keepalived and pacemaker, byte for byte.
+"""`clustercheck`: replaces Percona's script under xinetd, socat, Zabbix, keepalived and pacemaker.
 
-The same positional arguments, variables, files, output and exit codes as Percona's script; the verdict is
-clustercheckd's. Kept apart from the service: it is started once for each question, and importing the web stack would
-cost more than the question.
+It has the script's positional arguments, variables, files, output bytes and exit statuses. The verdict is
+clustercheckd's. A process starts for each health check. Therefore this module does not import the HTTP server, which
+would take longer than the poll.
 """
 
 import contextlib
@@ -42,18 +42,18 @@ _DEFAULTS = {
     "CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE,
     "CLUSTERCHECK_DEADLINE": "0.8",
 }
-# The script takes its account as it is given, an empty one too; all else only where it is not empty.
+# The script uses an empty user name or password as it is. For any other variable, empty means the default.
 _KEPT_EMPTY = ("MYSQL_USERNAME", "MYSQL_PASSWORD")
 _VARIABLES = (*_DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET")
 
-# How long a client's request, and afterwards the end of its connection, is waited for.
+# How long to wait for a client's request, and after the answer for the end of its connection.
 _CLIENT_SECONDS = 0.1
 _REQUEST_BYTES = 8192
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
 
 
 class _MisusedError(Exception):
-    """A setting that cannot be used; the message is one line that names it."""
+    """A setting is not valid. The message is one line that names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def main(
     environ: Mapping[str, str] | None = None,
     configuration_files: Sequence[str] = CONFIGURATION_FILES,
 ) -> int:
-    """Answer one question on standard output; give the exit code."""
+    """Answer one health check on standard output; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] in (["-h"], ["--help"]):
         print(USAGE)
@@ -77,14 +77,14 @@ def main(
     verdict = _verdict(values)
     if not verdict.available:
         complaints.append(f"{verdict.reason}: {verdict.detail}")
-    # The answer first: whatever the log is, nobody waits for it.
+    # Answer first, so that a slow log file delays nobody.
     _answer(verdict)
     _tell(values["ERR_FILE"], complaints)
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
 def run() -> None:
-    """Be the command."""
+    """Run the command and exit."""
     open_missing_streams()
     sys.exit(main())
 
@@ -92,7 +92,7 @@ def run() -> None:
 def _verdict(values: Mapping[str, str]) -> Verdict:
     switches = ManualSwitches(values["CLUSTERCHECK_DISABLED_FILE"])()
     if switches.disabled_file is not None:
-        # Known without asking, and so also while the server hangs or a setting is wrong.
+        # This needs no poll, so it works while the server hangs or a setting is wrong.
         return decide(None, 0.0, Policy(0.0), switches)
     try:
         settings = _settings(values)
@@ -107,7 +107,7 @@ def _values(
     environ: Mapping[str, str],
     configuration_files: Sequence[str],
 ) -> tuple[dict[str, str], list[str]]:
-    """Give the value of each variable that has one, and what was found wrong on the way."""
+    """Return the value of each variable that has one, and a line for each mistake."""
     values = dict(_DEFAULTS)
     complaints: list[str] = []
     files = [
@@ -144,9 +144,9 @@ def _settings(values: Mapping[str, str]) -> _Settings:
             host=values.get("MYSQL_HOST"),
             port=parse_port("MYSQL_PORT", port) if port else None,
             username=values["MYSQL_USERNAME"] or None,
-            # An empty password is none given, which leaves it to the defaults file.
+            # If the password is empty, the defaults file supplies it.
             password=values["MYSQL_PASSWORD"] or None,
-            # As the script: passed over where it cannot be read.
+            # The script ignores a file that it cannot read.
             defaults_extra_file=defaults_file if os.access(defaults_file, os.R_OK) else None,
         ),
         policy=Policy(
@@ -159,11 +159,11 @@ def _settings(values: Mapping[str, str]) -> _Settings:
 
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:
-    """Write what went wrong where the script had the mysql client's errors; that this fails changes nothing."""
+    """Write the mistakes to the file in which the script keeps the mysql client's errors. Ignore a failure."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     text = "".join(f"{now} {line}\n" for line in complaints)
     with contextlib.suppress(OSError):
-        # Emptied by each run, as by the script's; a pipe that nobody reads is not waited for.
+        # Like the script, truncate the file each time. O_NONBLOCK: do not wait for a reader of a pipe.
         file = os.open(err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
         try:
             os.write(file, text.encode("ascii", "backslashreplace"))
@@ -172,12 +172,12 @@ def _tell(err_file: str, complaints: Sequence[str]) -> None:
 
 
 def _answer(verdict: Verdict) -> None:
-    """Print the script's bytes, and end a client's connection without resetting it."""
+    """Print the script's output, and close a client's connection without resetting it."""
     status = "200 OK" if verdict.available else "503 Service Unavailable"
     body = f"{sentence_of(verdict)}\r\n"
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     client = _client()
-    # What a client has sent and nobody has read turns the end of the connection into a reset.
+    # Closing a connection with unread bytes would reset it.
     if client is not None:
         _read(client, until=b"\r\n\r\n")
     with contextlib.suppress(OSError):
@@ -188,7 +188,7 @@ def _answer(verdict: Verdict) -> None:
 
 
 def _client() -> socket.socket | None:
-    """Give the client's connection where standard input is one, as under xinetd and socat."""
+    """Return the client's connection if standard input is one, as under xinetd and socat."""
     with contextlib.suppress(OSError):
         if stat.S_ISSOCK(os.fstat(_STANDARD_INPUT).st_mode):
             return socket.socket(fileno=os.dup(_STANDARD_INPUT))
@@ -196,7 +196,7 @@ def _client() -> socket.socket | None:
 
 
 def _read(client: socket.socket, until: bytes | None) -> None:
-    """Read until the mark, or the end, or for as long as a client is waited for."""
+    """Read until the mark, the end of the connection, or `_CLIENT_SECONDS` have passed."""
     end = time.monotonic() + _CLIENT_SECONDS
     received = b""
     with contextlib.suppress(OSError):

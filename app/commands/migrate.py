@@ -1,4 +1,4 @@
-"""`clustercheckd migrate`: print the env file that does what the clustercheck script does on this host today."""
+"""`clustercheckd migrate`: print an env file that makes clustercheckd behave as the clustercheck script does here."""
 
 import contextlib
 import dataclasses
@@ -22,11 +22,11 @@ from app.database.settings_error import DatabaseSettingsError
 from app.settings import Settings
 
 DONE, NOTHING_FOUND, MISUSED = 0, 1, 2
-"""The exit codes."""
+"""Exit statuses."""
 
 _ABOUT = (
-    "Print an env file that does what the clustercheck script does on this host today. Each line names where it comes"
-    " from, and what has no counterpart is listed. Nothing is changed except the password file."
+    "Print an env file with the settings that the clustercheck script has on this host. A comment names the source of"
+    " each setting. What clustercheckd cannot do is listed at the end. Only the password file is written."
 )
 _PASSWORD_FILE = "/etc/clustercheckd/password"  # noqa: S105 (a path)
 _PASSWORD_MODE = 0o640
@@ -34,7 +34,7 @@ _GROUP = "clustercheck"
 
 
 class _MigrationError(Exception):
-    """What keeps an env file from being made; the message has one line for each thing."""
+    """No env file can be made. The message has one line for each cause."""
 
     def __init__(self, message: str, code: int = MISUSED) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class _MigrationError(Exception):
 
 
 class _InFile(Settings):
-    """The settings as an env file alone makes them, whatever the environment of this process."""
+    """The settings of an env file alone, without the environment of this process."""
 
     @classmethod
     def settings_customise_sources(
@@ -53,13 +53,13 @@ class _InFile(Settings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Leave out all but the file."""
+        """Return only the source for the file."""
         del settings_cls, init_settings, env_settings, file_secret_settings
         return (dotenv_settings,)
 
 
 def command_parser() -> Parser:
-    """Return the parser of what follows `clustercheckd migrate`."""
+    """Return the parser of the arguments after `clustercheckd migrate`."""
     parser = Parser(MIGRATE, _ABOUT)
     parser.usage = f"{parser.prog} [FLAG ...] [PATH ...]"
     parser.add_argument(
@@ -80,7 +80,7 @@ def command_parser() -> Parser:
 
 
 def migrate(arguments: Sequence[str], places: Places | None = None) -> int:
-    """Print an env file on standard output and write the password to a file of its own; return the exit code."""
+    """Print an env file on standard output and write the password to its own file; return the exit status."""
     given = command_parser().parse(arguments)
     try:
         return _migrate(given.paths, given.password_file, places or Places())
@@ -111,27 +111,29 @@ def _migrate(paths: list[Path], password_file: str, places: Places) -> int:
         plan.remarks += _write_password(Path(password_file), plan.password)
     unprinted = print_line(_text(plan, runner))
     if unprinted is not None:
-        message = f"standard output: {unprinted.strerror}: the file is not whole"
+        message = f"standard output: {unprinted.strerror}: the env file is incomplete"
         raise _MigrationError(message)
     return DONE
 
 
 def _chosen(runners: list[Runner], *, named: bool) -> Runner:
-    """Give the one that runs the script today."""
+    """Return the one that runs the script today."""
     running = [runner for runner in runners if named or not runner.off]
     if not running:
         lines = [f"{runner.name} runs clustercheck, but is off: {runner.off}" for runner in runners]
-        hint = "name the file that runs clustercheck, or its script, as an argument"
-        message = "\n".join([*(lines or ["nothing here runs clustercheck"]), hint])
+        hint = "type the path of the file that runs clustercheck, or of the script: clustercheckd migrate PATH"
+        message = "\n".join([*(lines or ["found nothing that runs clustercheck"]), hint])
         raise _MigrationError(message, NOTHING_FOUND)
     if len(running) > 1:
         names = [f"{runner.name} runs clustercheck" for runner in running]
-        raise _MigrationError("\n".join([*names, "name one of these files as an argument: one env file is for one"]))
+        raise _MigrationError(
+            "\n".join([*names, "an env file can replace only one of them: type clustercheckd migrate PATH"])
+        )
     return running[0]
 
 
 def _validate(plan: Plan) -> None:
-    """Read the settings as the service will. Raises `_MigrationError` for what it would refuse."""
+    """Read the settings as the service does. Raises `_MigrationError` for a value that the service would refuse."""
     sources = {setting.name: setting for setting in plan.settings}
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape") as file:
         file.writelines(f"{setting.line}\n" for setting in plan.settings)
@@ -145,7 +147,7 @@ def _validate(plan: Plan) -> None:
                 lines.append(f"{source.where}: {source.name}: {error['msg']}" if source else error["msg"])
             raise _MigrationError("\n".join(lines)) from None
         except UnicodeError:
-            message = "a value is not UTF-8: set it by hand"
+            message = "a value is not UTF-8: edit the script's configuration, or set the value by hand"
             raise _MigrationError(message) from None
     for setting in plan.settings:
         read = getattr(settings, setting.name.lower())
@@ -155,30 +157,30 @@ def _validate(plan: Plan) -> None:
     try:
         dataclasses.replace(settings.database(), password_file=None).login()
     except DatabaseSettingsError as fault:
-        plan.remarks.append(f"clustercheckd refuses to start with this until it is mended: {fault}")
+        plan.remarks.append(f"clustercheckd will not start until this is corrected: {fault}")
 
 
 def _write_password(path: Path, password: Given) -> list[str]:
-    """Write the password to a new file; return what is to be said about it."""
+    """Write the password to a new file; return remarks about it."""
     secret = password.value.encode("utf-8", "surrogateescape") + b"\n"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PASSWORD_MODE)
     except FileExistsError:
         if _holds(path, secret):
             return []
-        message = f"{path} exists already, and is not overwritten: move it away, or name another with --password-file"
+        message = f"{path} already exists: move it away, or type another path with --password-file"
         raise _MigrationError(message) from None
     except OSError as fault:
-        message = f"{path}: {fault.strerror}: name a file that can be made with --password-file"
+        message = f"{path}: {fault.strerror}: type another path with --password-file"
         raise _MigrationError(message) from None
     remarks = []
     with os.fdopen(descriptor, "wb") as file:
-        # The umask has had its say at the open.
+        # The umask may have removed bits.
         os.fchmod(descriptor, _PASSWORD_MODE)
         try:
             os.fchown(descriptor, -1, grp.getgrnam(_GROUP).gr_gid)
         except (KeyError, PermissionError):
-            remarks.append(f"let the user that clustercheckd runs as read {path}")
+            remarks.append(f"clustercheckd's user must be able to read {path}: change the file's group with chgrp")
         file.write(secret)
     complain(f"wrote the password to {path}")
     return remarks
@@ -198,7 +200,11 @@ def _text(plan: Plan, runner: Runner) -> str:
     for setting in plan.settings:
         lines += ["", f"# {setting.where}", setting.line]
     if plan.remarks:
-        lines += ["", "# To look at:", *(f"#   {remark}" for remark in plan.remarks)]
+        lines += ["", "# Check these:", *(f"#   {remark}" for remark in plan.remarks)]
     if plan.uncovered:
-        lines += ["", "# Without a counterpart:", *(f"#   {given.where}: {given.value}" for given in plan.uncovered)]
+        lines += [
+            "",
+            "# Not supported by clustercheckd:",
+            *(f"#   {given.where}: {given.value}" for given in plan.uncovered),
+        ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What the clustercheck script reads: its positional arguments, its variables, its files of NAME=value lines."""
+"""The inputs of the clustercheck script: positional arguments, variables, and files of NAME=value lines."""
 
 import itertools
 import re
@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
-"""Files of NAME=value lines; what they set goes before the environment, as where the script sourced them."""
+"""Files of NAME=value lines. They take precedence over the environment, because the script sources them."""
 
 DEFAULTS = {
     "MYSQL_USERNAME": "clustercheckuser",
@@ -17,7 +17,7 @@ DEFAULTS = {
     "AVAILABLE_WHEN_READONLY": "1",
     "DEFAULTS_EXTRA_FILE": "/etc/my.cnf",
 }
-"""What the script takes where nothing is set."""
+"""The script's defaults."""
 
 _POSITIONALS = (
     "MYSQL_USERNAME",
@@ -38,13 +38,13 @@ class _EveryName:
 
 
 EVERY_NAME = _EveryName()
-"""For `assignments`: whatever is assigned."""
+"""For `assignments`: every assignment."""
 
 
 def all_positionals(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the account's two in front, empty where a dash stands for both.
+    """Return the arguments with user and password first; both are empty if the first argument is a dash.
 
-    Newer versions of the script take the dash, which leaves the account to the option file: nothing secret on the
+    Newer versions of the script accept the dash. The account is then in the option file, and no secret is on the
     command line.
     """
     if arguments[:1] == ["-"]:
@@ -53,14 +53,14 @@ def all_positionals(arguments: Sequence[str]) -> list[str]:
 
 
 def positionals(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the variables that the positional arguments stand for."""
+    """Return the variables that the positional arguments set."""
     return dict(zip(_POSITIONALS, all_positionals(arguments), strict=False))
 
 
 def assignments(path: str, names: Container[str], complaints: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Read NAME=value lines as a shell would, but carry nothing out: line number, name and value of each.
+    """Parse NAME=value lines as a shell does, without running anything; yield line number, name and value of each.
 
-    Only these names count. What is wrong with the file is added to complaints.
+    Other names are ignored. Each mistake in the file is appended to complaints.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
@@ -71,20 +71,20 @@ def assignments(path: str, names: Container[str], complaints: list[str]) -> Iter
         try:
             words = _shell_words(line)
         except ValueError:
-            complaints.append(f"{path}, line {number}: a quote without its end; the line is passed over")
+            complaints.append(f"{path}, line {number}: a quote is not closed; the line is ignored")
             continue
         for word in words:
             name, equals, value = word.partition("=")
             if not equals or name not in names:
                 continue
             if "'" not in line and re.search(r"[$`]", value):
-                complaints.append(f"{path}, line {number}: {name} is taken as written, no shell expands it")
+                complaints.append(f"{path}, line {number}: {name} is used as written: clustercheckd does not expand it")
             yield number, name, value
 
 
 def _shell_words(line: str) -> list[str]:
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
     lexer.whitespace_split = True
-    # A shell knows a comment by the beginning of a word; shlex would cut pass#word in two.
+    # In a shell, a comment begins with a word. shlex would split pass#word.
     lexer.commenters = ""
     return list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))

@@ -143,7 +143,10 @@ def test_its_configuration_files_are_read_and_never_run(stack: Stack, tmp_path: 
     )
     assert (done.returncode, done.stdout) == (0, SYNCED)
     assert not marker.exists()
-    assert f"{file}, line 6: DEFAULTS_EXTRA_FILE is taken as written, no shell expands it" in errors.read_text()
+    assert (
+        f"{file}, line 6: DEFAULTS_EXTRA_FILE is used as written: clustercheckd does not expand it"
+        in errors.read_text()
+    )
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

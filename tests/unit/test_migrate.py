@@ -223,9 +223,9 @@ class TestForms:
         }
         assert host.origin_of("MYSQL_USERNAME") == f"# {host.script}, line 6"
         assert host.origin_of("CLUSTERCHECK_PORT") == f"# {host.directory}/xinetd.d/mysqlchk, line 10 (port)"
-        assert "the password is the one that the script is published with: change it" in host.text
-        assert "(only_from): everybody may connect, which is the default" in host.text
-        assert "(per_source): per_source = UNLIMITED: one answer costs too little" in host.text
+        assert "the password is the default in the published script: change it" in host.text
+        assert "(only_from): everybody may connect; this is clustercheckd's default" in host.text
+        assert "(per_source): per_source = UNLIMITED: clustercheckd needs no such limit" in host.text
 
     def test_its_arguments_count_and_its_variables_do_not(self, host: Host) -> None:
         host.write("clustercheck", POSITIONAL)
@@ -290,7 +290,7 @@ class TestForms:
         )
         if reached_by == "xinetd":
             host.write("clustercheck", VARIABLES)
-            # As TripleO calls it. Its arguments are ignored, and the file goes before what xinetd sets.
+            # As TripleO calls it. Its arguments are ignored, and the file takes precedence over what xinetd sets.
             service = xinetd(env="MYSQL_USERNAME=other AVAILABLE_WHEN_DONOR=1", server_args="root geheim 0")
             host.write("xinetd.d/galera-monitor", service.replace("mysqlchk", "galera-monitor"))
         seen = host.settings()
@@ -298,18 +298,18 @@ class TestForms:
         assert {name: seen[name] for name in expected} == expected
         assert host.origin_of("MYSQL_USERNAME") == f"# {host.directory}/sysconfig, line 1"
         assert "MYSQL_PORT" not in seen
-        assert "MySQL's client connects to the socket for localhost whatever the port" in host.text
+        assert "MySQL's client ignores the port and connects to the socket for localhost" in host.text
         if reached_by == "xinetd":
             assert seen["AVAILABLE_WHEN_DONOR"] == "1"
             assert seen["CLUSTERCHECK_DISABLED_FILE"] == DISABLED_FILE
-            assert f"{host.script} ignores its arguments, and so does this file" in host.text
+            assert f"{host.script} ignores its arguments, so they are not in this file" in host.text
             assert "geheim" not in host.text
 
     def test_the_puppet_module_galera(self, host: Host) -> None:
         host.write("clustercheck", WRITTEN_IN)
         host.write("etc-units/mysqlchk.socket", "[Socket]\nListenStream=[::1]:9201\nAccept=yes\n")
         host.write("etc-units/mysqlchk@.service", "[Service]\nStandardInput=socket\nExecStart=SCRIPT\n")
-        # A socket in the file that the mysql client reads unasked is what localhost leads to.
+        # A socket in the file that the mysql client reads by default is what localhost leads to.
         host.write("global.cnf", "[client]\nsocket = /data/mysql.sock\n")
         # Named, it need not be enabled.
         assert host.settings(str(host.directory / "etc-units/mysqlchk.socket")) == {
@@ -323,7 +323,7 @@ class TestForms:
             "CLUSTERCHECK_PORT": "9201",
             "CLUSTERCHECK_ANY_PATH": "1",
         }
-        assert "'-1' means this to the script" in host.origin_of("AVAILABLE_WHEN_READONLY")
+        assert "the script treats '-1' as this value" in host.origin_of("AVAILABLE_WHEN_READONLY")
         assert "this does not run today: it is not enabled" not in host.text
 
     def test_the_ansible_role_of_openstack(self, host: Host) -> None:
@@ -355,7 +355,7 @@ class TestForms:
             ' tcp-l:4569,fork,reuseaddr,bind=10.0.0.1 EXEC:clustercheck", "config_files": []}\n',
         )
         host.migrate()
-        assert "are not in this file: save them with docker inspect" in host.text
+        assert "are not in this file: save them to a file with docker inspect" in host.text
         variables = host.write(
             "container.env",
             f"PATH=/usr/bin\nMYSQL_USERNAME=haproxy\nMYSQL_PASSWORD='{SECRET}'\nMYSQL_HOST=10.0.0.1\n"
@@ -414,7 +414,7 @@ class TestXinetd:
         host.write("xinetd.d/mysqlchk", MYSQLCHK.replace("0.0.0.0/0", only_from))
         assert host.settings().get("CLUSTERCHECK_ALLOW_FROM") == allowed
         if "invalid" in only_from:
-            assert "everybody may connect now; no address was found for no-such-host.invalid" in host.text
+            assert "no address was found for no-such-host.invalid, so with this file everybody may connect" in host.text
 
     def test_the_defaults_section_and_lists_that_add_and_remove(self, host: Host) -> None:
         host.write("clustercheck", POSITIONAL)
@@ -432,7 +432,7 @@ class TestXinetd:
         seen = host.settings()
         assert seen["CLUSTERCHECK_ALLOW_FROM"] == "10.0.0.0/8 192.0.2.2/32"
         assert seen["CLUSTERCHECK_HOST"] == "10.0.0.1"
-        assert "no_access = 10.9.9.9: CLUSTERCHECK_ALLOW_FROM says who may connect, and nothing says" in host.text
+        assert "no_access = 10.9.9.9: CLUSTERCHECK_ALLOW_FROM can only list who may connect" in host.text
 
     @pytest.mark.parametrize(
         ("name", "old", "new"),
@@ -475,13 +475,13 @@ class TestXinetd:
 class TestScripts:
     """What a script makes of its arguments and variables."""
 
-    def test_one_that_cannot_be_read_is_said_and_counts_as_our_own_does(self, host: Host) -> None:
+    def test_a_script_that_cannot_be_read_is_reported_and_assumed_to_work_as_our_own(self, host: Host) -> None:
         host.write("xinetd.d/mysqlchk", xinetd(server_args="me", env="MYSQL_USERNAME=x AVAILABLE_WHEN_DONOR=1"))
         host.write("sysconfig", f"AVAILABLE_WHEN_DONOR=0\nMYSQL_PASSWORD='{SECRET}'\n")
         seen = host.settings()
         assert (seen["MYSQL_USERNAME"], seen["AVAILABLE_WHEN_DONOR"]) == ("me", "0")
         assert (
-            f"{host.script} is no shell script that can be read here: its arguments are taken to count before"
+            f"{host.script} is not a readable shell script: assumed that its arguments take precedence over"
             in host.text
         )
 
@@ -489,13 +489,13 @@ class TestScripts:
         seen = host.settings(str(host.write("clustercheck", WRITTEN_IN)))
         assert (seen["MYSQL_USERNAME"], seen["MYSQL_PASSWORD_FILE"]) == ("clustercheck", SECRET)
 
-    def test_what_only_a_shell_can_work_out_is_said(self, host: Host) -> None:
+    def test_what_only_a_shell_can_evaluate_is_reported(self, host: Host) -> None:
         script = WRITTEN_IN.replace('"clustercheck"', '"$(cat /etc/user)"').replace(
             'HOST="localhost"', "HOST=`hostname`"
         )
         seen = host.settings(str(host.write("clustercheck", script)))
         assert not {"MYSQL_USERNAME", "MYSQL_HOST"} & set(seen)
-        assert f"{host.script}, line 2: MYSQL_USERNAME is for a shell to work out: set it by hand" in host.text
+        assert f"{host.script}, line 2: only a shell can evaluate MYSQL_USERNAME: set it by hand" in host.text
 
     words = st.text(alphabet="ab1'\"\\$-:={} #;", max_size=16)
 
@@ -533,7 +533,7 @@ class TestOutput:
         host.settings(str(host.script))
         host.password_file.write_text("another\n")
         assert (host.migrate(str(host.script)), host.text) == (2, "")
-        assert f"clustercheckd: {host.password_file} exists already, and is not overwritten" in host.error
+        assert f"clustercheckd: {host.password_file} already exists: move it away" in host.error
         assert host.password_file.read_text() == "another\n"
         assert SECRET not in host.error
 
@@ -544,7 +544,7 @@ class TestOutput:
         assert (code, text) == (2, "")
         assert error.startswith("clustercheckd: /no/directory/password: No such file or directory: ")
 
-    def test_a_file_that_is_not_whole_is_a_failure(self, host: Host) -> None:
+    def test_an_incomplete_env_file_is_a_failure(self, host: Host) -> None:
         host.write("clustercheck", WRITTEN_IN)
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(
@@ -555,7 +555,7 @@ class TestOutput:
                 check=False,
             )
         assert done.returncode == 2
-        assert "clustercheckd: standard output: No space left on device: the file is not whole" in done.stderr
+        assert "clustercheckd: standard output: No space left on device: the env file is incomplete" in done.stderr
 
     def test_a_value_that_the_service_refuses_is_named_where_it_stands(self, host: Host) -> None:
         host.write("clustercheck", POSITIONAL)
@@ -574,16 +574,16 @@ class TestOutput:
         assert (host.migrate(str(variables)), host.text) == (2, "")
         assert "MYSQL_USERNAME cannot be written to an env file: set it by hand" in host.error
 
-    def test_an_option_file_that_clustercheckd_refuses_is_said(self, host: Host) -> None:
+    def test_an_option_file_that_clustercheckd_refuses_is_reported(self, host: Host) -> None:
         host.write("clustercheck", POSITIONAL)
         host.write("my.cnf", "[client]\n", 0o666)
         host.write("xinetd.d/mysqlchk", MYSQLCHK)
         host.settings()
-        assert "clustercheckd refuses to start with this until it is mended: DEFAULTS_EXTRA_FILE: " in host.text
+        assert "clustercheckd will not start until this is corrected: DEFAULTS_EXTRA_FILE: " in host.text
 
-    def test_nothing_found_is_1_and_says_what_to_do(self, host: Host) -> None:
+    def test_nothing_found_exits_with_1_and_says_what_to_type(self, host: Host) -> None:
         assert (host.migrate(), host.text) == (1, "")
-        assert "nothing here runs clustercheck" in host.error
+        assert "found nothing that runs clustercheck" in host.error
         assert (host.migrate("/no/file"), host.error) == (2, "clustercheckd: /no/file: No such file or directory\n")
 
 

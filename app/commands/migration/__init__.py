@@ -1,1 +1,1 @@
-"""What `clustercheckd migrate` reads: how the script runs today, and what it would make of that."""
+"""The parts of `clustercheckd migrate`: find what runs the script, and evaluate the script's settings."""

@@ -1,8 +1,12 @@
-"""What the script would make of its arguments and variables: its own assignments, read and never run.
+"""Evaluates the script's assignments, without running the script.
 
-The script has come in several generations. Percona's packages take positional arguments and know no variables; later
-ones of its author, and Red Hat's, take variables, from a file that they source, and ignore arguments; configuration
-management writes the account into the script itself. The lines that assign tell them apart:
+There are several versions of the script:
+
+- Percona's packages read positional arguments and no variables.
+- Later versions by the same author, and Red Hat's, read variables from a file that they source, and ignore arguments.
+- Configuration management may write the account into the script itself.
+
+The assignments show which version it is:
 
     MYSQL_USERNAME="${1-clustercheckuser}"        AVAILABLE_WHEN_DONOR=${AVAILABLE_WHEN_DONOR:-0}
     MYSQL_PASSWORD="s3cret"                       . /etc/sysconfig/clustercheck
@@ -17,7 +21,7 @@ from app.commands.migration.found import Given
 from app.commands.script import CONFIGURATION_FILES, DEFAULTS, all_positionals, assignments, positionals
 
 NAMES = (*DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET", "CLUSTERCHECK_DISABLED_FILE", "CLUSTERCHECK_DEADLINE")
-"""The variables that are looked for."""
+"""The variables to find."""
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)")
 _SOURCED = re.compile(r"\s*(?:\.|source)\s+[\"']?(/[^\s\"';]+)")
@@ -30,12 +34,12 @@ _ESCAPED_IN_QUOTES = ("$", '"', "\\", "`")
 
 
 class _NotPlainError(Exception):
-    """A word that only a shell can make something of."""
+    """A word that only a shell can evaluate."""
 
 
 @dataclass(slots=True)
 class Evaluated:
-    """The values that the script works with, and what is to be said about how they were found."""
+    """The values that the script uses, and remarks about how they were found."""
 
     values: dict[str, Given] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -48,10 +52,10 @@ def evaluate(
     environ: Mapping[str, Given],
     configuration_files: Sequence[str] = CONFIGURATION_FILES,
 ) -> Evaluated:
-    """Return what the script works with. where: where the arguments are written.
+    """Return the values that the script uses. where: where the arguments are written.
 
-    A script that cannot be read is taken to count arguments before files before variables, as the `clustercheck` of
-    this package does; script is None where there is none at all.
+    script is None if there is none. If the script cannot be read, assume the precedence of this package's
+    `clustercheck`: arguments, then files, then variables.
     """
     result = Evaluated()
     text = _text_of(script) if script is not None else None
@@ -60,8 +64,8 @@ def evaluate(
         return result
     if script is not None:
         result.remarks.append(
-            f"{script} is no shell script that can be read here: its arguments are taken to count before"
-            f" {' and '.join(configuration_files)}, and those before variables"
+            f"{script} is not a readable shell script: assumed that its arguments take precedence over"
+            f" {' and '.join(configuration_files)}, and these over variables"
         )
     result.values = {name: Given(value, "the script's default") for name, value in DEFAULTS.items()}
     result.values.update({name: given for name, given in environ.items() if name in NAMES})
@@ -106,11 +110,11 @@ class _Script:
         self._used: set[int] = set()
 
     def read(self, text: str) -> None:
-        """Fill in the result."""
+        """Evaluate the text of the script, and fill in the result."""
         if _TAKES_DASH.search(text):
             self._arguments = all_positionals(self._arguments)
         names = set(re.findall(r"[A-Za-z_]\w+", text))
-        # What the script never mentions does nothing; MYSQL_HOST is the mysql client's own as well.
+        # A variable that the script does not mention has no effect, except MYSQL_HOST: the mysql client reads it.
         self._variables = {name: given for name, given in self._variables.items() if name in names | {"MYSQL_HOST"}}
         for number, line in enumerate(text.splitlines(), 1):
             if line.lstrip().startswith("#"):
@@ -129,7 +133,7 @@ class _Script:
             self._variables.update(_assigned(path, names, self._result.remarks))
 
     def _assign(self, text: str, where: str) -> None:
-        """Follow the assignments of one line; those in front of a command are for that command only."""
+        """Follow the assignments of one line. Those in front of a command apply to that command only."""
         pending: dict[str, Given] = {}
         while assignment := _ASSIGNMENT.match(text):
             name = assignment[1]
@@ -139,7 +143,7 @@ class _Script:
             except _NotPlainError:
                 if name in NAMES:
                     self._variables.pop(name, None)
-                    self._result.remarks.append(f"{where}: {name} is for a shell to work out: set it by hand")
+                    self._result.remarks.append(f"{where}: only a shell can evaluate {name}: set it by hand")
                 return
             pending[name] = Given(value, ", ".join(word.sources) or where)
             if not text or text[0] in "#;":
@@ -157,11 +161,13 @@ class _Script:
 
     def _say_what_is_ignored(self) -> None:
         if self._given and not self._used:
-            self._result.remarks.append(f"{self._where}: {self._path} ignores its arguments, and so does this file")
+            self._result.remarks.append(
+                f"{self._where}: {self._path} ignores its arguments, so they are not in this file"
+            )
 
 
 class _Word:
-    """One word of a shell, with its quotes and the parameters whose values are known."""
+    """One word of a shell, with quotes, and with parameters whose values are known."""
 
     def __init__(self, text: str, parameter: Callable[[str], Given | None]) -> None:
         self._text = text
@@ -170,12 +176,12 @@ class _Word:
         self.sources: list[str] = []
 
     def read(self) -> tuple[str, str]:
-        """Return the word's value, and what follows it. Raises `_NotPlainError`."""
+        """Return the word's value, and the text after it. Raises `_NotPlainError`."""
         value = self._until("")
         return value, self._text[self._at :].strip()
 
     def _until(self, end: str) -> str:
-        """Read to the closing brace where that is the end, or else to the end of the word."""
+        """Read to the character end, or to the end of the word if end is empty."""
         value, quote = "", ""
         ends = end or " \t;&|"
         while self._at < len(self._text) and (quote or self._text[self._at] not in ends):

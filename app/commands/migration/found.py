@@ -1,4 +1,4 @@
-"""What is found, and where: values with the line they come from."""
+"""The findings: values, each with the line it comes from."""
 
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -18,9 +18,9 @@ class Given:
 class Runner:
     """One thing that runs the script for each health check: an xinetd service, a systemd socket, a socat.
 
-    name: as its administrator calls it. program, arguments: the script. environ: what it gives the script beside its
-    own environment. allow_from: addresses, networks and names; None for everybody. uncovered: what it does that an env
-    file cannot. off: why it does not run today, empty where it does.
+    name: for messages. program, arguments: the script. environ: the variables that it sets for the script. allow_from:
+    addresses, networks and names; None for everybody. uncovered: what it does and clustercheckd cannot. off: why it
+    does not run today; empty if it does.
     """
 
     name: str
@@ -45,5 +45,5 @@ class Runner:
 
 
 def is_script(path: str) -> bool:
-    """Whether this is a path of the script, under one of the names it is installed by."""
+    """Return whether this is a path of the script, under one of its usual names."""
     return PurePath(path).name.startswith(_SCRIPTS)

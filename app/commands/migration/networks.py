@@ -1,4 +1,4 @@
-"""xinetd's only_from as networks: the forms of xinetd.conf(5)."""
+"""Parses xinetd's only_from into networks, in the forms of xinetd.conf(5)."""
 
 import re
 import socket
@@ -15,7 +15,7 @@ _EVERYBODY = 0
 
 
 def networks_of(words: list[Given]) -> tuple[list[IPNetwork] | None, list[Given]]:
-    """Return the networks that may connect, None for everybody, and the words that none could be found for."""
+    """Return the networks that may connect, or None for everybody; and the words that have no network."""
     networks: list[IPNetwork] = []
     unknown = []
     for given in words:
@@ -25,13 +25,13 @@ def networks_of(words: list[Given]) -> tuple[list[IPNetwork] | None, list[Given]
             unknown.append(given)
     if any(network.prefixlen == _EVERYBODY for network in networks):
         return None, unknown
-    # As they are written, each once.
+    # Each once, in the order in which they are written.
     return list(dict.fromkeys(networks)), unknown
 
 
 def _networks(word: str) -> Iterator[IPNetwork]:
     if word == "localhost":
-        # Both, whichever of them this host's resolver knows: clustercheckd listens on both.
+        # Both, even if this host's resolver knows only one of them: clustercheckd listens on both.
         yield from (ip_network("127.0.0.1"), ip_network("::1"))
         return
     if factors := _FACTORS.fullmatch(word):
@@ -48,7 +48,7 @@ def _networks(word: str) -> Iterator[IPNetwork]:
 
 
 def _wildcarded(address: str) -> IPNetwork:
-    """Read an IPv4 address whose rightmost zeros, or missing parts, stand for anything."""
+    """Parse an IPv4 address whose rightmost zeros, or missing parts, match any number."""
     octets = address.split(".")
     octets += ["0"] * (_OCTETS - len(octets))
     fixed = next((position + 1 for position in reversed(range(_OCTETS)) if int(octets[position])), 0)

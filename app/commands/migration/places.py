@@ -1,4 +1,4 @@
-"""Where the script's configuration is looked for, and what each file that is named turns out to be."""
+"""Finds the script's configuration in the usual places, and recognises the kind of each file that is named."""
 
 import shutil
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _SCRIPT_PATH = "/usr/local/bin:/usr/bin:/usr/local/sbin:/usr/sbin"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The usual places. client_files: what the mysql client reads unasked."""
+    """The usual places. client_files: the option files that the mysql client reads by default."""
 
     xinetd_conf: Path = Path("/etc/xinetd.conf")
     xinetd_directory: Path = Path("/etc/xinetd.d")
@@ -32,7 +32,7 @@ class Places:
 
 @dataclass(slots=True)
 class Findings:
-    """What is there. environ: variables from files that were named."""
+    """What was found. environ: variables from files of NAME=value lines."""
 
     runners: list[Runner] = field(default_factory=list)
     environ: dict[str, Given] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Findings:
 
 
 def look_around(places: Places) -> Findings:
-    """Look in the usual places. Raises OSError."""
+    """Return what is in the usual places. Raises OSError."""
     findings = Findings()
     files = [places.xinetd_conf, *_xinetd_files(places.xinetd_directory)]
     findings.runners += xinetd_runners([path for path in files if path.is_file()])
@@ -53,7 +53,7 @@ def look_around(places: Places) -> Findings:
         findings.runners += _listed(kolla_runner(places.kolla))
     files_of_script = [path for path in places.configuration_files if Path(path).is_file()]
     if not findings.runners and files_of_script:
-        # Only a file is left, or what runs the script is none of the above.
+        # There is only such a file: what runs the script is none of the above.
         findings.runners.append(Runner(" and ".join(files_of_script)))
         for file in files_of_script:
             _take_variables(findings, file)
@@ -61,7 +61,7 @@ def look_around(places: Places) -> Findings:
 
 
 def look_at(paths: list[Path], places: Places) -> Findings:
-    """Look at these files and directories only. Raises OSError, and ValueError for a broken config.json."""
+    """Return what is in these files and directories. Raises OSError, and ValueError for a broken config.json."""
     findings = Findings()
     files = [file for path in paths for file in (_xinetd_files(path) if path.is_dir() else [path])]
     findings.runners += xinetd_runners([path for path in files if _is_of_xinetd(path)])
@@ -82,7 +82,7 @@ def look_at(paths: list[Path], places: Places) -> Findings:
 
 
 def script_of(runner: Runner) -> Path | None:
-    """Return where the script is; None where nothing is known of one."""
+    """Return the path of the script; None if it is unknown."""
     if not runner.program:
         return None
     return Path(shutil.which(runner.program, path=_SCRIPT_PATH) or runner.program)
@@ -97,18 +97,18 @@ def _is_of_xinetd(path: Path) -> bool:
 
 
 def _xinetd_files(directory: Path) -> list[Path]:
-    # As xinetd's includedir: names with a dot or a tilde at the end are passed over.
+    # xinetd's includedir ignores names that contain a dot or end with a tilde.
     found = directory.iterdir() if directory.is_dir() else []
     return sorted(path for path in found if path.is_file() and "." not in path.name and not path.name.endswith("~"))
 
 
 def _distinct(directories: tuple[Path, ...]) -> list[Path]:
-    """Leave out what is another's link: /lib is /usr/lib on most systems."""
+    """Return each directory once: on most systems, /lib is a link to /usr/lib."""
     return list({path.resolve(): path for path in reversed(directories) if path.is_dir()}.values())[::-1]
 
 
 def _units(directories: list[Path], pattern: str) -> list[Path]:
-    """Give each unit once, from the directory that takes precedence."""
+    """Return each unit once, from the directory that takes precedence."""
     found = {path.name: path for directory in reversed(directories) for path in directory.glob(pattern)}
     return [found[name] for name in sorted(found) if found[name].is_file()]
 

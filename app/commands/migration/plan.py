@@ -1,4 +1,4 @@
-"""From what is found to settings of clustercheckd, each with where it comes from."""
+"""Turns the findings into settings of clustercheckd, each with its source."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _DEFAULT_PORT = "3306"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting, and where it comes from."""
+    """A setting. where: its source, for the comment above it."""
 
     name: str
     value: str
@@ -31,7 +31,7 @@ class Setting:
 
     @property
     def line(self) -> str:
-        """The line of an env file, which systemd and python-dotenv read alike."""
+        """The line of an env file. systemd and python-dotenv read it alike."""
         if _PLAIN.fullmatch(self.value):
             return f"{self.name}={self.value}"
         quote = '"' if _DOUBLE_QUOTABLE.fullmatch(self.value) else "'"
@@ -40,7 +40,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Plan:
-    """The env file to be. password: what goes to a file of its own."""
+    """The contents of the env file. password: it is written to its own file."""
 
     settings: list[Setting] = field(default_factory=list)
     password: Given | None = None
@@ -48,13 +48,13 @@ class Plan:
     uncovered: list[Given] = field(default_factory=list)
 
     def set(self, name: str, given: Given, value: str | None = None, why: str = "") -> None:
-        """Add a setting; value where it is not the one that was given, and why."""
+        """Add a setting. value: if it differs from the one that was found; why: the reason for that."""
         where = f"{given.where}: {why}" if why else given.where
         self.settings.append(Setting(name, given.value if value is None else value, where))
 
 
 def plan_for(runner: Runner, evaluated: Evaluated, places: Places) -> Plan:
-    """Return the settings that do the same."""
+    """Return the settings that make clustercheckd behave as the script does."""
     plan = Plan(remarks=list(evaluated.remarks), uncovered=list(runner.uncovered))
     if runner.off:
         plan.remarks.append(f"this does not run today: {runner.off}")
@@ -76,12 +76,12 @@ def _set_option_file(plan: Plan, values: dict[str, Given]) -> None:
     if given is None or not given.value:
         return
     if not os.access(given.value, os.R_OK):
-        plan.remarks.append(f"{given.where}: {given.value} cannot be read here, and the script passes over it")
+        plan.remarks.append(f"{given.where}: {given.value} cannot be read, so the script ignores it")
         return
     plan.set("DEFAULTS_EXTRA_FILE", given)
     if not Path(given.value).stat().st_mode & stat.S_IROTH:
         plan.remarks.append(
-            f"let the user that clustercheckd runs as read {given.value}: setfacl -m u:clustercheck:r {given.value}"
+            f"clustercheckd's user must be able to read {given.value}: type setfacl -m u:clustercheck:r {given.value}"
         )
 
 
@@ -90,13 +90,13 @@ def _set_address(plan: Plan, values: dict[str, Given], places: Places) -> None:
     if socket and socket.value:
         plan.set("MYSQL_SOCKET", socket)
     if host and host.value in _ANY_ADDRESS:
-        plan.set("MYSQL_HOST", host, "127.0.0.1", f"{host.value} is no address to connect to")
+        plan.set("MYSQL_HOST", host, "127.0.0.1", f"{host.value} is not an address to connect to")
     elif host and host.value:
         plan.set("MYSQL_HOST", host)
     if port and port.value and host and host.value == "localhost" and port.value == _DEFAULT_PORT:
         plan.remarks.append(
-            f"{port.where}: left out, because MySQL's client connects to the socket for localhost whatever the port;"
-            " where the server is to be reached over TCP, set MYSQL_HOST=127.0.0.1"
+            f"{port.where}: omitted, because MySQL's client ignores the port and connects to the socket for localhost;"
+            " to connect over TCP, set MYSQL_HOST=127.0.0.1"
         )
     elif port and port.value:
         plan.set("MYSQL_PORT", port)
@@ -106,7 +106,7 @@ def _set_address(plan: Plan, values: dict[str, Given], places: Places) -> None:
 
 
 def _set_address_of_client(plan: Plan, values: dict[str, Given], places: Places, names: tuple[str, ...]) -> None:
-    """Take the address from the files that the mysql client reads unasked, and clustercheckd does not."""
+    """Take the address from the files that the mysql client reads by default, and clustercheckd does not."""
     extra_file = values.get("DEFAULTS_EXTRA_FILE", Given("", "")).value
     for path in (extra_file, *places.client_files):
         if not path or not os.access(path, os.R_OK):
@@ -117,10 +117,10 @@ def _set_address_of_client(plan: Plan, values: dict[str, Given], places: Places,
             continue
         address = {name: value for name in names if (value := options.values.get(name))}
         if address:
-            # The option file that is named is read by clustercheckd itself.
+            # clustercheckd itself reads DEFAULTS_EXTRA_FILE.
             name, value = next(iter(address.items()))
             if path != extra_file:
-                plan.set(f"MYSQL_{name.upper()}", Given(value, f"{path}, which the mysql client reads unasked"))
+                plan.set(f"MYSQL_{name.upper()}", Given(value, f"{path}, which the mysql client reads by default"))
             return
 
 
@@ -131,7 +131,7 @@ def _set_account(plan: Plan, values: dict[str, Given]) -> None:
     if password and password.value:
         plan.password = password
         if password.value == DEFAULTS["MYSQL_PASSWORD"]:
-            plan.remarks.append("the password is the one that the script is published with: change it")
+            plan.remarks.append("the password is the default in the published script: change it")
 
 
 def _set_policy(plan: Plan, values: dict[str, Given]) -> None:
@@ -148,7 +148,7 @@ def _set_policy(plan: Plan, values: dict[str, Given]) -> None:
 
 
 def _unless(given: Given, *usual: str) -> str:
-    return "" if given.value in usual else f"{given.value!r} means this to the script"
+    return "" if given.value in usual else f"the script treats {given.value!r} as this value"
 
 
 def _set_listening(plan: Plan, runner: Runner) -> None:
@@ -160,31 +160,31 @@ def _set_listening(plan: Plan, runner: Runner) -> None:
     if runner.allow_from is not None:
         _set_allowed(plan, runner.allow_from)
     if runner.program:
-        where = "the script answers whatever path it is asked for; remove this once all health checks ask for /"
+        where = "the script answers on every path; remove this when all health checks request /"
         plan.settings.append(Setting("CLUSTERCHECK_ANY_PATH", "1", where))
 
 
 def _set_allowed(plan: Plan, allow_from: list[Given]) -> None:
     if not allow_from:
         plan.remarks.append(
-            "the list of those who may connect is empty, which lets nobody in: everybody may connect now"
+            "the list of allowed clients is empty, so nobody can connect to the script: with this file, everybody can"
         )
         return
     networks, unknown = networks_of(allow_from)
     if networks is None:
-        plan.remarks.append(f"{allow_from[0].where}: everybody may connect, which is the default")
+        plan.remarks.append(f"{allow_from[0].where}: everybody may connect; this is clustercheckd's default")
         return
     value = " ".join(str(network) for network in networks)
     if not unknown:
         names = [
             given.value for given in allow_from if re.search(r"[g-zG-Z]", given.value) and given.value != "localhost"
         ]
-        why = f"{' '.join(names)} as it resolves today, names are not looked up again" if names else ""
+        why = f"{' '.join(names)} as resolved today: clustercheckd does not look up names again" if names else ""
         plan.set("CLUSTERCHECK_ALLOW_FROM", allow_from[0], value, why)
         return
-    # With some of them only, a load balancer would be shut out, and take a healthy node for a dead one.
+    # With an incomplete list, clustercheckd would refuse a load balancer, which would remove a healthy node.
     what = ", ".join(given.value for given in unknown)
     plan.remarks.append(
-        f"{allow_from[0].where}: everybody may connect now; no address was found for {what}: set"
-        f" CLUSTERCHECK_ALLOW_FROM={value} and its address"
+        f"{allow_from[0].where}: no address was found for {what}, so with this file everybody may connect; to restrict"
+        f" it, set CLUSTERCHECK_ALLOW_FROM={value} and add that address"
     )

@@ -1,4 +1,4 @@
-"""systemd's socket units, as systemd.socket(5) has them, and what runs socat: the ways without xinetd."""
+"""Finds systemd's socket units, as in systemd.socket(5), and socat commands that run the script."""
 
 import json
 import re
@@ -24,14 +24,14 @@ _WHO_MAY_CONNECT = "IPAddressAllow"
 def systemd_runners(sockets: list[Path], directories: list[Path], *, also_off: bool) -> list[Runner]:
     """Return the socket units among these that run the script for each connection. Raises OSError.
 
-    directories: where units are, the first takes precedence. also_off: take units that are not enabled for running.
+    directories: where units are; the first takes precedence. also_off: treat units that are not enabled as running.
     """
     runners = (_socket_runner(socket, directories, also_off=also_off) for socket in sockets)
     return [runner for runner in runners if runner is not None]
 
 
 def socat_runner(path: Path, command: str, where: str) -> Runner | None:
-    """Return what a command line runs where it is a socat that runs the script; None where it is not."""
+    """Return the runner if a command line is a socat that runs the script, else None."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -52,7 +52,7 @@ def socat_runner(path: Path, command: str, where: str) -> Runner | None:
 
 
 def service_runner(service: Path, directories: list[Path]) -> Runner | None:
-    """Return what a service unit runs where it is a socat that runs the script. Raises OSError."""
+    """Return the runner if a service unit is a socat that runs the script, else None. Raises OSError."""
     if "socat" not in service.read_text(errors="surrogateescape"):
         return None
     attributes = list(_attributes(service, directories))
@@ -64,14 +64,14 @@ def service_runner(service: Path, directories: list[Path]) -> Runner | None:
 
 
 def kolla_runner(path: Path) -> Runner | None:
-    """Return what a Kolla container's config.json runs. Raises OSError and ValueError."""
+    """Return the runner if a Kolla container's config.json runs the script. Raises OSError and ValueError."""
     command = json.loads(path.read_text()).get("command", "")
     runner = socat_runner(path, str(command), str(path))
     if runner is not None:
         runner.uncovered.append(
             Given(
                 "the container's variables (MYSQL_USERNAME, MYSQL_PASSWORD, MYSQL_HOST ...) are not in this file: save"
-                " them with docker inspect, and name that file as well",
+                " them to a file with docker inspect, and type its path too",
                 str(path),
             )
         )
@@ -107,7 +107,7 @@ def _found(name: str, directories: list[Path]) -> Path | None:
 
 
 def _attributes(unit: Path, directories: list[Path]) -> Iterator[tuple[str, Given]]:
-    """Read a unit and its drop-ins; an empty value forgets those before it, as for lists in systemd."""
+    """Read a unit and its drop-ins. An empty value removes the earlier ones, as for lists in systemd."""
     drop_ins = {
         path.name: path
         for directory in reversed([unit.parent, *directories])
@@ -126,7 +126,7 @@ def _attributes(unit: Path, directories: list[Path]) -> Iterator[tuple[str, Give
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Give logical lines: a backslash at the end goes on in the next one, comments in between are left out."""
+    """Yield logical lines: a backslash at the end continues the line; comments in between are skipped."""
     began, text = 0, ""
     for number, line in enumerate(path.read_text(errors="surrogateescape").splitlines(), 1):
         if line.lstrip().startswith(("#", ";")):
@@ -152,7 +152,7 @@ def _environment(attributes: list[tuple[str, Given]], uncovered: list[Given]) ->
             for number, name, value in assignments(path, EVERY_NAME, complaints):
                 from_files[name] = Given(value, f"{path}, line {number}")
             uncovered += [Given(complaint, given.where) for complaint in complaints]
-    # What the files set overrides the variables beside them, systemd.exec(5).
+    # EnvironmentFile takes precedence over Environment, systemd.exec(5).
     return {**environ, **from_files}
 
 
@@ -176,7 +176,7 @@ def _listen(runner: Runner, streams: list[Given]) -> None:
     for given in streams:
         host, _, port = given.value.rpartition(":")
         if runner.port is not None or not port.isdecimal():
-            text = f"{given.value}: clustercheckd listens on one address and port, or on what systemd hands down"
+            text = f"{given.value}: clustercheckd listens on one address and port, or on systemd's sockets"
             runner.uncovered.append(Given(text, given.where))
             continue
         runner.port = Given(port, given.where)
@@ -196,6 +196,6 @@ def _who_may_connect(runner: Runner, attributes: list[tuple[str, Given]]) -> Non
         ]
     else:
         runner.uncovered += [
-            Given(f"IPAddressDeny={given.value}: CLUSTERCHECK_ALLOW_FROM says who may connect", given.where)
+            Given(f"IPAddressDeny={given.value}: CLUSTERCHECK_ALLOW_FROM can only list who may connect", given.where)
             for given in denied
         ]

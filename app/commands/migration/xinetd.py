@@ -1,4 +1,4 @@
-"""xinetd's configuration, as xinetd.conf(5) has it: the services that run the script."""
+"""Finds the services that run the script in xinetd's configuration, as in xinetd.conf(5)."""
 
 import re
 from collections.abc import Iterator
@@ -12,36 +12,36 @@ _ATTRIBUTE = re.compile(r"\s*(\w+)\s*(\+=|-=|=)\s*(.*?)\s*$")
 
 _TRANSLATED = {
     *("server", "server_args", "env", "port", "bind", "interface", "only_from", "disable", "flags"),
-    # How a service of this kind is run at all, and who runs it: the unit's business.
+    # How the service is started, and as which user: clustercheckd's systemd unit decides that.
     *("socket_type", "protocol", "wait", "type", "user", "group", "groups", "id"),
 }
 _COUNTERPARTS = {
-    "no_access": "CLUSTERCHECK_ALLOW_FROM says who may connect, and nothing says who may not",
-    "cps": "one answer costs too little to be limited",
-    "instances": "one answer costs too little to be limited",
-    "per_source": "one answer costs too little to be limited",
+    "no_access": "CLUSTERCHECK_ALLOW_FROM can only list who may connect",
+    "cps": "clustercheckd needs no such limit: an answer costs too little",
+    "instances": "clustercheckd needs no such limit: an answer costs too little",
+    "per_source": "clustercheckd needs no such limit: an answer costs too little",
     "log_type": "changes of verdict are logged, not health checks",
     "log_on_success": "changes of verdict are logged, not health checks",
     "log_on_failure": "changes of verdict are logged, not health checks",
-    "access_times": "clustercheckd answers at any time",
+    "access_times": "clustercheckd answers at all times",
     "redirect": "clustercheckd answers itself",
 }
 
 
 @dataclass(slots=True)
 class _Section:
-    """A service, or the defaults. attributes: for each name the words and where they are, in the order they come."""
+    """A service, or the defaults. attributes: name, operator and value with its source, in the order of the file."""
 
     path: Path
     service: str | None
     attributes: list[tuple[str, str, Given]] = field(default_factory=list)
 
     def last(self, *names: str) -> Given | None:
-        """Give the attribute that counts, where it holds one value."""
+        """Return an attribute with one value: the last one applies."""
         return next((given for name, _, given in reversed(self.attributes) if name in names), None)
 
     def words(self, name: str, defaults: list[Given] | None) -> list[Given] | None:
-        """Give the words of an attribute that holds a list; None where nothing is said of it."""
+        """Return the words of an attribute with a list; None if it is not there."""
         found = None if defaults is None else list(defaults)
         for other, operator, given in self.attributes:
             if other != name:
@@ -67,7 +67,7 @@ def xinetd_runners(paths: list[Path]) -> list[Runner]:
 
 
 def is_xinetd(path: Path) -> bool:
-    """Whether a file looks like xinetd's configuration."""
+    """Return whether a file looks like xinetd's configuration."""
     return bool(re.search(r"(?m)^\s*(?:service\s+\S+|defaults)\s*\{?\s*$", path.read_text(errors="surrogateescape")))
 
 
@@ -90,7 +90,7 @@ def _sections(path: Path) -> Iterator[_Section]:
 def _runner(section: _Section, defaults: _Section) -> Runner | None:
     runner = Runner(f"the xinetd service {section.service} ({section.path})")
     server, arguments = section.last("server"), section.last("server_args")
-    # xinetd knows no quotes: words are what blanks part.
+    # xinetd has no quotes: blanks separate the words.
     words = [*(server.value.split() if server else []), *(arguments.value.split() if arguments else [])]
     where = arguments or server
     if where is None or not runner.take_command(words, where.where):
@@ -103,7 +103,7 @@ def _runner(section: _Section, defaults: _Section) -> Runner | None:
     runner.allow_from = section.words("only_from", defaults.words("only_from", None))
     refused = [attribute for attribute in defaults.attributes if attribute[0] == "no_access"]
     runner.uncovered = [
-        Given(f"{name} = {given.value}: {_COUNTERPARTS.get(name, 'nothing here does that')}", given.where)
+        Given(f"{name} = {given.value}: {_COUNTERPARTS.get(name, 'clustercheckd cannot do this')}", given.where)
         for name, _, given in [*refused, *section.attributes]
         if name not in _TRANSLATED
     ]
@@ -112,7 +112,7 @@ def _runner(section: _Section, defaults: _Section) -> Runner | None:
 
 
 def _off(section: _Section, defaults: _Section) -> str:
-    """Say why a service does not run; empty where it does."""
+    """Return why a service does not run; empty if it does."""
     disable = section.last("disable")
     if disable is not None and disable.value.lower() == "yes":
         return disable.where
