@@ -1,8 +1,8 @@
-"""The texts of the packages that are made from the program's own: the file of settings and the man pages.
+"""Makes the env file and the man pages of the packages from the program's own texts.
 
     python packaging/texts.py env | clustercheckd.8 | clustercheckd-clustercheck.8
 
-Prints one of them. SOURCE_DATE_EPOCH, where set, is the date of the man pages.
+Prints one of them. If SOURCE_DATE_EPOCH is set, it is the date of the man pages.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from app.settings import Settings, default_of
 _WIDTH = 120
 _HEAD = """\
 clustercheckd's settings: one NAME=value a line. The service and the commands (clustercheckd check, watch, drain)
-read them at their start: systemctl restart clustercheckd. Each line below is a setting with its default. 1 and 0 mean
-yes and no. /usr/share/doc/clustercheckd/docs/reference/settings.md describes each setting.
+read them when they start. After a change, type: systemctl restart clustercheckd. Each line below is a setting with its
+default. 1 and 0 mean yes and no. /usr/share/doc/clustercheckd/docs/reference/settings.md describes each setting.
 
-A variable of the environment takes precedence. ${NAME} in a value is replaced: put a password with a $ into a file
-of its own (MYSQL_PASSWORD_FILE)."""
+A variable of the environment takes precedence. ${NAME} in a value is replaced by that variable. If a password contains
+a $, write it to its own file, and set MYSQL_PASSWORD_FILE."""
 _LISTENING = ("clustercheck_host", "clustercheck_port")
 _NO_EFFECT = "No effect under systemd, where clustercheckd.socket listens: systemctl edit clustercheckd.socket"
 
@@ -35,7 +35,7 @@ _FILES = (
     ("/etc/clustercheckd/clustercheckd.env", "The settings, read by the service and by every command."),
     ("/var/tmp/clustercheck.disabled", "While it exists, the node is out of the pool."),  # noqa: S108 (the script's place)
     ("/usr/lib/clustercheckd/clustercheck", "The drop-in for Percona's clustercheck script."),
-    ("/usr/share/doc/clustercheckd/haproxy.cfg.example", "A whole configuration of HAProxy."),
+    ("/usr/share/doc/clustercheckd/haproxy.cfg.example", "A complete HAProxy configuration."),
     ("/usr/share/doc/clustercheckd/docs/install.md", "How to install, configure and upgrade."),
 )
 _STATUS = (
@@ -44,12 +44,12 @@ _STATUS = (
         "1",
         "check: the node may not take traffic; status: no node may; drain, undrain: the file was not made or removed.",
     ),
-    ("2", "Settings that cannot be used; one line on standard error names each."),
+    ("2", "A setting or an argument is wrong; one line on standard error says what to type."),
 )
 
 
 def env_file() -> str:
-    """Return the file of settings, every one of them commented out."""
+    """Return the env file, in which every setting is commented out."""
     lines = [f"# {line}".rstrip() for line in _HEAD.splitlines()]
     for name, field in Settings.model_fields.items():
         lines += ["", *_comment(str(field.description))]
@@ -64,7 +64,7 @@ def _comment(text: str) -> list[str]:
 
 
 def clustercheckd_page() -> str:
-    """Return clustercheckd(8), in the words of `clustercheckd --help` and of each command's."""
+    """Return clustercheckd(8), made from `clustercheckd --help` and the --help of each command."""
     about, rest = _help()
     return "\n".join(
         [
@@ -92,7 +92,7 @@ def clustercheckd_page() -> str:
 
 
 def _commands() -> Iterator[str]:
-    """Write a section for each command."""
+    """Yield a section for each command."""
     for name in NAMES:
         about, rest = _help(name)
         yield f".SH CLUSTERCHECKD {name.upper()}\n{_escaped(about)}"
@@ -100,7 +100,7 @@ def _commands() -> Iterator[str]:
 
 
 def clustercheck_page() -> str:
-    """Return the page of the drop-in, in the words of `clustercheck --help`."""
+    """Return the page of the drop-in, made from `clustercheck --help`."""
     return "\n".join(
         [
             _title("clustercheckd-clustercheck"),
@@ -121,8 +121,8 @@ def clustercheck_page() -> str:
 
 
 def _help(*command: str) -> tuple[str, str]:
-    """Return what a command's --help says below its usage: what it does, and the sections with the arguments."""
-    # One line each, to be filled by whoever shows the page.
+    """Return the parts of a command's --help below its usage: the description, and the sections with the arguments."""
+    # One line each: man wraps the lines.
     os.environ["COLUMNS"] = "10000"
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
@@ -132,7 +132,7 @@ def _help(*command: str) -> tuple[str, str]:
 
 
 def _sections(text: str, macro: str) -> Iterator[str]:
-    """Turn argparse's headings and entries into the page's; an entry's text may stand on a line of its own."""
+    """Convert argparse's headings and entries into roff; an entry's text may be on the next line."""
     for line in text.splitlines():
         heading = re.fullmatch(r"(\S.*):", line)
         entry = re.fullmatch(r"  (\S.*?)(?:  +(\S.*))?", line)
@@ -158,7 +158,7 @@ def _title(name: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Write a text as roff: its own hyphens, and no line that begins with a control character."""
+    """Escape a text for roff: hyphens, quotes, backslashes, and dots at the beginning of a line."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
     return re.sub(r"^\.", "\\\\&.", escaped, flags=re.MULTILINE)
 

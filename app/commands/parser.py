@@ -293,7 +293,7 @@ def help_text() -> str:
     commands = parser.add_argument_group("commands")
     for name, command in COMMANDS.items():
         commands.add_argument(name, help=command.summary)
-    commands.add_argument(MIGRATE, help="print an env file made from what runs the clustercheck script here")
+    commands.add_argument(MIGRATE, help="print an env file with the settings of the clustercheck script here")
     return parser.format_help().rstrip()
 
 

@@ -1,4 +1,4 @@
-"""The FastAPI application: the endpoints for people and tools, /status, /metrics and the schema."""
+"""The FastAPI application: the endpoints beside the health check: /status, /metrics and the schema."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

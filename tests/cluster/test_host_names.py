@@ -82,7 +82,7 @@ def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the
     reply = service.wait_for_verdict(503, "timeout")
     assert f"no answer from {NAME}:3306 within 0.4 s while looking up the host's name" in reply.body
 
-    # The age begins anew with each observation that ends.
+    # The age starts again at zero after each poll.
     ages: list[float] = [service.status()["age_seconds"]]
 
     def six_more_observations() -> bool:

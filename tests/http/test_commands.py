@@ -25,7 +25,7 @@ def beside(server: FakeMySQL, **environ: str) -> dict[str, str]:
 
 
 class TestCheck:
-    """One line for people, and exit code 0, 1 or 2."""
+    """One human-readable line, and exit status 0, 1 or 2."""
 
     def test_an_available_node_is_0(self) -> None:
         with fake_mysql(galera()) as server:

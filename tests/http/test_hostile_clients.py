@@ -384,7 +384,7 @@ def test_few_descriptors_cost_neither_a_probe_nor_the_verdict(node: FakeMySQL, s
         for number in range(500):
             crowd.grow(1)
             if number == 250:
-                # It needs descriptors anew to read the node.
+                # It needs new descriptors to read the node.
                 node.drop_connections()
             check_probe(service)
     check_nothing_is_left(service, before)

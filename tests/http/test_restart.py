@@ -104,7 +104,7 @@ def wait_for_more(prober: Prober, count: int = 20) -> None:
 
 
 def restart(service: Service, number: signal.Signals) -> None:
-    """End the service by a signal and start it anew."""
+    """Stop the service with a signal and start it again."""
     code = service.process.stop(number)
     assert code == (0 if number == signal.SIGTERM else -signal.SIGKILL)
     service.restart()

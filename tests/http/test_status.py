@@ -1,4 +1,4 @@
-"""/status, for people; and `clustercheckd status`, which prints it for several services side by side."""
+"""/status, human-readable; and `clustercheckd status`, which prints it for several services side by side."""
 
 import json
 import os
