@@ -12,6 +12,7 @@ import pytest
 
 from app.switches import ManualSwitches
 from app.verdict import Switches
+from harness.waiting import wait_for
 
 
 def test_a_file_that_does_not_exist_is_none(tmp_path: Path) -> None:
@@ -82,8 +83,13 @@ def test_a_file_that_comes_and_goes_raises_nothing(tmp_path: Path) -> None:
     flickering.start()
     try:
         switches = ManualSwitches(str(path))
-        seen = {switches().disabled_file is None for _ in range(20_000)}
+        seen: set[bool] = set()
+
+        def both_seen() -> bool:
+            seen.update(switches().disabled_file is None for _ in range(1000))
+            return seen == {True, False}
+
+        wait_for("the file to be seen there and not there", both_seen, seconds=30)
     finally:
         done.set()
         flickering.join()
-    assert seen == {True, False}
