@@ -347,6 +347,7 @@ class TestForms:
             "CLUSTERCHECK_ALLOW_FROM": "10.0.3.0/24 127.0.0.0/8 ::1/128",
             "CLUSTERCHECK_ANY_PATH": "1",
         }
+        assert "does not contain 127.0.0.1" not in host.text
 
     def test_the_container_of_kolla(self, host: Host) -> None:
         host.write(
@@ -386,6 +387,7 @@ class TestForms:
             seen = host.settings(*arguments)
             assert seen["MYSQL_USERNAME"] == "user"
             assert (seen["CLUSTERCHECK_PORT"], seen["CLUSTERCHECK_ALLOW_FROM"]) == ("9200", "10.0.0.0/8")
+            assert "CLUSTERCHECK_ALLOW_FROM does not contain 127.0.0.1: add it" in host.text
             # The script has no such variable, but the mysql client has.
             assert seen["MYSQL_HOST"] == "db1"
 

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from app.commands.migration.evaluate import Evaluated
@@ -16,6 +17,7 @@ from app.database.settings_error import DatabaseSettingsError
 
 _PLAIN = re.compile(r"[\w./:@%+,\[\]*-]+")
 _DOUBLE_QUOTABLE = re.compile(r"[^\"\\$`\n]*")
+_THIS_HOST = IPv4Address("127.0.0.1")
 _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 (compared with)
 _LOCAL_HOST_NAMES = ("", "localhost")
 _DEFAULT_PORT = "3306"
@@ -181,6 +183,11 @@ def _set_allowed(plan: Plan, allow_from: list[Given]) -> None:
         ]
         why = f"{' '.join(names)} as resolved today: clustercheckd does not look up names again" if names else ""
         plan.set("CLUSTERCHECK_ALLOW_FROM", allow_from[0], value, why)
+        if not any(_THIS_HOST in network for network in networks):
+            plan.remarks.append(
+                f"CLUSTERCHECK_ALLOW_FROM does not contain {_THIS_HOST}: add it, or drain, undrain and status on this"
+                " host get no answer"
+            )
         return
     # With an incomplete list, clustercheckd would refuse a load balancer, which would remove a healthy node.
     what = ", ".join(given.value for given in unknown)
