@@ -127,7 +127,7 @@ class Installation(Block):
             f"--auth-root-socket-user={getpass.getuser()}",
             "--skip-test-db",
         ]
-        installing = Process("mariadb-install-db", command, node.log, user=self.user)
+        installing = Process("mariadb-install-db", command, node.log, environ=node.environ, user=self.user)
         try:
             wait_for("mariadb-install-db", lambda: installing.exit_code is not None, seconds=_INSTALL_SECONDS)
             if installing.exit_code != 0:
@@ -150,10 +150,18 @@ class Node:
         self.data = installation.directory / place
         self.socket = installation.directory / f"{place}.sock"
         self.log = installation.directory / f"{place}.log"
+        self._temporary = installation.directory / f"{place}.tmp"
+        self._temporary.mkdir()
+        installation.give_to_server(self._temporary)
         self._installation = installation
         self._options = tuple(options)
         self._sst_port, self._ist_port = ports.free(), ports.free()
         self._process: Process | None = None
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment to run it in: a server that starts removes what other servers have in the same TMPDIR."""
+        return {**os.environ, "TMPDIR": str(self._temporary)}
 
     @property
     def process(self) -> Process:
@@ -184,7 +192,8 @@ class Node:
             *self._options,
             *options,
         ]
-        self._process = Process(f"mariadbd {self.name}", command, self.log, user=self._installation.user)
+        user = self._installation.user
+        self._process = Process(f"mariadbd {self.name}", command, self.log, environ=self.environ, user=user)
 
     def wait_for_state(self, comment: str, *, seconds: float = _START_SECONDS) -> None:
         """Wait for wsrep_local_state_comment to begin with comment."""

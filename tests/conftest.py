@@ -1,5 +1,6 @@
 """Fixtures: real processes, started once for all tests that use them. And what runs side by side."""
 
+import functools
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,6 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from harness.galera import Installation
 from harness.network import NoNetworkError, RemoteHost
@@ -29,20 +32,27 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return PROCESSES if everything else 0
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Keep the tests of a file in one process, and all files that use the shared cluster."""
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "cluster" if uses_cluster(config.rootpath / file) else file
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, and all files that use the shared cluster; these take longest."""
-    if not hasattr(config, "workerinput"):
-        return
-    of_cluster = {item.path for item in items if "stack" in getattr(item, "fixturenames", ())}
-    for item in items:
-        item.add_marker(
-            pytest.mark.xdist_group(
-                "cluster" if item.path in of_cluster else f"{item.path.parent.name}/{item.path.stem}"
-            )
-        )
-    # What comes first is begun first, and the small ones at the end fill up the time.
-    items.sort(key=lambda item: (item.path not in of_cluster, -TEST_FOLDERS.index(item.path.parent.name)))
+    """Begin with the shared cluster, which takes longest, and leave what is small for the end, to fill up the time."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: (not uses_cluster(item.path), -TEST_FOLDERS.index(item.path.parent.name)))
+
+
+@functools.cache
+def uses_cluster(path: Path) -> bool:
+    """Whether a test file uses the shared cluster."""
+    return "from harness.stack import Stack\n" in path.read_text()
 
 
 @pytest.fixture(scope="session")

@@ -230,7 +230,6 @@ def test_no_password_is_in_any_output_at_debug_level(
     environ = {
         "CLUSTERCHECK_LOG_LEVEL": "debug",
         "CLUSTERCHECK_LOG_FORMAT": layout,
-        "CLUSTERCHECK_POLL_INTERVAL": "0.05",
         "MYSQL_PASSWORD_FILE": str(path),
     }
     service = beside(services, node, **environ)
