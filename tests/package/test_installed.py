@@ -264,9 +264,10 @@ def test_a_setting_that_cannot_be_used_is_one_line_until_it_is_corrected(install
     machine.run("systemctl restart clustercheckd", check=False)
     wait_for("a second attempt", lambda: int(installed.property("NRestarts")) > 1)
     lines = machine.run("journalctl --unit clustercheckd --no-pager --output cat --lines 20").splitlines()
-    assert any(line.startswith("clustercheckd: CLUSTERCHECK_DEADLINE=soon: ") for line in lines)
-    assert not any("Traceback" in line for line in lines)
     machine.run(f"sed -i /soon/d {SETTINGS}")
+    said = rf"clustercheckd: {SETTINGS}, line \d+: CLUSTERCHECK_DEADLINE: soon is not a duration; examples: .*"
+    assert any(re.fullmatch(said, line) for line in lines), lines
+    assert not any("Traceback" in line for line in lines)
     installed.wait_for("200 synced")
 
 
