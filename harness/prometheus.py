@@ -77,7 +77,11 @@ class Prometheus:
             url = f"http://{LOOPBACK}:{self.port}/-/ready"
             with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS):
                 return True
-        except (urllib.error.URLError, OSError):
+        except urllib.error.HTTPError as answer:
+            # It holds the connection, and on Python 3.14 a file that warns if nobody closes it.
+            answer.close()
+            return False
+        except OSError:
             return False
 
 
