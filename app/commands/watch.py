@@ -14,8 +14,8 @@ from app.verdict import Verdict, status_of
 
 _ROW_SECONDS = 1.0
 _ROWS_WITHOUT_TERMINAL = 20
-_HEADER = ("time", "verdict", "reason", "state", "size", "index", "recvq", "flow")
-_ROW = "{:<8}  {:<7}  {:<21}  {:<24}  {:>4}  {:>5}  {:>6}  {:<5}"
+_HEADER = ("time", "status", "reason", "state", "size", "index", "recvq", "flow")
+_ROW = "{:<8}  {:<6}  {:<21}  {:<24}  {:>4}  {:>5}  {:>6}  {:<5}"
 
 
 def watch(settings: Settings) -> int:

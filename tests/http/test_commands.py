@@ -254,7 +254,7 @@ class TestWatch:
             assert watch.wait(SECONDS) == 0
             assert server.connections == 1
         header, row, *_ = path.read_text().splitlines()
-        assert header.split() == ["time", "verdict", "reason", "state", "size", "index", "recvq", "flow"]
+        assert header.split() == ["time", "status", "reason", "state", "size", "index", "recvq", "flow"]
         assert row.split()[1:] == ["200", "synced", "Synced", "3", "0", "0", "false"]
         assert "\x1b" not in path.read_text()
 
