@@ -26,7 +26,7 @@ DONE, NOTHING_FOUND, MISUSED = 0, 1, 2
 
 _ABOUT = (
     "Print an env file with the settings that the clustercheck script has on this host. A comment names the source of"
-    " each setting. What clustercheckd cannot do is listed at the end. Only the password file is written."
+    " each setting. The end lists what clustercheckd cannot do. migrate writes only the password file."
 )
 _PASSWORD_FILE = "/etc/clustercheckd/password"  # noqa: S105 (a path)
 _PASSWORD_MODE = 0o640

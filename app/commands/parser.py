@@ -128,13 +128,13 @@ COMMANDS = {
         ("address", "HOST, HOST:PORT or [ADDRESS]:PORT of a service (default: the service configured on this host)"),
     ),
     "drain": Command(
-        "take this node out of the pool",
-        "Take this node out of the pool: create the disabled file, and ask the service whether it sees the file.",
+        "remove this node from the pool",
+        "Remove this node from the pool: create the disabled file, and ask the service whether it sees the change.",
         _DRAINING,
     ),
     "undrain": Command(
-        "put this node back into the pool",
-        "Put this node back into the pool: remove the disabled file, and ask the service whether it sees that.",
+        "return this node to the pool",
+        "Return this node to the pool: remove the disabled file, and ask the service whether it sees the change.",
         _DRAINING,
     ),
 }
@@ -293,7 +293,7 @@ def help_text() -> str:
     commands = parser.add_argument_group("commands")
     for name, command in COMMANDS.items():
         commands.add_argument(name, help=command.summary)
-    commands.add_argument(MIGRATE, help="print an env file with the settings of the clustercheck script here")
+    commands.add_argument(MIGRATE, help="print the clustercheck script's settings as an env file")
     return parser.format_help().rstrip()
 
 

@@ -65,7 +65,7 @@ class Status(BaseModel):
     reason: Reason
     detail: str = Field(description="what clustercheckd saw, and which setting decided")
     since: Moment = Field(description="when the verdict last changed")
-    disabled_since: Moment | None = Field(description="when the disabled file was made; null if there is none")
+    disabled_since: Moment | None = Field(description="when the disabled file was created; null if there is none")
     age_seconds: float = Field(description="time since the latest completed poll began")
     node: NodeState | None = Field(description="what the latest poll read; null if it failed")
     unobserved: Unobserved | None = Field(description="why the latest poll failed; null if it did not")

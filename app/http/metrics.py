@@ -56,7 +56,7 @@ class _ServiceCollector(Collector):
         yield from _verdict_metrics(monitor)
         disabled_at = self._sources.switches.disabled_at()
         if disabled_at is not None:
-            words = "When the disabled file was made, in Unix time; absent if there is none."
+            words = "When the disabled file was created, in Unix time; absent if there is none."
             yield _gauge("disabled_timestamp_seconds", words, disabled_at)
         seen = monitor.observation
         # A stale observation says nothing about the node now.
