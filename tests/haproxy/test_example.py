@@ -13,11 +13,12 @@ from harness.haproxy import EXAMPLE, READER, READER_QUESTION, WRITER, WRITER_QUE
 from harness.process import with_system_path
 from harness.waiting import wait_for
 from tests.haproxy.front import Front, StandIns
-from tests.haproxy.variations import PAGE, section, varied
+from tests.haproxy.variations import PAGE, varied
 from tests.measured import record
-from tests.unit.pages import Block, checked_blocks
+from tests.unit.pages import PAGES, Block, blocks_under, checked_blocks
 
-VARIATIONS = re.findall(r"^### (.*)$", PAGE.partition("\n## Variations\n")[2].partition("\n## ")[0], re.MULTILINE)
+_SECTION = PAGES[PAGE].read_text().partition("\n## Variations\n")[2].partition("\n## ")[0]
+VARIATIONS = re.findall(r"^### (.*)$", _SECTION, re.MULTILINE)
 INTER_SECONDS = 1.0
 DEADLINE_SECONDS = 0.8  # CLUSTERCHECK_DEADLINE
 CROWD = 100
@@ -29,7 +30,7 @@ def test_the_variations_are_those_of_the_page() -> None:
     assert len(VARIATIONS) >= 6
 
 
-@pytest.mark.parametrize("variation", [None, *(name for name in VARIATIONS if "```diff" in section(name))])
+@pytest.mark.parametrize("variation", [None, *(name for name in VARIATIONS if blocks_under(PAGE, name, "diff"))])
 def test_haproxys_own_check_says_nothing(tmp_path: Path, variation: str | None) -> None:
     assert_haproxy_accepts(tmp_path, varied(variation) if variation else EXAMPLE.read_text())
 

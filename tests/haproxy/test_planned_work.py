@@ -18,8 +18,9 @@ from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests.haproxy.application import Application
-from tests.haproxy.variations import blocks, varied
+from tests.haproxy.variations import PAGE, varied
 from tests.measured import STALLED, DisturbedError, record, within
+from tests.unit.pages import blocks_under
 
 DRAINS = {"CLUSTERCHECK_DRAIN_STATUS": "404"}
 TOUR_SECONDS = 120
@@ -42,8 +43,8 @@ class Planned:
     def restart_by_the_runbook(self, backend: Backend) -> None:
         """Do what the page says, with this node in place of its node2."""
         node = backend.node
-        (runbook,) = blocks("Planned work on one node", "console")
-        for line in runbook.splitlines():
+        (runbook,) = blocks_under(PAGE, "Planned work on one node", "console")
+        for line in runbook.text.splitlines():
             host, _, command = line.partition("# ")
             command = command.partition("  #")[0].strip().replace("node2", node.name)
             asked = re.fullmatch(r'echo "(.*?)" \| socat - /var/lib/haproxy/admin.sock( \| .*)?', command)

@@ -1,6 +1,5 @@
 """Fixtures: the packages, built here, and systems to install them in."""
 
-import re
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ import pytest
 from app import __version__
 from harness.machine import Machine, UnavailableError, require_namespaces
 from harness.waiting import wait_for
+from tests.unit import pages
 
 ROOT = Path(__file__).parents[2]
 RELEASES = ("bookworm", "trixie")
@@ -105,13 +105,10 @@ def wait_for_node(machine: Machine) -> None:
 
 
 def commands_of(page: str, heading: str, number: int = 0) -> list[str]:
-    """Return the commands that a page of the documentation has root type in one of the blocks under a heading."""
-    return re.findall(r"^# (.+)$", block_of(page, heading, "console", number), re.MULTILINE)
+    """Return the commands that a page of the documentation tells its readers to type in a block under a heading."""
+    return [command.line for command in pages.commands_of(pages.blocks_under(page, heading, "console")[number])]
 
 
 def block_of(page: str, heading: str, language: str, number: int = 0) -> str:
     """Return one of the blocks of a language under a heading, the first having the number 0."""
-    section = (ROOT / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    blocks = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", section, re.MULTILINE | re.DOTALL)
-    indent, block = blocks[number]
-    return re.sub(f"^{indent}", "", block, flags=re.MULTILINE)
+    return pages.blocks_under(page, heading, language)[number].text

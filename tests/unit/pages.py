@@ -17,6 +17,7 @@ PAGES = {
 NOT_CHECKED = re.compile(r"<!-- not checked: (\S.*) -->")
 """The mark of a block that no test checks; it stands on the line above the block and says why."""
 
+_HEADING = re.compile(r"(?P<marks>#+) (?P<text>.+)")
 _FENCE = re.compile(r"(?P<indent> *)```(?P<language>\S*)")
 _PROMPT = re.compile(r"(?P<host>[a-z]+[0-9]*)?[#$] (?P<command>.*)")
 _OPERATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<"}
@@ -25,10 +26,15 @@ _REDIRECTIONS = {">", ">>", "<"}
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. why_not_checked: the reason on the mark above it, None without a mark."""
+    """A fenced block.
+
+    headings: those it stands under, outermost first. why_not_checked: the reason on the mark above it, None without a
+    mark.
+    """
 
     page: str
     line: int
+    headings: tuple[str, ...]
     language: str
     text: str
     why_not_checked: str | None
@@ -69,9 +75,15 @@ def blocks_of(page: str) -> list[Block]:
     return blocks_in(page, PAGES[page].read_text())
 
 
+def blocks_under(page: str, heading: str, language: str) -> list[Block]:
+    """Return the blocks of a language under a heading of a page, and under the headings below it."""
+    return [block for block in blocks_of(page) if block.language == language and heading in block.headings]
+
+
 def blocks_in(page: str, text: str) -> list[Block]:
     """Return the fenced blocks of a text, without the indentation of the list that they may be in."""
     found: list[Block] = []
+    headings: list[str] = []
     opened: tuple[int, re.Match[str], list[str]] | None = None
     above = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -81,12 +93,15 @@ def blocks_in(page: str, text: str) -> list[Block]:
                 opened = (number, fence, [])
             else:
                 above = line
+                heading = _HEADING.fullmatch(line)
+                if heading:
+                    headings = [*headings[: len(heading["marks"]) - 1], heading["text"]]
             continue
         start, fence, lines = opened
         if line == f"{fence['indent']}```":
             mark = NOT_CHECKED.fullmatch(above.strip())
             inside = "".join(f"{line.removeprefix(fence['indent'])}\n" for line in lines)
-            found.append(Block(page, start, fence["language"], inside, mark[1] if mark else None))
+            found.append(Block(page, start, tuple(headings), fence["language"], inside, mark[1] if mark else None))
             opened, above = None, ""
         else:
             lines.append(line)
