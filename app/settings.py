@@ -1,9 +1,7 @@
 """The settings: flags, environment variables and an env file, read once into a frozen model."""
 
 import os
-import re
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
@@ -12,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.database.login import Database
 from app.database.settings_error import DatabaseSettingsError
+from app.durations import seconds_in
 from app.monitor import oldest_usable_seconds
 from app.node_state import one_line
 from app.switches import DISABLED_FILE
@@ -32,9 +31,6 @@ WITHOUT_FLAG = ("mysql_password",)
 
 TRUE_WORDS, FALSE_WORDS = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
 
-_DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+) ?(?P<unit>ms|s|m|h)?")
-# In decimals 800ms is 0.8.
-_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
 _NEVER_EMPTY = ("CLUSTERCHECK_ALLOW_FROM", "CLUSTERCHECK_DISABLED_FILE")
 
@@ -44,14 +40,13 @@ class SettingsError(Exception):
 
 
 def _seconds(value: object) -> object:
-    """Read a duration as it is typed, in seconds or with a unit."""
     if not isinstance(value, str):
         return value
-    found = _DURATION.fullmatch(value.strip().lower())
-    if found is None:
-        message = f"{one_line(value)} is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h"
-        raise ValueError(message)
-    return float(Decimal(found["number"]) * _UNITS[found["unit"] or "s"])
+    try:
+        return seconds_in(value)
+    except ValueError as fault:
+        message = f"{one_line(value)} {fault}"
+        raise ValueError(message) from None
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds)]

@@ -21,6 +21,7 @@ from app.database.address import parse_port
 from app.database.login import Database
 from app.database.observer import observe_once
 from app.database.settings_error import DatabaseSettingsError
+from app.durations import seconds_in
 from app.sentences import sentence_of
 from app.switches import DISABLED_FILE, ManualSwitches
 from app.verdict import Policy, Reason, Verdict, decide
@@ -124,7 +125,7 @@ def _values(
 
 def _settings(values: Mapping[str, str]) -> _Settings:
     try:
-        deadline_seconds = float(values["CLUSTERCHECK_DEADLINE"])
+        deadline_seconds = seconds_in(values["CLUSTERCHECK_DEADLINE"])
     except ValueError:
         deadline_seconds = 0.0
     if not 0.05 <= deadline_seconds <= 60:  # noqa: PLR2004 (clustercheckd's own bounds)

@@ -4,9 +4,8 @@ import re
 from dataclasses import dataclass
 
 from app.node_state import one_line
-from app.settings import Settings, SettingsError
+from app.settings import MOST_PORT, Settings, SettingsError
 
-_MOST_PORT = 65535
 _TYPED = re.compile(
     r"\[(?P<bracketed>[^\s\[\]/@]+)\](:(?P<port>[0-9]{1,9}))?|(?P<host>[^\s:\[\]/@]+)(:(?P<its_port>[0-9]{1,9}))?"
 )
@@ -40,7 +39,7 @@ def typed_target(text: str, default_port: int) -> Target:
         message = f"status: {shown}not an address; examples: db1, db1:9200, [fd00::1]:9200"
         raise SettingsError(message)
     port = int(found["port"] or found["its_port"] or default_port)
-    if not 1 <= port <= _MOST_PORT:
-        message = f"status: {text}: {port} is out of range (1-{_MOST_PORT})"
+    if not 1 <= port <= MOST_PORT:
+        message = f"status: {text}: {port} is out of range (1-{MOST_PORT})"
         raise SettingsError(message)
     return Target(text, found["bracketed"] or found["host"], port)

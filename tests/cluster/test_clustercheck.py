@@ -105,6 +105,11 @@ def test_what_is_wrong_is_in_the_error_file(stack: Stack, tmp_path: Path) -> Non
     assert "AVAILABLE_WHEN_READONLY=0;: must be 0 or 1" in errors.read_text()
     assert clustercheck({**environ, "CLUSTERCHECK_DISABLED_FILE": "x", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
     assert "CLUSTERCHECK_DISABLED_FILE=x: must be an absolute path" in errors.read_text()
+    assert clustercheck({**environ, "CLUSTERCHECK_DEADLINE": "inf", "ERR_FILE": str(errors)}) == (1, NOT_SYNCED)
+    assert "CLUSTERCHECK_DEADLINE=inf: must be 0.05 to 60 seconds" in errors.read_text()
+    # As for the service.
+    timed = {**environ, "CLUSTERCHECK_DEADLINE": "5000ms", "ERR_FILE": str(errors)}
+    assert clustercheck(timed, ACCOUNT, PASSWORD) == (0, SYNCED)
     # Emptied once all is well, as by the script.
     assert clustercheck(environ, ACCOUNT, PASSWORD, "0", str(errors)) == (0, SYNCED)
     assert errors.read_text() == ""

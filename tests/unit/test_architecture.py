@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PURE = ("app.node_state", "app.verdict")
-BESIDE_THE_SPINE = ("app.settings", "app.variables", "app.log", "app.switches", "app.sentences")
+BESIDE_THE_SPINE = ("app.settings", "app.durations", "app.variables", "app.log", "app.switches", "app.sentences")
 EDGES = ("app.database", "app.http", "app.commands", "app.systemd")
 
 
@@ -72,8 +72,9 @@ def test_only_the_http_folder_imports_the_web_stack() -> None:
         ("app.log", set()),
         ("app.systemd", {"app.verdict"}),
         ("app.database", {"app.node_state"}),
+        ("app.durations", set()),
         ("app.variables", set()),
-        ("app.settings", {"app.variables", "app.database", "app.monitor", "app.switches", *PURE}),
+        ("app.settings", {"app.durations", "app.variables", "app.database", "app.monitor", "app.switches", *PURE}),
         ("app.http", {"app.monitor", *PURE, *BESIDE_THE_SPINE}),
         ("app.commands", {"app.database", "app.monitor", *PURE, *BESIDE_THE_SPINE}),
     ],
