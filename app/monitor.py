@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from app.change_log import ChangeLog
@@ -33,10 +34,8 @@ observation is usable. A timer of the same event loop counts the periods: if the
 _OBSERVER_FAILED = Unobserved(Cause.ERROR, "clustercheckd failed to poll the node: see its log")
 _STOPPED = Unobserved(Cause.ERROR, "clustercheckd has stopped polling the node")
 
-
-def boot_seconds() -> float:
-    """Return the time since the machine booted, in seconds. Unlike `time.monotonic`, it includes time in suspend."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+boot_seconds = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+"""Returns the time since the machine booted, in seconds. Unlike `time.monotonic`, it includes time in suspend."""
 
 
 def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> float:
@@ -104,6 +103,7 @@ class Monitor:
         self._clock = clock
         self._change_log = ChangeLog(clock)
         self._began_at = clock()
+        self._known: Verdict | None = None  # by the observation alone, under the configured policy
         self._next = asyncio.Event()  # set, and replaced, when a poll ends
         self._on_observation = on_observation
         self._on_change = on_change
@@ -119,7 +119,7 @@ class Monitor:
     @property
     def in_doubt(self) -> bool:
         """Whether the poll under way is late, so that the latest observation may no longer be true."""
-        return self.age_seconds > self._interval_seconds + IN_DOUBT_SECONDS
+        return self._clock() - self._began_at > self._interval_seconds + IN_DOUBT_SECONDS
 
     @property
     def alive(self) -> bool:
@@ -128,7 +128,9 @@ class Monitor:
 
     def verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict at this moment, under policy if given, else under the configured one."""
-        return decide(self.observation, self.age_seconds, policy or self.policy, self._switches())
+        age_seconds = self._clock() - self._began_at
+        known = self._known if policy is None else None
+        return decide(self.observation, age_seconds, policy or self.policy, self._switches(), known)
 
     async def next_verdict(self, policy: Policy | None = None) -> Verdict:
         """Wait until the poll under way ends, then return the verdict.
@@ -144,10 +146,10 @@ class Monitor:
         try:
             while True:
                 began_at = self._clock()
-                self.observation = await self._observe()
+                self._keep(await self._observe())
                 # The age counts from the start of the poll: a value may have changed right after the server sent it.
                 self._began_at = began_at
-                self._count(self.observation, self.age_seconds)
+                self._count(self.age_seconds)
                 self._periods_missed = 0
                 self._expect_observation(self.policy.max_age_seconds - self.age_seconds)
                 self.observed.set()
@@ -159,11 +161,17 @@ class Monitor:
         finally:
             self._ended = True
             # A health check that waits for the cancelled poll must not get the verdict of the poll before it.
-            self.observation = _STOPPED
+            self._keep(_STOPPED)
             self._release_waiters()
 
-    def _count(self, observation: NodeState | Unobserved, took_seconds: float) -> None:
-        self.outcomes[observation.cause if isinstance(observation, Unobserved) else None] += 1
+    def _keep(self, observation: NodeState | Unobserved) -> None:
+        self.observation = observation
+        # For all health checks until the next poll. A cache would be slower: it hashes the 24 fields of a NodeState.
+        self._known = decide(observation, 0.0, self.policy, Switches())
+
+    def _count(self, took_seconds: float) -> None:
+        seen = self.observation
+        self.outcomes[seen.cause if isinstance(seen, Unobserved) else None] += 1
         self.durations[bisect_left(DURATION_BOUNDS_SECONDS, took_seconds)] += 1
         self.duration_seconds += took_seconds
 

@@ -153,10 +153,12 @@ def decide(
     age_seconds: float,
     policy: Policy,
     switches: Switches,
+    known: Verdict | None = None,
 ) -> Verdict:
     """Return the verdict, by the rules in this module's docstring.
 
     observation: the result of the latest poll, None before the first one. age_seconds: time since that poll began.
+    known: the verdict by rules 4 to 24, from a caller that has kept it for this observation and this policy.
     """
     if switches.disabled_file is not None:
         return _no(Reason.DISABLED, switches.disabled_file)
@@ -167,7 +169,7 @@ def decide(
     # A negated comparison, so that an age of NaN is stale too.
     if not age_seconds <= policy.max_age_seconds:
         return _no(Reason.STALE, f"the last completed poll began more than {policy.max_age_seconds:.3g} s ago")
-    return _observed_verdict(observation, policy)
+    return known or _observed_verdict(observation, policy)
 
 
 @lru_cache(maxsize=64)

@@ -107,6 +107,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin the answer, after which uvicorn closes the connection. uvicorn adds `connection: close` to it."""
+        if len(self.url) > TARGET_BYTES:
+            self._refuse(f"the request's target is longer than {TARGET_BYTES} bytes")
         super().on_headers_complete()
         self.cycle.keep_alive = False
 
@@ -116,12 +118,6 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.cycle is not None:
             self._refuse("one request per connection")
         super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        """Receive a part of the target, up to `TARGET_BYTES`."""
-        super().on_url(url)
-        if len(self.url) > TARGET_BYTES:
-            self._refuse(f"the request's target is longer than {TARGET_BYTES} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Receive a header field, up to `HEADER_FIELDS` of them."""
