@@ -171,6 +171,9 @@ _SWITCH_POSITIONS = {"1": "ON", "0": "OFF"}
 Cell = str | bytes | int | float | None
 """A value as a MySQL driver may return it; bytes if it is not valid text."""
 
+Rows = list[tuple[Cell, ...]]
+"""Rows as a MySQL driver returns them."""
+
 
 def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | Unobserved:
     """Parse rows of name and value into a `NodeState`. SHOW and SELECT give the same result.

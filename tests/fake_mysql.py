@@ -99,6 +99,11 @@ class Peer:
         held, self._held = self._held, None
         self.connection.sendall(held)
 
+    def cut(self, count: int) -> None:
+        """Drop the last bytes of what is held."""
+        if self._held is not None:
+            del self._held[-count:]
+
     def receive(self) -> bytes:
         """Read one packet; empty at the end of the connection."""
         header = self._exactly(4)

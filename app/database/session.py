@@ -19,7 +19,7 @@ from typing import Protocol
 from pymysql.err import MySQLError
 
 from app.database.faults import error_number, is_error_of_server
-from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, Cell
+from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, Rows
 
 SHOWS_AFTER_REFUSAL = 20
 """How many polls use SHOW after the server refused the SELECT: 5 s at the default interval."""
@@ -31,8 +31,6 @@ _UNKNOWN_SYSTEM_VARIABLE = 1193  # the server has no wsrep at all, which the SHO
 # In session scope: in global scope, MySQL 8 and PXC lock the list of all threads.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN ({', '.join(map(repr, STATUS_VARIABLES))})"
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map(repr, SYSTEM_VARIABLES))})"
-
-Rows = list[tuple[Cell, ...]]
 
 
 class RunsStatements(Protocol):
@@ -54,6 +52,7 @@ class Session:
     def __init__(self, connection: RunsStatements) -> None:
         self._connection = connection
         self._known: tuple[str, ...] = ()
+        self._select = ""
         self._shows_left = 0
 
     async def begin(self) -> None:
@@ -70,7 +69,7 @@ class Session:
             self._shows_left = max(0, self._shows_left - 1)
             return await self._connection.rows(_SHOW_STATUS) + await self._show()
         # Both at once: each statement that waits for the answer to the one before wakes both processes once more.
-        await self._connection.send(_SHOW_STATUS, f"SELECT {', '.join(f'@@global.{name}' for name in self._known)}")
+        await self._connection.send(_SHOW_STATUS, self._select)
         status = await self._connection.next_rows()
         selected = await self._selected()
         if selected is None:
@@ -83,6 +82,7 @@ class Session:
         sent = {row[0].lower() for row in rows if row and isinstance(row[0], bytes)}
         # Use only names that were asked for: a name from a server must not become part of a statement.
         self._known = tuple(name for name in SYSTEM_VARIABLES if name.encode() in sent)
+        self._select = f"SELECT {', '.join(f'@@global.{name}' for name in self._known)}"
         return rows
 
     async def _selected(self) -> Rows | None:

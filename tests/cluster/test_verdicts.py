@@ -10,8 +10,8 @@ from dataclasses import asdict
 
 from app.database.connection import Connection
 from app.database.login import Database
-from app.database.session import Rows, Session
-from app.node_state import SYSTEM_VARIABLES, NodeState, parse_node_state
+from app.database.session import Session
+from app.node_state import SYSTEM_VARIABLES, NodeState, Rows, parse_node_state
 from harness.galera import ACCOUNT, DEMO, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
 from harness.service import Service

@@ -1,6 +1,7 @@
 """An observation at half its price: a SELECT in place of a SHOW, wherever the server answers it."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 
 from app.database.login import Database
@@ -89,6 +90,78 @@ def test_both_statements_are_sent_before_the_first_is_answered() -> None:
         assert first == second
 
     with fake_mysql(answers_two_at_once) as server:
+        observing(server, scenario)
+
+
+class ByteByByte:
+    """A connection that sends each byte by itself."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.recv = connection.recv
+        self._send = connection.sendall
+
+    def sendall(self, data: bytes) -> None:
+        """Send all bytes."""
+        for byte in data:
+            self._send(bytes([byte]))
+
+
+def test_every_change_is_read_wherever_the_network_cuts_the_answer() -> None:
+    status = {"wsrep_local_state": "4", "wsrep_ready": "ON", "wsrep_cluster_size": "3"}
+    variables = {**VARIABLES, "max_connections": "151"}
+
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.connection = ByteByByte(peer.connection)  # type: ignore[assignment]
+        peer.answer_queries(status, variables)
+
+    async def scenario(observer: Observer) -> None:
+        first = await observer.observe()
+        assert await observer.observe() is await observer.observe()
+        # The same length, longer, shorter; in the first column, in the last, in both answers, back again.
+        for values, name, value in [
+            (status, "wsrep_local_state", "2"),
+            (status, "wsrep_cluster_size", "12"),
+            (status, "wsrep_cluster_size", "1"),
+            (variables, "max_connections", "152"),
+            (variables, "wsrep_desync", "OFF"),
+            (status, "wsrep_local_state", "4"),
+            (variables, "max_connections", "9999"),
+        ]:
+            values[name] = value
+            for _ in range(2):
+                seen = await observer.observe()
+                assert isinstance(seen, NodeState)
+                assert str(getattr(seen, name)) == value
+        status["wsrep_cluster_size"], variables["wsrep_desync"], variables["max_connections"] = "3", "ON", "151"
+        assert await observer.observe() == first
+        assert server.connections == 1
+
+    with fake_mysql(behaviour) as server:
+        observing(server, scenario)
+
+
+def test_an_answer_that_begins_like_the_last_one_and_ends_is_a_lost_connection() -> None:
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        if server.connections == 1:
+            peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
+            peer.receive()
+            with peer.in_one_piece():
+                peer.rows(SYNCED_STATUS)
+                peer.cut(10)
+            return
+        peer.answer_queries({**SYNCED_STATUS, "wsrep_local_state": "2"}, SYNCED_VARIABLES)
+
+    async def scenario(observer: Observer) -> None:
+        assert isinstance(await observer.observe(), NodeState)
+        seen = await observer.observe()
+        assert isinstance(seen, NodeState)
+        assert seen.wsrep_local_state == 2
+        assert server.connections == 2
+
+    with fake_mysql(behaviour) as server:
         observing(server, scenario)
 
 
