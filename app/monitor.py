@@ -165,6 +165,9 @@ class Monitor:
             self._release_waiters()
 
     def _keep(self, observation: NodeState | Unobserved) -> None:
+        # At rest, the observer returns the same object again and again.
+        if observation is self.observation:
+            return
         self.observation = observation
         # For all health checks until the next poll. A cache would be slower: it hashes the 24 fields of a NodeState.
         self._known = decide(observation, 0.0, self.policy, Switches())
