@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from app.http.guard import ConnectionRegister, GuardedProtocol
+from app.settings import SettingsError
 from app.switches import ManualSwitches
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ _GIVE_UP_SECONDS = 0.8
 """How long held health checks may wait while the service stops. The rest of the grace time is for their answers."""
 
 
-class ListenError(Exception):
-    """A socket cannot be opened. The message is one line that names the setting."""
+class ListenError(SettingsError):
+    """A socket cannot be opened."""
 
 
 class Server(uvicorn.Server):

@@ -1,6 +1,7 @@
 """The house rules: what imports what."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PURE = ("app.node_state", "app.verdict")
 BESIDE_THE_SPINE = ("app.settings", "app.durations", "app.variables", "app.log", "app.switches", "app.sentences")
+ROOTS = ("app.__main__", "app.service")
 EDGES = ("app.database", "app.http", "app.commands", "app.systemd")
 
 
@@ -88,9 +90,18 @@ def test_arrows_run_from_the_edges_to_the_spine(part: str, may_import: set[str])
 
 def test_every_part_has_its_arrows() -> None:
     # A new module at the top of app/ wants a row in the table above.
-    parts = {".".join(name.split(".")[:2]) for name in MODULES} - {"app", "app.__main__"}
+    parts = {".".join(name.split(".")[:2]) for name in MODULES} - {"app", *ROOTS}
     assert parts == {*PURE, *BESIDE_THE_SPINE, *EDGES, "app.monitor", "app.change_log"}
 
 
-def test_nothing_imports_the_composition_root() -> None:
-    assert not [name for name in MODULES if "app.__main__" in imports_of(name)]
+def test_nothing_imports_the_composition_roots_but_the_command_line_the_service() -> None:
+    importers = {root: [name for name in MODULES if root in imports_of(name)] for root in ROOTS}
+    assert importers == {"app.__main__": [], "app.service": ["app.__main__"]}
+
+
+def test_the_commands_start_without_the_web_stack() -> None:
+    # It is half of the start of the service.
+    program = "import sys, app.__main__; print(*sys.modules)"
+    modules = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True, timeout=60).split()
+    assert "app.commands.status" in modules
+    assert not {"fastapi", "starlette", "uvicorn", "prometheus_client"} & set(modules)

@@ -405,7 +405,7 @@ def checked_in(test: str, heading: str) -> Callable[[str], None]:
 CHECKED_OUTPUT: dict[tuple[str, str], Callable[[str], None]] = {
     ("README.md", "curl -i http://db1:9200/"): answered(SYNCED),
     ("README.md", "Percona XtraDB Cluster Node is not synced."): body_of(DESYNCED),
-    ("CONTRIBUTING.md", "app/verdict.py"): files_and_folders,
+    ("CONTRIBUTING.md", "app/__main__.py"): files_and_folders,
     ("docs/haproxy.md", "Server writer/node1 is DOWN,"): checked_in("tests/haproxy/test_pages.py", "See what it does"),
     ("docs/migrating-from-clustercheck.md", "clustercheck <user> <pass>"): usage_of_the_drop_in,
     ("docs/migrating-from-clustercheck.md", "clustercheckd migrate"): where_migrate_writes_the_password,

@@ -1,0 +1,122 @@
+"""The composition root of the service: what runs without a command."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Sequence
+
+import uvloop
+
+from app import __version__
+from app.database.observer import Observer
+from app.http.api import PATHS, create_application
+from app.http.guard import ConnectionRegister
+from app.http.probe import Probe, ProbeCounts
+from app.http.server import Server, address_of, listening_sockets
+from app.http.sources import Sources
+from app.log import Log, set_up_log
+from app.monitor import Monitor, longest_silence_seconds
+from app.settings import Settings
+from app.switches import ManualSwitches
+from app.systemd import Systemd
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_WAIT_SECONDS = 2.0
+
+
+def serve(settings: Settings, warnings: Sequence[str]) -> int:
+    """Run the service until a signal stops it, and return the exit status.
+
+    warnings: what to log about the settings. Raises `SettingsError` if a setting cannot be used.
+    """
+    settings.require_login()
+    # Until the server sets its own handlers, there is nothing to shut down.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format, os.environ)
+    for line in warnings:
+        _log.warning("setting ignored", extra={"detail": line})
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, log))
+    # The interpreter drops its signal handlers as it exits. A second signal at that moment would turn the exit
+    # status into a failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    return 0
+
+
+async def _serve(settings: Settings, log: Log) -> None:
+    observer = Observer(settings.database(), settings.clustercheck_deadline)
+    switches = ManualSwitches(settings.clustercheck_disabled_file)
+    policy = settings.policy()
+    systemd = Systemd(os.environ, longest_silence_seconds(policy))
+    monitor = Monitor(
+        observer,
+        interval_seconds=settings.clustercheck_poll_interval,
+        policy=policy,
+        switches=switches,
+        on_observation=systemd.observed,
+        on_change=systemd.changed,
+    )
+    register = ConnectionRegister(settings.allowed_networks())
+    drain_status, any_path = int(settings.clustercheck_drain_status), settings.clustercheck_any_path
+    counts = ProbeCounts(drain_status, any_path=any_path)
+    sources = Sources(
+        monitor,
+        register,
+        counts,
+        switches,
+        interval_seconds=settings.clustercheck_poll_interval,
+        deadline_seconds=settings.clustercheck_deadline,
+        log_lines_dropped=lambda: log.dropped,
+    )
+    application = create_application(sources)
+    probe = Probe(monitor, application, PATHS, counts, drain_status=drain_status, any_path=any_path)
+    sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port)
+    _say_what_is_watched(settings, [address_of(listening) for listening in sockets])
+    observing = asyncio.create_task(monitor.run())
+
+    def give_up() -> None:
+        switches.shutting_down = True
+        observing.cancel()
+
+    try:
+        # A health check that is already waiting gets a fresh verdict instead of `starting`.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(monitor.policy.max_age_seconds, _LONGEST_WAIT_SECONDS)):
+                await monitor.observed.wait()
+        server = Server(
+            probe,
+            register,
+            switches,
+            settings.clustercheck_drain_seconds,
+            give_up=give_up,
+            on_stop=systemd.stopping,
+        )
+        await server.serve(sockets)
+    finally:
+        observing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await observing
+        await observer.close()
+
+
+def _say_what_is_watched(settings: Settings, addresses: list[str]) -> None:
+    policy = settings.policy()
+    _log.info(
+        "started",
+        extra={
+            "version": __version__,
+            "database": str(settings.database()),
+            "listen": " ".join(addresses),
+            "poll_interval_seconds": settings.clustercheck_poll_interval,
+            "deadline_seconds": settings.clustercheck_deadline,
+            "available_when_donor": policy.available_when_donor,
+            "available_when_readonly": policy.available_when_readonly,
+            "available_when_full": policy.available_when_full,
+            "max_recv_queue": policy.max_recv_queue,
+        },
+    )
