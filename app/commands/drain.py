@@ -1,10 +1,10 @@
 """`clustercheckd drain` and `undrain`: create or remove the disabled file, and ask the service whether it sees that."""
 
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from ipaddress import ip_address
 from pathlib import Path
 
+from app.commands.asking import NoAnswerError, ask_all
 from app.commands.standard_streams import complain, say
 from app.commands.targets import own_target
 from app.settings import Settings
@@ -15,11 +15,10 @@ DONE, FAILED = 0, 1
 """Exit statuses. `FAILED`: the file could not be changed, or the service does not see the change."""
 
 _ANSWER_SECONDS = 2.0
-_BODY_BYTES = 8192
 
 
-class _NoAnswerError(Exception):
-    """The service does not answer. The message is one line."""
+class _NotConfirmedError(Exception):
+    """The service gave no answer to confirm the change. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def undrain(settings: Settings) -> int:
 def _confirm(settings: Settings, *, drained: bool) -> int:
     try:
         answer = _ask(settings)
-    except _NoAnswerError as fault:
+    except _NotConfirmedError as fault:
         complain(f"not confirmed: {fault}")
         return FAILED
     if drained and answer.reason != Reason.DISABLED:
@@ -82,28 +81,22 @@ def _confirm(settings: Settings, *, drained: bool) -> int:
 
 
 def _ask(settings: Settings) -> _Answer:
-    """Send a health check to the service at its configured address. Raises `_NoAnswerError`."""
+    """Send a health check to the service at its configured address. Raises `_NotConfirmedError`."""
     target = own_target(settings)
-    service, host = target.name, target.host
     # The service may hold a 200 until its current poll has ended.
-    connection = HTTPConnection(host, target.port, timeout=_ANSWER_SECONDS + settings.clustercheck_deadline)
-    try:
-        connection.request("GET", "/")
-        response = connection.getresponse()
-        lines = response.read(_BODY_BYTES).decode("ascii", "replace").splitlines()
-    except (OSError, HTTPException, UnicodeError) as fault:
-        if not _lets_in(settings, host):
-            message = f"{service} does not answer {host}, which is not in CLUSTERCHECK_ALLOW_FROM"
+    [reply] = ask_all([target], "/", _ANSWER_SECONDS + settings.clustercheck_deadline)
+    if isinstance(reply, NoAnswerError):
+        if not _lets_in(settings, target.host):
+            message = f"{target.name} does not answer {target.host}, which is not in CLUSTERCHECK_ALLOW_FROM"
         else:
-            message = f"{service} does not answer: {getattr(fault, 'strerror', None) or fault or type(fault).__name__}"
-        raise _NoAnswerError(message) from None
-    finally:
-        connection.close()
-    reason = response.getheader("x-clustercheck-reason")
+            message = f"{target.name}: {reply}"
+        raise _NotConfirmedError(message)
+    reason = reply.headers.get("x-clustercheck-reason")
     if reason is None:
-        message = f"what answers on {service} is not clustercheckd (no x-clustercheck-reason)"
-        raise _NoAnswerError(message)
-    return _Answer(service, response.status, reason, lines[-1] if lines else "")
+        message = f"what answers on {target.name} is not clustercheckd (no x-clustercheck-reason)"
+        raise _NotConfirmedError(message)
+    lines = reply.body.decode("ascii", "replace").splitlines()
+    return _Answer(target.name, reply.status, reason, lines[-1] if lines else "")
 
 
 def _lets_in(settings: Settings, host: str) -> bool:

@@ -1,7 +1,5 @@
 """`clustercheckd status`: one table of what running services report about their nodes."""
 
-import asyncio
-import contextlib
 import json
 import re
 import sys
@@ -10,19 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import uvloop
-
+from app.commands.asking import OTHER_PROGRAM, NoAnswerError, Reply, ask_all
 from app.commands.rows import number, painted, print_until_stopped
 from app.commands.standard_streams import print_line, say
 from app.commands.targets import Target, own_target, typed_target
-from app.database.faults import os_words
 from app.settings import Settings
 
 AVAILABLE, NOT_AVAILABLE = 0, 1
 """Exit statuses. `AVAILABLE`: at least one node is available."""
 
 _ANSWER_SECONDS = 2.0
-_LIMIT_BYTES = 1 << 20
 _ROUND_SECONDS = 1.0
 _CELL_LENGTH = 60
 _HEADER = ("node", "verdict", "reason", "since", "state", "size", "recvq")
@@ -76,46 +71,20 @@ def _in_place(text: str) -> str:
 
 
 def _ask_all(targets: Sequence[Target]) -> list[_Answer]:
-    async def asking() -> list[_Answer]:
-        return await asyncio.gather(*(_ask(target) for target in targets))
-
-    # asyncio's own loop resolves names in threads, and the exit would wait for them. uvloop does not.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(asking())
+    replies = ask_all(targets, "/status", _ANSWER_SECONDS)
+    return [_answer(target.name, reply) for target, reply in zip(targets, replies, strict=True)]
 
 
-async def _ask(target: Target) -> _Answer:
+def _answer(target: str, reply: Reply | NoAnswerError) -> _Answer:
+    if isinstance(reply, NoAnswerError):
+        return _Answer(target, fault=str(reply))
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            received = await _received(target)
-    except TimeoutError:
-        return _Answer(target.name, fault=f"no answer within {_ANSWER_SECONDS:g} s")
-    except UnicodeError:
-        return _Answer(target.name, fault="not a valid host name")
-    except OSError as fault:
-        return _Answer(target.name, fault=os_words(fault))
-    if not received:
-        return _Answer(target.name, fault="closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
-    try:
-        document = json.loads(received.partition(b"\r\n\r\n")[2])
+        document = json.loads(reply.body)
         if isinstance(document["available"], bool) and isinstance(document["reason"], str):
-            return _Answer(target.name, document)
+            return _Answer(target, document)
     except (ValueError, TypeError, LookupError, RecursionError):
         pass
-    return _Answer(target.name, fault="something other than clustercheckd answers there")
-
-
-async def _received(target: Target) -> bytes:
-    reader, writer = await asyncio.open_connection(target.host, target.port)
-    received = b""
-    try:
-        with contextlib.suppress(ConnectionError):
-            writer.write(b"GET /status HTTP/1.0\r\n\r\n")
-            while len(received) < _LIMIT_BYTES and (chunk := await reader.read(_LIMIT_BYTES)):
-                received += chunk
-    finally:
-        writer.transport.abort()
-    return received
+    return _Answer(target, fault=OTHER_PROGRAM)
 
 
 def _as_json(answers: Sequence[_Answer]) -> str:

@@ -28,6 +28,7 @@ from pymysql.protocol import MysqlPacket
 
 from app.database.faults import PlainTextError, RefusedPluginError, TooManyBytesError, UnaskedBytesError
 from app.database.login import Login
+from app.database.resolver import connect_to_first
 from app.node_state import Rows
 
 # aiomysql calls getpass.getuser when it is imported. That raises OSError (KeyError before Python 3.13) if the user id
@@ -47,10 +48,6 @@ PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 
 MOST_BYTES = 64 * 1024
 """How much a server may send over one connection in one poll. A login with its answers takes about 3 KiB."""
-
-_NEXT_ADDRESS_SECONDS = 0.25
-"""How long to wait for one address before the next one is tried, as in RFC 8305. An address that drops packets, often
-the IPv6 one, would otherwise use up the deadline at every poll, and a healthy node would never be reached."""
 
 _CHUNK_BYTES = 16 * 1024
 _ANSWERS_KEPT = 4  # more than there are statements
@@ -183,7 +180,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self._reader, self._writer = await asyncio.open_unix_connection(self._unix_socket)
             self._secure = True
         else:
-            self._reader, self._writer = await _connect_to_first(addresses, self._port)
+            self._reader, self._writer = await connect_to_first(addresses, self._port)
             self._set_keep_alive()
         self._next_seq_id = 0
         await self._get_server_information()
@@ -261,13 +258,3 @@ def _query(statement: str) -> bytes:
     """Return a statement as a packet: its length in three bytes, its number 0, and COM_QUERY."""
     payload = bytes([COMMAND.COM_QUERY]) + statement.encode()
     return len(payload).to_bytes(3, "little") + b"\0" + payload
-
-
-async def _connect_to_first(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    *others, last = addresses
-    for address in others:
-        # This covers TimeoutError too, but not the deadline, which arrives as a CancelledError.
-        with contextlib.suppress(OSError):
-            async with asyncio.timeout(_NEXT_ADDRESS_SECONDS):
-                return await asyncio.open_connection(address, port)
-    return await asyncio.open_connection(last, port)

@@ -1,4 +1,4 @@
-"""Resolves host names to addresses without blocking the event loop or the end of the process.
+"""Resolves host names without blocking the event loop or the end of the process, and connects to their addresses.
 
 A resolver that hangs blocks the calling thread for half a minute or longer, and nothing can interrupt that. asyncio and
 uvloop use threads that the process joins when it exits. This module uses a daemon thread instead, which nothing joins,
@@ -9,8 +9,13 @@ import asyncio
 import contextlib
 import socket
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+_NEXT_ADDRESS_SECONDS = 0.25
+"""How long to wait for one address before the next one is tried, as in RFC 8305. An address that drops packets, often
+the IPv6 one, would otherwise use up the deadline at every poll, and a healthy node would never be reached."""
 
 _Answer = list[str] | OSError | UnicodeError
 
@@ -47,6 +52,17 @@ class Resolver:
         if isinstance(answer, list):
             return answer
         raise answer
+
+
+async def connect_to_first(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a TCP connection to the first address that accepts one. Raises the OSError of the last."""
+    *others, last = addresses
+    for address in others:
+        # This covers TimeoutError too, but not the deadline, which arrives as a CancelledError.
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(_NEXT_ADDRESS_SECONDS):
+                return await asyncio.open_connection(address, port)
+    return await asyncio.open_connection(last, port)
 
 
 def _begin(host: str) -> _Lookup:

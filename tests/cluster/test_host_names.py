@@ -125,6 +125,29 @@ def test_a_command_ends_at_its_deadline_while_the_resolver_hangs(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["status", NAME], f"{NAME}: no answer within 2 s"),
+        (["drain", "--host", NAME], f"clustercheckd: not confirmed: {NAME}:9200: no answer within 2.4 s"),
+    ],
+    ids=["status", "drain"],
+)
+def test_a_service_with_a_name_is_not_waited_for_while_the_resolver_hangs(
+    resolver: SilentResolver, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    environ = {
+        **without_settings(os.environ),
+        "CLUSTERCHECK_DISABLED_FILE": str(tmp_path / "disabled"),
+        "CLUSTERCHECK_DEADLINE": str(DEADLINE_SECONDS),
+    }
+    asked_at = time.monotonic()
+    done = run([*resolver.wrapper, sys.executable, "-m", "app", *arguments], environ)
+    assert time.monotonic() - asked_at < _AT_ONCE_SECONDS
+    assert done.returncode == 1
+    assert words in (done.stdout + done.stderr).splitlines()
+
+
+@pytest.mark.parametrize(
     ("addresses", "name", "available"),
     [
         ([LOOPBACK], NAME, True),

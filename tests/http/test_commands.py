@@ -191,7 +191,7 @@ class TestDrain:
         with socket.create_server(("127.0.0.1", 0)) as unused:
             port = str(unused.getsockname()[1])
         done = run(command, CLUSTERCHECK_DISABLED_FILE=path, CLUSTERCHECK_PORT=port)
-        expected = f"clustercheckd: not confirmed: 127.0.0.1:{port} does not answer: Connection refused\n"
+        expected = f"clustercheckd: not confirmed: 127.0.0.1:{port}: Connection refused\n"
         assert (done.returncode, done.stderr, Path(path).exists()) == (1, expected, command == "drain")
         # It answers nobody here, but listens.
         service = services.start_unasked(CLUSTERCHECK_HOST="*", CLUSTERCHECK_ALLOW_FROM="::1")

@@ -104,4 +104,4 @@ def test_the_commands_start_without_the_web_stack() -> None:
     program = "import sys, app.__main__; print(*sys.modules)"
     modules = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True, timeout=60).split()
     assert "app.commands.status" in modules
-    assert not {"fastapi", "starlette", "uvicorn", "prometheus_client"} & set(modules)
+    assert not {"fastapi", "starlette", "uvicorn", "uvloop", "prometheus_client"} & set(modules)
