@@ -22,6 +22,8 @@ def account_advice(refusal: Refusal) -> list[str]:
     else:
         verb = "CREATE"
         notes.append("If the account already exists, type ALTER USER instead of CREATE USER.")
+    if not refusal.login.socket and refusal.login.tls is None:
+        notes.append("If the account exists and has REQUIRE SSL, change nothing on the server, but set MYSQL_SSL=1.")
     return [
         "On one node that is Synced, type as an administrator (Galera replicates the account):",
         f"  {verb} USER {account} {identified};",
