@@ -1,4 +1,4 @@
-"""The composition root: `clustercheckd`, also as `python -m app`."""
+"""The command line: `clustercheckd`, also as `python -m app`."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def _run_with_settings(typed: CommandLine) -> int:
     settings, warnings = load_settings(typed.settings, typed.env_file)
     as_json = "json" in typed.switches
     if typed.command == "serve":
-        # Imported here, because it is half of the start of every other command.
+        # Imported here, because it would double the start of every other command.
         from app.service import serve  # noqa: PLC0415
 
         return serve(settings, warnings)

@@ -89,7 +89,6 @@ class Monitor:
     ) -> None:
         self.policy = policy
         self.changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
-        self.observation: NodeState | Unobserved | None = None
         self.observed = asyncio.Event()  # set once there is an observation
         # Counts since the start. outcomes: the cause for a poll that failed, None for one that did not. durations: one
         # count for each of DURATION_BOUNDS_SECONDS, and one for polls that took longer.
@@ -103,6 +102,7 @@ class Monitor:
         self._clock = clock
         self._change_log = ChangeLog(clock)
         self._began_at = clock()
+        self._observation: NodeState | Unobserved | None = None
         self._known: Verdict | None = None  # by the observation alone, under the configured policy
         self._next = asyncio.Event()  # set, and replaced, when a poll ends
         self._on_observation = on_observation
@@ -112,6 +112,11 @@ class Monitor:
         self._overdue: asyncio.TimerHandle | None = None
 
     @property
+    def observation(self) -> NodeState | Unobserved | None:
+        """The latest observation; None before the first one."""
+        return self._observation
+
+    @property
     def age_seconds(self) -> float:
         """Time since the poll of the latest observation began. Before the first, time since the monitor was created."""
         return self._clock() - self._began_at
@@ -119,6 +124,7 @@ class Monitor:
     @property
     def in_doubt(self) -> bool:
         """Whether the poll under way is late, so that the latest observation may no longer be true."""
+        # Here and in `verdict`, age_seconds would be one more call for each health check.
         return self._clock() - self._began_at > self._interval_seconds + IN_DOUBT_SECONDS
 
     @property
@@ -130,7 +136,7 @@ class Monitor:
         """Return the verdict at this moment, under policy if given, else under the configured one."""
         age_seconds = self._clock() - self._began_at
         known = self._known if policy is None else None
-        return decide(self.observation, age_seconds, policy or self.policy, self._switches(), known)
+        return decide(self._observation, age_seconds, policy or self.policy, self._switches(), known)
 
     async def next_verdict(self, policy: Policy | None = None) -> Verdict:
         """Wait until the poll under way ends, then return the verdict.
@@ -166,14 +172,14 @@ class Monitor:
 
     def _keep(self, observation: NodeState | Unobserved) -> None:
         # At rest, the observer returns the same object again and again.
-        if observation is self.observation:
+        if observation is self._observation:
             return
-        self.observation = observation
-        # For all health checks until the next poll. A cache would be slower: it hashes the 24 fields of a NodeState.
+        # For all health checks until the next poll. decide's own cache would hash the 24 fields of the state each time.
         self._known = decide(observation, 0.0, self.policy, Switches())
+        self._observation = observation
 
     def _count(self, took_seconds: float) -> None:
-        seen = self.observation
+        seen = self._observation
         self.outcomes[seen.cause if isinstance(seen, Unobserved) else None] += 1
         self.durations[bisect_left(DURATION_BOUNDS_SECONDS, took_seconds)] += 1
         self.duration_seconds += took_seconds
@@ -199,7 +205,7 @@ class Monitor:
         try:
             return await self._observer.observe()
         except Exception:  # noqa: BLE001 (no fault may end the polling)
-            if self.observation != _OBSERVER_FAILED:
+            if self._observation != _OBSERVER_FAILED:
                 _log.exception("observer failed")
             return _OBSERVER_FAILED
 

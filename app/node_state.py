@@ -171,7 +171,7 @@ _SWITCH_POSITIONS = {"1": "ON", "0": "OFF"}
 Cell = str | bytes | int | float | None
 """A value as a MySQL driver may return it; bytes if it is not valid text."""
 
-Rows = list[tuple[Cell, ...]]
+Rows = tuple[tuple[Cell, ...], ...]
 """Rows as a MySQL driver returns them."""
 
 

@@ -25,7 +25,7 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A complete HTTP answer."""
+    """An HTTP answer with all its headers. headers: by name, in any case."""
 
     status: int
     headers: Message
@@ -71,9 +71,9 @@ async def _received(target: Target, path: str) -> bytes:
 
 def _parsed(received: bytes) -> Reply | None:
     """Parse an HTTP answer. Return None if it is none."""
-    head, _, body = received.partition(b"\r\n\r\n")
+    head, end, body = received.partition(b"\r\n\r\n")
     found = _STATUS_LINE.match(head + b"\r\n")
-    if found is None:
+    if found is None or not end:
         return None
     try:
         headers = parse_headers(io.BytesIO(head[found.end() :] + b"\r\n\r\n"))

@@ -50,7 +50,9 @@ MOST_BYTES = 64 * 1024
 """How much a server may send over one connection in one poll. A login with its answers takes about 3 KiB."""
 
 _CHUNK_BYTES = 16 * 1024
-_ANSWERS_KEPT = 4  # more than there are statements
+_MOST_STATEMENTS = 8
+"""How many statements to remember. There are four, but the SELECT changes with the variables that the server has."""
+
 
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
@@ -76,8 +78,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self._awaited: deque[str] = deque()
-        self._answer = bytearray()  # to the statement whose answer the driver reads
-        self._known: dict[str, _Answer] = {}
+        self._received = bytearray()  # of the answer that the driver reads
+        self._last_answers: dict[str, _Answer] = {}
 
     @classmethod
     async def to(cls, login: Login, addresses: Sequence[str] = ()) -> Self:
@@ -126,32 +128,33 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         Raises `UnaskedBytesError` if bytes of an earlier answer are left, or arrived since.
         """
         self._ensure_alive()
-        if self._has_unread_bytes():
+        if self._awaited or self._has_unread_bytes():
             raise UnaskedBytesError
         # In one write, so that the server wakes once.
         self._write_bytes(b"".join(map(_query, statements)))
         self._awaited.extend(statements)
 
     async def next_rows(self) -> Rows:
-        """Return the rows of the next statement sent; an empty list if it has no result. Do not change the list."""
+        """Return the rows of the next statement sent; none if it has no result."""
         statement = self._awaited.popleft()
-        known = self._known.get(statement)
-        if known is not None and await self._receives(known.received):
-            return known.rows
+        last = self._last_answers.get(statement)
+        if last is not None and await self._receives(last.received):
+            return last.rows
         # The packets of each answer are numbered from 1.
         self._next_seq_id = 1
-        self._answer.clear()
+        self._received.clear()
         await self._read_query_result()
-        # The driver would read the further results before the next statement.
+        # A further result may arrive later, and would pass for the answer to the next statement.
         if self._result.has_next:
             raise UnaskedBytesError
-        if len(self._known) == _ANSWERS_KEPT:
-            self._known.clear()
-        self._known[statement] = answer = _Answer(bytes(self._answer), list(self._result.rows or ()))
+        if len(self._last_answers) == _MOST_STATEMENTS:
+            self._last_answers.clear()
+        answer = _Answer(bytes(self._received), self._result.rows or ())
+        self._last_answers[statement] = answer
         return answer.rows
 
     async def rows(self, statement: str) -> Rows:
-        """Send a statement and return its rows; an empty list if it has no result."""
+        """Send a statement and return its rows; none if it has no result."""
         await self.send(statement)
         return await self.next_rows()
 
@@ -200,10 +203,10 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     def _has_unread_bytes(self) -> bool:
         """Return whether bytes, or the end of the connection, wait to be read."""
-        if self._reader is None or self._ahead:
-            return bool(self._ahead)
+        if self._ahead:
+            return True
         # StreamReader has no method for this. Its `read` returns at once if something waits, and pauses otherwise.
-        reading = self._reader.read(1)
+        reading = self._reader.read(1)  # type: ignore[union-attr]
         try:
             reading.send(None)
         except StopIteration:
@@ -214,28 +217,34 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
     async def _receives(self, answer: bytes) -> bool:
         """Wait for the next bytes, and return whether they are this answer. If not, leave them to the driver."""
         while len(self._ahead) < len(answer) and answer.startswith(self._ahead):
-            received = b""
-            # The driver meets the same fault, and raises it as one of its own.
-            with contextlib.suppress(OSError):
+            try:
                 received = await self._reader.read(_CHUNK_BYTES)  # type: ignore[union-attr]
+            except asyncio.CancelledError:
+                # As the driver does: the rest of the answer would pass for the answer to the next statement.
+                self.close()
+                raise
             if not received:
                 return False
             self._ahead += received
         if not self._ahead.startswith(answer):
             return False
+        self._charge(len(answer))
         self._ahead = self._ahead[len(answer) :]
         return True
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
         # The driver reads everything through this method. asyncio buffers at most 128 KiB of what was not read yet.
-        self._bytes_left -= num_bytes
-        if self._bytes_left < 0:
-            raise TooManyBytesError
+        self._charge(num_bytes)
         read, self._ahead = self._ahead[:num_bytes], self._ahead[num_bytes:]
         if len(read) < num_bytes:
             read += await super()._read_bytes(num_bytes - len(read))
-        self._answer += read
+        self._received += read
         return read
+
+    def _charge(self, count: int) -> None:
+        self._bytes_left -= count
+        if self._bytes_left < 0:
+            raise TooManyBytesError
 
     def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> Coroutine[Any, Any, MysqlPacket]:
         return self._read_login_packet() if self._logging_in else super()._read_packet(packet_type)
@@ -253,7 +262,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return packet
 
 
-@lru_cache(maxsize=_ANSWERS_KEPT)
+@lru_cache(maxsize=_MOST_STATEMENTS)
 def _query(statement: str) -> bytes:
     """Return a statement as a packet: its length in three bytes, its number 0, and COM_QUERY."""
     payload = bytes([COMMAND.COM_QUERY]) + statement.encode()

@@ -96,4 +96,4 @@ class Session:
         # For example, there is no row if the server's sql_select_limit is 0.
         if len(rows) != 1 or len(rows[0]) != len(self._known):
             return None
-        return list(zip(self._known, rows[0], strict=True))
+        return tuple(zip(self._known, rows[0], strict=True))

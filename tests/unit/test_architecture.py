@@ -100,7 +100,7 @@ def test_nothing_imports_the_composition_roots_but_the_command_line_the_service(
 
 
 def test_the_commands_start_without_the_web_stack() -> None:
-    # It is half of the start of the service.
+    # It would double their start.
     program = "import sys, app.__main__; print(*sys.modules)"
     modules = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True, timeout=60).split()
     assert "app.commands.status" in modules

@@ -1,6 +1,7 @@
 """The loop, with hand-written observers that fail in ways no server can be brought to."""
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -224,5 +225,29 @@ def test_a_switch_counts_at_once() -> None:
             await until(lambda: monitor.verdict().available)
             switched.append("/file")
             assert monitor.verdict().reason is Reason.DISABLED
+
+    asyncio.run(scenario())
+
+
+def test_a_policy_of_one_request_decides_instead_of_the_configured_one() -> None:
+    async def scenario() -> None:
+        async with running(ScriptedObserver(dataclasses.replace(SYNCED, read_only="ON"))) as monitor:
+            await until(lambda: monitor.verdict().available)
+            stricter = dataclasses.replace(monitor.policy, available_when_readonly=False)
+            assert monitor.verdict(stricter).reason is Reason.READ_ONLY
+            assert (await monitor.next_verdict(stricter)).reason is Reason.READ_ONLY
+            assert monitor.verdict().available
+
+    asyncio.run(scenario())
+
+
+def test_no_verdict_outlives_the_observation_it_rests_on() -> None:
+    async def scenario() -> None:
+        async with running(ScriptedObserver(SYNCED, *[DOWN] * 20, SYNCED)) as monitor:
+            await until(lambda: monitor.verdict().available)
+            await until(lambda: monitor.verdict().reason is Reason.UNREACHABLE)
+            await until(lambda: monitor.verdict().available)
+        # Stopped.
+        assert monitor.verdict().reason is Reason.ERROR
 
     asyncio.run(scenario())
