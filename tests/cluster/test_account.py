@@ -120,7 +120,7 @@ def test_an_account_with_a_plugin_that_is_not_supported_is_altered(installation:
 
 
 def test_an_account_that_requires_tls_needs_only_the_setting(installation: Installation) -> None:
-    directory = installation.directory / "certificates"
+    directory = installation.directory / "certificates-of-required-tls"
     directory.mkdir()
     authority = make_authority(directory)
     certificate = make_certificate(directory, "server", authority, "localhost")
