@@ -17,10 +17,6 @@ DONE, FAILED = 0, 1
 _ANSWER_SECONDS = 2.0
 
 
-class _NotConfirmedError(Exception):
-    """The service gave no answer to confirm the change. The message is one line."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Answer:
     service: str
@@ -66,7 +62,7 @@ def undrain(settings: Settings) -> int:
 def _confirm(settings: Settings, *, drained: bool) -> int:
     try:
         answer = _ask(settings)
-    except _NotConfirmedError as fault:
+    except NoAnswerError as fault:
         complain(f"not confirmed: {fault}")
         return FAILED
     if drained and answer.reason != Reason.DISABLED:
@@ -81,7 +77,10 @@ def _confirm(settings: Settings, *, drained: bool) -> int:
 
 
 def _ask(settings: Settings) -> _Answer:
-    """Send a health check to the service at its configured address. Raises `_NotConfirmedError`."""
+    """Send a health check to the service at its configured address.
+
+    Raises `NoAnswerError`, also if another program answers. The message is a line.
+    """
     target = own_target(settings)
     # The service may hold a 200 until its current poll has ended.
     [reply] = ask_all([target], "/", _ANSWER_SECONDS + settings.clustercheck_deadline)
@@ -90,11 +89,11 @@ def _ask(settings: Settings) -> _Answer:
             message = f"{target.name} does not answer {target.host}, which is not in CLUSTERCHECK_ALLOW_FROM"
         else:
             message = f"{target.name}: {reply}"
-        raise _NotConfirmedError(message)
+        raise NoAnswerError(message)
     reason = reply.headers.get("x-clustercheck-reason")
     if reason is None:
         message = f"what answers on {target.name} is not clustercheckd (no x-clustercheck-reason)"
-        raise _NotConfirmedError(message)
+        raise NoAnswerError(message)
     lines = reply.body.decode("ascii", "replace").splitlines()
     return _Answer(target.name, reply.status, reason, lines[-1] if lines else "")
 

@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import time
+from functools import lru_cache
 
 from app.database.connection import Connection
 from app.database.faults import Attempt, is_refusal, unobserved
 from app.database.login import Database, Login
 from app.database.resolver import Resolver
 from app.database.session import Session
-from app.node_state import NodeState, Rows, Unobserved, parse_node_state
+from app.node_state import NodeState, Unobserved, parse_node_state
+
+# At rest, all polls read the same rows.
+_parsed = lru_cache(maxsize=1)(parse_node_state)
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -32,8 +36,6 @@ class Observer:
         self._session: Session | None = None
         self._login: Login | None = None
         self._resolver = Resolver()
-        self._rows: Rows | None = None  # the latest ones: at rest, all polls read the same
-        self._parsed: NodeState | Unobserved
         self._phase = "connecting"
         self._refusal: Unobserved | None = None
         self._pause_seconds = 0.0
@@ -99,10 +101,7 @@ class Observer:
 
     async def _read(self, session: Session) -> NodeState | Unobserved:
         self._phase = "reading the node's state"
-        rows = await session.read()
-        if rows != self._rows:
-            self._rows, self._parsed = rows, parse_node_state(rows)
-        return self._parsed
+        return _parsed(await session.read())
 
     def _discard(self) -> None:
         connection, self._connection, self._session = self._connection, None, None

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.certificates import make_authority, make_certificate
 from harness.galera import Installation, Node
 from harness.ports import LOOPBACK
 from harness.service import without_settings
@@ -115,31 +114,6 @@ def test_an_account_with_a_plugin_that_is_not_supported_is_altered(installation:
         assert statement.startswith("ALTER USER 'modern'@'localhost' IDENTIFIED BY 'PASSWORD'")
         type_on(node, statement)
         assert run("check", **settings).stdout.startswith("NOT available not-galera: ")
-    finally:
-        node.stop()
-
-
-def test_an_account_that_requires_tls_needs_only_the_setting(installation: Installation) -> None:
-    directory = installation.directory / "certificates-of-required-tls"
-    directory.mkdir()
-    authority = make_authority(directory)
-    certificate = make_certificate(directory, "server", authority, "localhost")
-    for path in [directory, *directory.iterdir()]:
-        installation.give_to_server(path)
-    node = installation.node("required-tls", [f"--ssl-cert={certificate.cert}", f"--ssl-key={certificate.key}"])
-    node.start()
-    node.wait_until_up()
-    try:
-        type_on(node, "CREATE USER 'secure'@'localhost' IDENTIFIED BY 'PASSWORD' REQUIRE SSL")
-        settings = {"MYSQL_HOST": "localhost", "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "secure"}
-        settings["MYSQL_PASSWORD"] = CHOSEN
-        refused = run("check", **settings).stdout
-        assert refused.startswith("NOT available access-denied: ")
-        assert refused.endswith("and has REQUIRE SSL, change nothing on the server, but set MYSQL_SSL=1.\n")
-        settings |= {"MYSQL_SSL": "1", "MYSQL_SSL_CA": str(authority.cert)}
-        assert run("check", **settings).stdout.startswith("NOT available not-galera: ")
-        settings["MYSQL_PASSWORD"] = "wrong"
-        assert "REQUIRE SSL" not in run("check", **settings).stdout
     finally:
         node.stop()
 

@@ -11,6 +11,7 @@ from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
 from harness.stack import Stack
 from tests.conftest import Services
+from tests.http.test_process import run
 
 # The server listens there too, and its certificate does not say so.
 OTHER_ADDRESS = "127.0.0.2"
@@ -149,6 +150,14 @@ class TestTls:
 
     def test_without_tls_the_account_is_refused(self, tls_server: TlsServer, services: Services) -> None:
         services.start(**tls_server.settings()).wait_for_verdict(503, "access-denied")
+
+    def test_check_says_that_the_account_needs_only_the_setting(self, tls_server: TlsServer) -> None:
+        refused = run("check", **tls_server.settings()).stdout
+        assert refused.startswith("NOT available access-denied: ")
+        assert refused.endswith("and has REQUIRE SSL, change nothing on the server, but set MYSQL_SSL=1.\n")
+        with_tls = {"MYSQL_SSL": "1", "MYSQL_SSL_CA": str(tls_server.authority.cert)}
+        assert run("check", **tls_server.settings(**with_tls)).stdout.startswith("NOT available not-galera: ")
+        assert "REQUIRE SSL" not in run("check", **tls_server.settings(**with_tls, MYSQL_PASSWORD="wrong")).stdout
 
     def test_an_authority_nobody_trusts_is_refused(self, tls_server: TlsServer, services: Services) -> None:
         # The system's authorities have not signed it.
