@@ -9,7 +9,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from app.verdict import Reason, Verdict
+from app.reason import Reason
+from app.verdict import Verdict
 
 _FLAPPING_COUNT = 3
 _FLAPPING_WINDOW_SECONDS = 30.0

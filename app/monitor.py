@@ -1,6 +1,6 @@
-"""The loop that polls the node, the latest observation, and the changes of the verdict.
+"""The loop that polls the node, the latest poll, and the changes of the verdict.
 
-An observation is the result of a poll: a `NodeState`, or an `Unobserved` that says why the node could not be read.
+A poll is the result of a poll: a `NodeState`, or a `PollFailure` that says why the node could not be read.
 """
 
 import asyncio
@@ -14,13 +14,14 @@ from functools import partial
 from typing import Protocol
 
 from app.change_log import ChangeLog
-from app.node_state import Cause, NodeState, Unobserved
-from app.verdict import Policy, Reason, Switches, Verdict, decide
+from app.node_state import NodeState, PollFailure
+from app.reason import POLL_FAILURES, Reason
+from app.verdict import Policy, Switches, Verdict, decide
 
 _log = logging.getLogger(__name__)
 
 IN_DOUBT_SECONDS = 0.1
-"""How late a poll may be before the observation of the one before is in doubt."""
+"""How late a poll may be before the poll of the one before is in doubt."""
 
 DURATION_BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15.0, 30.0, 60.0)
 """The upper bounds of the histogram of poll durations."""
@@ -29,17 +30,17 @@ _CHANGES_KEPT = 50
 _TIMER_SECONDS = 0.01  # an event loop may run a timer some milliseconds early
 _PERIODS_MISSED = 3
 """After this many periods without a result, the monitor is not slow but stuck. A period is the time for which an
-observation is usable. A timer of the same event loop counts the periods: if the whole process was stopped and goes on
+poll is usable. A timer of the same event loop counts the periods: if the whole process was stopped and goes on
 (SIGSTOP, a paused machine), it needs no restart."""
-_OBSERVER_FAILED = Unobserved(Cause.ERROR, "clustercheckd failed to poll the node: see its log")
-_STOPPED = Unobserved(Cause.ERROR, "clustercheckd has stopped polling the node")
+_POLLER_FAILED = PollFailure(Reason.ERROR, "clustercheckd failed to poll the node: see its log")
+_STOPPED = PollFailure(Reason.ERROR, "clustercheckd has stopped polling the node")
 
 boot_seconds = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 """Returns the time since the machine booted, in seconds. Unlike `time.monotonic`, it includes time in suspend."""
 
 
 def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> float:
-    """Return the age in seconds above which an observation is stale: clustercheckd itself must be stuck.
+    """Return the age in seconds above which a poll is stale: clustercheckd itself must be stuck.
 
     A slow poll is as old as the deadline when it ends, and the next one may take as long again.
     """
@@ -51,11 +52,11 @@ def longest_silence_seconds(policy: Policy) -> float:
     return _PERIODS_MISSED * policy.max_age_seconds
 
 
-class ObservesNode(Protocol):
+class PollsNode(Protocol):
     """Polls the node for the monitor."""
 
-    async def observe(self) -> NodeState | Unobserved:
-        """Poll the node once, and return the result. A failure is an `Unobserved`, not an exception."""
+    async def poll(self) -> NodeState | PollFailure:
+        """Poll the node once, and return the result. A failure is a `PollFailure`, not an exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,63 +68,63 @@ class Change:
 
 
 class Monitor:
-    """Polls one node, keeps the latest observation, and decides verdicts from it.
+    """Polls one node, keeps the latest poll, and decides verdicts from it.
 
     One poll is under way at a time. A poll begins every interval_seconds, or once the one before has ended.
 
     policy: the configured policy, which decides the logged verdict and its changes. switches: called for every verdict.
-    clock: returns seconds, and must include the time that the machine spends in suspend. on_observation: called when a
+    clock: returns seconds, and must include the time that the machine spends in suspend. on_poll: called when a
     poll has ended, failed or not. on_change: called when the verdict has changed.
     """
 
     def __init__(
         self,
-        observer: ObservesNode,
+        poller: PollsNode,
         *,
         interval_seconds: float,
         policy: Policy,
         switches: Callable[[], Switches],
         clock: Callable[[], float] = boot_seconds,
-        on_observation: Callable[[], None] = lambda: None,
+        on_poll: Callable[[], None] = lambda: None,
         on_change: Callable[[Verdict], None] = lambda _: None,
     ) -> None:
         self.policy = policy
         self.changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
-        self.observed = asyncio.Event()  # set once there is an observation
+        self.polled = asyncio.Event()  # set once there is a poll
         # Counts since the start. outcomes: the cause for a poll that failed, None for one that did not. durations: one
         # count for each of DURATION_BOUNDS_SECONDS, and one for polls that took longer.
-        self.outcomes: dict[Cause | None, int] = dict.fromkeys((None, *Cause), 0)
+        self.outcomes: dict[Reason | None, int] = dict.fromkeys((None, *POLL_FAILURES), 0)
         self.durations = [0] * (len(DURATION_BOUNDS_SECONDS) + 1)
         self.duration_seconds = 0.0
         self.changes_to: dict[Reason, int] = dict.fromkeys(Reason, 0)
-        self._observer = observer
+        self._poller = poller
         self._interval_seconds = interval_seconds
         self._switches = switches
         self._clock = clock
         self._change_log = ChangeLog(clock)
         self._began_at = clock()
-        self._observation: NodeState | Unobserved | None = None
-        self._known: Verdict | None = None  # by the observation alone, under the configured policy
+        self._result: NodeState | PollFailure | None = None
+        self._known: Verdict | None = None  # by the poll alone, under the configured policy
         self._next = asyncio.Event()  # set, and replaced, when a poll ends
-        self._on_observation = on_observation
+        self._on_poll = on_poll
         self._on_change = on_change
         self._ended = False
         self._periods_missed = 0
         self._overdue: asyncio.TimerHandle | None = None
 
     @property
-    def observation(self) -> NodeState | Unobserved | None:
-        """The latest observation; None before the first one."""
-        return self._observation
+    def result(self) -> NodeState | PollFailure | None:
+        """The latest poll; None before the first one."""
+        return self._result
 
     @property
     def age_seconds(self) -> float:
-        """Time since the poll of the latest observation began. Before the first, time since the monitor was created."""
+        """Time since the poll of the latest poll began. Before the first, time since the monitor was created."""
         return self._clock() - self._began_at
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the poll under way is late, so that the latest observation may no longer be true."""
+        """Whether the poll under way is late, so that the latest poll may no longer be true."""
         # Here and in `verdict`, age_seconds would be one more call for each health check.
         return self._clock() - self._began_at > self._interval_seconds + IN_DOUBT_SECONDS
 
@@ -136,32 +137,32 @@ class Monitor:
         """Return the verdict at this moment, under policy if given, else under the configured one."""
         age_seconds = self._clock() - self._began_at
         known = self._known if policy is None else None
-        return decide(self._observation, age_seconds, policy or self.policy, self._switches(), known)
+        return decide(self._result, age_seconds, policy or self.policy, self._switches(), known)
 
     async def next_verdict(self, policy: Policy | None = None) -> Verdict:
         """Wait until the poll under way ends, then return the verdict.
 
-        If it does not end, wait until the latest observation is stale.
+        If it does not end, wait until the latest poll is stale.
         """
         await self._next.wait()
         return self.verdict(policy)
 
     async def run(self) -> None:
         """Poll until cancelled."""
-        self._expect_observation(self.policy.max_age_seconds)
+        self._expect_poll(self.policy.max_age_seconds)
         try:
             while True:
                 began_at = self._clock()
-                self._keep(await self._observe())
+                self._keep(await self._poll())
                 # The age counts from the start of the poll: a value may have changed right after the server sent it.
                 self._began_at = began_at
                 self._count(self.age_seconds)
                 self._periods_missed = 0
-                self._expect_observation(self.policy.max_age_seconds - self.age_seconds)
-                self.observed.set()
+                self._expect_poll(self.policy.max_age_seconds - self.age_seconds)
+                self.polled.set()
                 self._release_waiters()
                 self.note_change()
-                self._on_observation()
+                self._on_poll()
                 # sleep(0) still lets other tasks run, even if every poll takes longer than the interval.
                 await asyncio.sleep(max(0.0, self._interval_seconds - self.age_seconds))
         finally:
@@ -170,17 +171,17 @@ class Monitor:
             self._keep(_STOPPED)
             self._release_waiters()
 
-    def _keep(self, observation: NodeState | Unobserved) -> None:
-        # At rest, the observer returns the same object again and again.
-        if observation is self._observation:
+    def _keep(self, poll: NodeState | PollFailure) -> None:
+        # At rest, the poller returns the same object again and again.
+        if poll is self._result:
             return
         # For all health checks until the next poll. decide's own cache would hash the 24 fields of the state each time.
-        self._known = decide(observation, 0.0, self.policy, Switches())
-        self._observation = observation
+        self._known = decide(poll, 0.0, self.policy, Switches())
+        self._result = poll
 
     def _count(self, took_seconds: float) -> None:
-        seen = self._observation
-        self.outcomes[seen.cause if isinstance(seen, Unobserved) else None] += 1
+        seen = self._result
+        self.outcomes[seen.reason if isinstance(seen, PollFailure) else None] += 1
         self.durations[bisect_left(DURATION_BOUNDS_SECONDS, took_seconds)] += 1
         self.duration_seconds += took_seconds
 
@@ -188,26 +189,26 @@ class Monitor:
         self._next.set()
         self._next = asyncio.Event()
 
-    def _expect_observation(self, seconds: float) -> None:
+    def _expect_poll(self, seconds: float) -> None:
         """Count a missed period if no poll ends within this many seconds. It works without `run`, which may be dead."""
         if self._overdue is not None:
             self._overdue.cancel()
         loop = asyncio.get_running_loop()
-        self._overdue = loop.call_later(max(0.0, seconds) + _TIMER_SECONDS, self._miss_observation)
+        self._overdue = loop.call_later(max(0.0, seconds) + _TIMER_SECONDS, self._miss_poll)
 
-    def _miss_observation(self) -> None:
+    def _miss_poll(self) -> None:
         self._periods_missed += 1
-        self._expect_observation(self.policy.max_age_seconds)
+        self._expect_poll(self.policy.max_age_seconds)
         self._release_waiters()
         self.note_change()
 
-    async def _observe(self) -> NodeState | Unobserved:
+    async def _poll(self) -> NodeState | PollFailure:
         try:
-            return await self._observer.observe()
+            return await self._poller.poll()
         except Exception:  # noqa: BLE001 (no fault may end the polling)
-            if self._observation != _OBSERVER_FAILED:
-                _log.exception("observer failed")
-            return _OBSERVER_FAILED
+            if self._result != _POLLER_FAILED:
+                _log.exception("poller failed")
+            return _POLLER_FAILED
 
     def note_change(self) -> None:
         """Record and log the verdict if it differs from the last recorded one."""

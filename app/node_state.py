@@ -1,13 +1,14 @@
-"""The result of a poll: a `NodeState`, or an `Unobserved` that says why the node could not be read.
+"""The result of a poll: a `NodeState`, or a `PollFailure` that says why the node could not be read.
 
-Pure: no socket, no clock, no setting. The observer passes the server's rows to `parse_node_state`, and `verdict.decide`
+Pure: no socket, no clock, no setting. The poller passes the server's rows to `parse_node_state`, and `verdict.decide`
 takes the result.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+
+from app.reason import Reason
 
 # SHOW STATUS prints -1 as an unsigned 64-bit number, for example wsrep_local_index of a node outside any component.
 _UNSIGNED_MINUS_ONE = 2**64 - 1
@@ -68,44 +69,31 @@ SWITCHES = frozenset(
 """The system variables that `SHOW` returns as ON or OFF, and `SELECT` as 1 or 0."""
 
 
-class Cause(StrEnum):
-    """Why a node could not be read."""
-
-    UNREACHABLE = "unreachable"
-    TIMEOUT = "timeout"
-    TOO_MANY_CONNECTIONS = "too-many-connections"
-    ACCESS_DENIED = "access-denied"
-    HOST_BLOCKED = "host-blocked"
-    OFFLINE = "offline"
-    CONNECTION_LOST = "connection-lost"
-    ERROR = "error"
-
-
-CAUSE_OF_SERVER_ERROR = {
-    1040: Cause.TOO_MANY_CONNECTIONS,  # ER_CON_COUNT_ERROR
-    1203: Cause.TOO_MANY_CONNECTIONS,  # ER_TOO_MANY_USER_CONNECTIONS
-    1226: Cause.TOO_MANY_CONNECTIONS,  # ER_USER_LIMIT_REACHED
-    1045: Cause.ACCESS_DENIED,  # ER_ACCESS_DENIED_ERROR
-    1698: Cause.ACCESS_DENIED,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
-    1251: Cause.ACCESS_DENIED,  # ER_NOT_SUPPORTED_AUTH_MODE
-    1129: Cause.HOST_BLOCKED,  # ER_HOST_IS_BLOCKED
-    1130: Cause.HOST_BLOCKED,  # ER_HOST_NOT_PRIVILEGED
-    3032: Cause.OFFLINE,  # ER_SERVER_OFFLINE_MODE
-    1053: Cause.CONNECTION_LOST,  # ER_SERVER_SHUTDOWN
-    2006: Cause.CONNECTION_LOST,  # CR_SERVER_GONE_ERROR
-    2013: Cause.CONNECTION_LOST,  # CR_SERVER_LOST
+REASON_OF_SERVER_ERROR = {
+    1040: Reason.TOO_MANY_CONNECTIONS,  # ER_CON_COUNT_ERROR
+    1203: Reason.TOO_MANY_CONNECTIONS,  # ER_TOO_MANY_USER_CONNECTIONS
+    1226: Reason.TOO_MANY_CONNECTIONS,  # ER_USER_LIMIT_REACHED
+    1045: Reason.ACCESS_DENIED,  # ER_ACCESS_DENIED_ERROR
+    1698: Reason.ACCESS_DENIED,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+    1251: Reason.ACCESS_DENIED,  # ER_NOT_SUPPORTED_AUTH_MODE
+    1129: Reason.HOST_BLOCKED,  # ER_HOST_IS_BLOCKED
+    1130: Reason.HOST_BLOCKED,  # ER_HOST_NOT_PRIVILEGED
+    3032: Reason.OFFLINE,  # ER_SERVER_OFFLINE_MODE
+    1053: Reason.CONNECTION_LOST,  # ER_SERVER_SHUTDOWN
+    2006: Reason.CONNECTION_LOST,  # CR_SERVER_GONE_ERROR
+    2013: Reason.CONNECTION_LOST,  # CR_SERVER_LOST
 }
-"""The server and client error numbers with a specific cause (MySQL and MariaDB reference manuals)."""
+"""The server and client error numbers with a reason of their own (MySQL and MariaDB reference manuals)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unobserved:
+class PollFailure:
     """A poll that failed.
 
     detail: clustercheckd's own words, formatted by `one_line`; never driver text, never a credential.
     """
 
-    cause: Cause
+    reason: Reason
     detail: str
 
 
@@ -175,18 +163,18 @@ Rows = tuple[tuple[Cell, ...], ...]
 """Rows as a MySQL driver returns them."""
 
 
-def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | Unobserved:
+def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | PollFailure:
     """Parse rows of name and value into a `NodeState`. SHOW and SELECT give the same result.
 
     Names are compared in lower case, unknown names are ignored, and 1 or 0 becomes ON or OFF for one of `SWITCHES`.
 
-    Return an `Unobserved` if a row is not a pair, or if a name comes twice with different values: to guess which value
+    Return a `PollFailure` if a row is not a pair, or if a name comes twice with different values: to guess which value
     is true would be to risk a false 200.
     """
     fields: dict[str, int | str] = {}
     for row in rows:
         if len(row) != 2:  # noqa: PLR2004 (a name and a value)
-            return Unobserved(Cause.ERROR, "the server sent a row that is not a name and a value")
+            return PollFailure(Reason.ERROR, "the server sent a row that is not a name and a value")
         name = _text(row[0]).lower()
         parsed: int | str
         if name in _INTEGER_FIELDS:
@@ -198,7 +186,7 @@ def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | Unobserved
         else:
             continue
         if fields.setdefault(name, parsed) != parsed:
-            return Unobserved(Cause.ERROR, f"the server sent two different values for {name}")
+            return PollFailure(Reason.ERROR, f"the server sent two different values for {name}")
     return NodeState(**fields)  # type: ignore[arg-type]
 
 

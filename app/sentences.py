@@ -1,6 +1,7 @@
 """The sentences of Percona's clustercheck script. Some users match on them, so they never change."""
 
-from app.verdict import Reason, Verdict
+from app.reason import Reason
+from app.verdict import Verdict
 
 SYNCED = "Percona XtraDB Cluster Node is synced."
 NOT_SYNCED = "Percona XtraDB Cluster Node is not synced."

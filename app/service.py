@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import uvloop
 
 from app import __version__
-from app.database.observer import Observer
+from app.database.poller import Poller
 from app.http.api import PATHS, create_application
 from app.http.guard import ConnectionRegister
-from app.http.probe import Probe, ProbeCounts
+from app.http.health_checks import HealthCheckCounts, HealthChecks
 from app.http.server import Server, address_of, listening_sockets
 from app.http.sources import Sources
 from app.log import Log, set_up_log
@@ -49,21 +49,21 @@ def serve(settings: Settings, warnings: Sequence[str]) -> int:
 
 
 async def _serve(settings: Settings, log: Log) -> None:
-    observer = Observer(settings.database(), settings.clustercheck_deadline)
+    poller = Poller(settings.database(), settings.clustercheck_deadline)
     switches = ManualSwitches(settings.clustercheck_disabled_file)
     policy = settings.policy()
     systemd = Systemd(os.environ, longest_silence_seconds(policy))
     monitor = Monitor(
-        observer,
+        poller,
         interval_seconds=settings.clustercheck_poll_interval,
         policy=policy,
         switches=switches,
-        on_observation=systemd.observed,
+        on_poll=systemd.polled,
         on_change=systemd.changed,
     )
     register = ConnectionRegister(settings.allowed_networks())
     drain_status, any_path = int(settings.clustercheck_drain_status), settings.clustercheck_any_path
-    counts = ProbeCounts(drain_status, any_path=any_path)
+    counts = HealthCheckCounts(drain_status, any_path=any_path)
     sources = Sources(
         monitor,
         register,
@@ -74,22 +74,22 @@ async def _serve(settings: Settings, log: Log) -> None:
         log_lines_dropped=lambda: log.dropped,
     )
     application = create_application(sources)
-    probe = Probe(monitor, application, PATHS, counts, drain_status=drain_status, any_path=any_path)
+    health_checks = HealthChecks(monitor, application, PATHS, counts, drain_status=drain_status, any_path=any_path)
     sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port)
     _say_what_is_watched(settings, [address_of(listening) for listening in sockets])
-    observing = asyncio.create_task(monitor.run())
+    polling = asyncio.create_task(monitor.run())
 
     def give_up() -> None:
         switches.shutting_down = True
-        observing.cancel()
+        polling.cancel()
 
     try:
         # A health check that is already waiting gets a fresh verdict instead of `starting`.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(monitor.policy.max_age_seconds, _LONGEST_WAIT_SECONDS)):
-                await monitor.observed.wait()
+                await monitor.polled.wait()
         server = Server(
-            probe,
+            health_checks,
             register,
             switches,
             settings.clustercheck_drain_seconds,
@@ -98,10 +98,10 @@ async def _serve(settings: Settings, log: Log) -> None:
         )
         await server.serve(sockets)
     finally:
-        observing.cancel()
+        polling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await observing
-        await observer.close()
+            await polling
+        await poller.close()
 
 
 def _say_what_is_watched(settings: Settings, addresses: list[str]) -> None:

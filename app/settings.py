@@ -132,7 +132,7 @@ class Settings(BaseSettings):
         return self
 
     def database(self) -> Database:
-        """Return the database settings, for the observer."""
+        """Return the database settings, for the poller."""
         return Database(
             socket=self.mysql_socket,
             host=self.mysql_host,

@@ -40,7 +40,7 @@ class Systemd:
             self._watchdog_seconds = shortest
             self._unsent["WATCHDOG_USEC"] = _microseconds(shortest)
 
-    def observed(self) -> None:
+    def polled(self) -> None:
         """Record that a poll has ended, failed or not. The first call makes the service ready."""
         if not self._ready:
             self._ready = True

@@ -5,9 +5,9 @@ rule accepts is unavailable. Every answer anywhere (health check, status, log, c
 
      1  the disabled file exists or cannot be checked, or the
         service is shutting down                                       disabled, shutting-down
-     2  no observation yet                                             starting
-     3  the latest observation is older than the policy allows         stale
-     4  the node could not be read                                     the cause's own word, see `Cause`
+     2  no poll has ended yet                                          starting
+     3  the latest poll is older than the policy allows                stale
+     4  the node could not be read                                     the failure's own reason
      5  no wsrep_local_state row, wsrep_on not ON, or no provider      not-galera
      6  wsrep_local_state 5 or more                                    inconsistent
      7  wsrep_local_state 1                                            joining
@@ -37,62 +37,10 @@ wsrep_local_state in the Galera documentation.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 
-from app.node_state import NodeState, Unobserved, one_line
-
-
-class Reason(StrEnum):
-    """The stable word that explains a verdict. Users match on these words, so they never change."""
-
-    DISABLED = "disabled"
-    SHUTTING_DOWN = "shutting-down"
-    STARTING = "starting"
-    STALE = "stale"
-    UNREACHABLE = "unreachable"
-    TIMEOUT = "timeout"
-    TOO_MANY_CONNECTIONS = "too-many-connections"
-    ACCESS_DENIED = "access-denied"
-    HOST_BLOCKED = "host-blocked"
-    OFFLINE = "offline"
-    CONNECTION_LOST = "connection-lost"
-    ERROR = "error"
-    NOT_GALERA = "not-galera"
-    INCONSISTENT = "inconsistent"
-    JOINING = "joining"
-    DISCONNECTED = "disconnected"
-    NON_PRIMARY = "non-primary"
-    NOT_READY = "not-ready"
-    REJECTS_QUERIES = "rejects-queries"
-    NO_NETWORKING = "no-networking"
-    MAINTENANCE = "maintenance"
-    DESYNCED = "desynced"
-    DONOR = "donor"
-    JOINED = "joined"
-    DONOR_REJECTS_QUERIES = "donor-rejects-queries"
-    UNKNOWN_STATE = "unknown-state"
-    READ_ONLY = "read-only"
-    LAGGING = "lagging"
-    FULL = "full"
-    SYNCED = "synced"
-
-
-PLANNED = frozenset(
-    {
-        Reason.DISABLED,
-        Reason.SHUTTING_DOWN,
-        Reason.MAINTENANCE,
-        Reason.DESYNCED,
-        Reason.DONOR,
-        # A donor passes through this state before it is synced again, and its sessions must survive both states. A
-        # joiner in state 3 gets not-ready, because rule 10 comes first.
-        Reason.JOINED,
-        Reason.FULL,
-    },
-)
-"""The planned reasons: an unavailable node takes no new sessions, but its existing sessions may finish."""
-
+from app.node_state import NodeState, PollFailure, one_line
+from app.reason import PLANNED, Reason
 
 AVAILABLE, UNAVAILABLE = 200, 503
 """The HTTP statuses of a verdict. A draining node may have another one, see `status_of`."""
@@ -102,7 +50,7 @@ AVAILABLE, UNAVAILABLE = 200, 503
 class Policy:
     """What the operator allows.
 
-    max_age_seconds: the age above which an observation is stale. The age counts from the start of its poll.
+    max_age_seconds: the age above which a poll is stale. The age counts from the start of its poll.
     max_recv_queue: how many write-sets wsrep_local_recv_queue may hold; None disables the rule.
     """
 
@@ -149,7 +97,7 @@ def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
 
 
 def decide(
-    observation: NodeState | Unobserved | None,
+    poll: NodeState | PollFailure | None,
     age_seconds: float,
     policy: Policy,
     switches: Switches,
@@ -157,27 +105,27 @@ def decide(
 ) -> Verdict:
     """Return the verdict, by the rules in this module's docstring.
 
-    observation: the result of the latest poll, None before the first one. age_seconds: time since that poll began.
-    known: the verdict by rules 4 to 24, from a caller that has kept it for this observation and this policy.
+    poll: the result of the latest poll, None before the first one. age_seconds: time since that poll began.
+    known: the verdict by rules 4 to 24, from a caller that has kept it for this poll and this policy.
     """
     if switches.disabled_file is not None:
         return _no(Reason.DISABLED, switches.disabled_file)
     if switches.shutting_down:
         return _no(Reason.SHUTTING_DOWN, "clustercheckd is shutting down")
-    if observation is None:
+    if poll is None:
         return _no(Reason.STARTING, "the first poll of the node has not ended yet")
     # A negated comparison, so that an age of NaN is stale too.
     if not age_seconds <= policy.max_age_seconds:
         return _no(Reason.STALE, f"the last completed poll began more than {policy.max_age_seconds:.3g} s ago")
-    return known or _observed_verdict(observation, policy)
+    return known or _verdict_on(poll, policy)
 
 
 @lru_cache(maxsize=64)
-def _observed_verdict(observation: NodeState | Unobserved, policy: Policy) -> Verdict:
+def _verdict_on(poll: NodeState | PollFailure, policy: Policy) -> Verdict:
     """Apply rules 4 to 24. They depend only on the arguments, so health checks between two polls share one result."""
-    if isinstance(observation, Unobserved):
-        return _no(Reason(observation.cause.value), observation.detail)
-    return _component_verdict(observation) or _node_verdict(observation, policy)
+    if isinstance(poll, PollFailure):
+        return _no(poll.reason, poll.detail)
+    return _component_verdict(poll) or _node_verdict(poll, policy)
 
 
 def _component_verdict(node: NodeState) -> Verdict | None:

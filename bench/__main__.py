@@ -17,7 +17,7 @@ from bench.xinetd import MissingError
 from harness.process import ProcessEndedError
 from harness.waiting import NotInTimeError
 
-_PROBES, _PROBES_IN_FULL = 300_000, 1_000_000
+_HEALTH_CHECKS, _HEALTH_CHECKS_IN_FULL = 300_000, 1_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,20 +28,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "latency": latency.rows,
         "queries": queries.rows,
         "rest": rest.rows,
-        "memory": partial(memory.rows, probes=_PROBES),
+        "memory": partial(memory.rows, checks=_HEALTH_CHECKS),
         "start": start.rows,
         "detection": detection.rows,
         "package": package.rows,
     }
     parser = argparse.ArgumentParser(prog="make bench", description="Measure clustercheckd on a real Galera node.")
     parser.add_argument("--only", metavar="NAME", choices=groups, action="append", help=f"one of {', '.join(groups)}")
-    parser.add_argument("--full", action="store_true", help=f"memory after {_PROBES_IN_FULL:,} probes, not {_PROBES:,}")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help=f"memory after {_HEALTH_CHECKS_IN_FULL:,} health checks, not {_HEALTH_CHECKS:,}",
+    )
     parser.add_argument("--output", metavar="FILE", type=Path, help="also write the table to this file")
     options = parser.parse_args(arguments)
     if options.output and (options.output.is_dir() or not os.access(options.output.absolute().parent, os.W_OK)):
         parser.error(f"--output {options.output}: is a directory, or in a directory that you may not write")
     if options.full:
-        groups["memory"] = partial(memory.rows, probes=_PROBES_IN_FULL)
+        groups["memory"] = partial(memory.rows, checks=_HEALTH_CHECKS_IN_FULL)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not package.FROZEN.exists():
         if "package" in (options.only or ()):

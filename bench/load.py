@@ -1,6 +1,6 @@
-"""The load generator: one probe per connection, as HAProxy does it, closed with a reset once the answer is complete.
+"""The load generator: one health check per connection, as HAProxy does it, closed with a reset once it is answered.
 
-It uses about half the CPU time that the server spends on a probe, so that the server is the limit. Connects are
+It uses about half the CPU time that the server spends on a health check, so that the server is the limit. Connects are
 blocking: on the loopback device, the handshake is complete when the call returns. One epoll waits for the answers, and
 there is no event loop. Every answer must equal the first one to the last byte; any other answer is an error.
 """
@@ -21,22 +21,22 @@ _CHUNK = 65536
 
 
 class WrongAnswerError(Exception):
-    """A probe got no answer or a wrong one. The message is one line."""
+    """A health check got no answer or a wrong one. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Load:
     """The result of a measurement. own_cpu_seconds: the generator's own CPU time."""
 
-    probes: int
+    checks: int
     seconds: float
     own_cpu_seconds: float
     latencies: list[float] = field(repr=False)
 
     @property
     def per_second(self) -> float:
-        """Probes answered per second."""
-        return self.probes / self.seconds
+        """Health checks answered per second."""
+        return self.checks / self.seconds
 
     @property
     def own_share(self) -> float:
@@ -45,7 +45,7 @@ class Load:
 
 
 def ask(port: int) -> bytes:
-    """Send one probe and return the complete answer."""
+    """Send one health check and return the complete answer."""
     with socket.create_connection((LOOPBACK, port), timeout=_ANSWER_SECONDS) as connection:
         connection.sendall(REQUEST)
         received = b""
@@ -54,13 +54,13 @@ def ask(port: int) -> bytes:
         return received
 
 
-def at_full_speed(port: int, connections: int, *, seconds: float = float("inf"), probes: float = float("inf")) -> Load:
-    """Keep this many probes under way, for seconds or until probes have been sent."""
+def at_full_speed(port: int, connections: int, *, seconds: float = float("inf"), checks: float = float("inf")) -> Load:
+    """Keep this many health checks under way, for seconds or until health checks have been sent."""
     probing = _Probing(port)
     end = time.monotonic() + seconds
 
     def next_one() -> None:
-        if probing.sent < probes and time.monotonic() < end:
+        if probing.sent < checks and time.monotonic() < end:
             probing.open()
 
     probing.begin()
@@ -73,7 +73,7 @@ def at_full_speed(port: int, connections: int, *, seconds: float = float("inf"),
 
 
 def at_rate(port: int, per_second: float, seconds: float) -> Load:
-    """Send probes at a fixed rate, whether or not earlier ones have been answered (open loop)."""
+    """Send health checks at a fixed rate, whether or not earlier ones have been answered (open loop)."""
     probing = _Probing(port)
     begun = time.monotonic()
     probing.begin()
@@ -92,7 +92,7 @@ def at_rate(port: int, per_second: float, seconds: float) -> Load:
 
 
 class _Probing:
-    """The probes under way to one port."""
+    """The health checks under way to one port."""
 
     def __init__(self, port: int) -> None:
         self.sent = 0
@@ -108,7 +108,7 @@ class _Probing:
         return len(self._open)
 
     def begin(self) -> None:
-        """Start the clock with a first probe. All further answers must equal its answer."""
+        """Start the clock with a first health check. All further answers must equal its answer."""
         self._begun = time.monotonic()
         self._own_cpu = time.thread_time()
         self._expected = ask(self._address[1])
@@ -120,12 +120,12 @@ class _Probing:
 
     def open(self) -> None:
         began = time.perf_counter()
-        probe = socket.socket()
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        probe.connect(self._address)
-        probe.send(REQUEST)
-        number = probe.fileno()
-        self._open[number] = (probe, began)
+        check = socket.socket()
+        check.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        check.connect(self._address)
+        check.send(REQUEST)
+        number = check.fileno()
+        self._open[number] = (check, began)
         self._epoll.register(number, select.EPOLLIN)
         self.sent += 1
 
@@ -133,7 +133,7 @@ class _Probing:
         """Read the answers that have arrived, waiting up to seconds for the first; return how many are complete."""
         ready = self._epoll.poll(seconds)
         if not ready and seconds:
-            message = f"{self.under_way} probes without an answer for {seconds:g} s"
+            message = f"{self.under_way} health checks without an answer for {seconds:g} s"
             raise WrongAnswerError(message)
         return sum(self._receive(number) for number, _ in ready)
 
@@ -148,8 +148,8 @@ class _Probing:
         return Load(self.sent, seconds, time.thread_time() - self._own_cpu, self._latencies)
 
     def _receive(self, number: int) -> bool:
-        probe, began = self._open[number]
-        chunk = probe.recv(_CHUNK)
+        check, began = self._open[number]
+        chunk = check.recv(_CHUNK)
         received = self._parts.pop(number, b"") + chunk
         if received != self._expected:
             if not chunk or not self._expected.startswith(received):
@@ -159,5 +159,5 @@ class _Probing:
             return False
         self._latencies.append(time.perf_counter() - began)
         del self._open[number]
-        probe.close()
+        check.close()
         return True

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A minimal version of the clustercheck script, for xinetd: it starts one mysql client for each probe.
+# A minimal version of the clustercheck script, for xinetd: it starts one mysql client for each health check.
 #   usage: shell_check.sh OPTION-FILE
 # Unlike the script, it reads the request, so that the connection does not end with a reset.
 while read -r line && [ -n "${line%$'\r'}" ]; do :; done

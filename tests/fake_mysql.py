@@ -173,7 +173,7 @@ class Peer:
         *,
         statements: int | None = None,
     ) -> None:
-        """Answer what the observer sends, until it goes or has sent so many statements.
+        """Answer what the poller sends, until it goes or has sent so many statements.
 
         refuses_select: whether to refuse its SELECT, as PXC does on a node that is not ready.
         """
@@ -271,7 +271,7 @@ class _Handler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         # A result is many small packets, each of which would wait for the client to acknowledge the one before.
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # The observer hangs up on its deadline, whatever the behaviour is about to say.
+        # The poller hangs up on its deadline, whatever the behaviour is about to say.
         peer = Peer(self.request, self.server.statements)
         with self.server.counting(self.request), contextlib.suppress(OSError):
             try:

@@ -5,9 +5,10 @@ import json
 
 from app.commands.account import account_advice
 from app.commands.standard_streams import say
-from app.database.observer import observe_once
+from app.database.poller import poll_once
 from app.database.refusal import refusal_of
-from app.node_state import Cause, NodeState, Unobserved
+from app.node_state import NodeState, PollFailure
+from app.reason import Reason
 from app.settings import Settings
 from app.switches import ManualSwitches
 from app.verdict import Verdict, decide
@@ -18,7 +19,7 @@ AVAILABLE, NOT_AVAILABLE = 0, 1
 
 def check(settings: Settings, *, as_json: bool) -> int:
     """Poll the node once and print the verdict; return the exit status."""
-    seen = observe_once(settings.database(), settings.clustercheck_deadline)
+    seen = poll_once(settings.database(), settings.clustercheck_deadline)
     verdict = verdict_of(settings, seen)
     if as_json:
         document = {
@@ -34,14 +35,14 @@ def check(settings: Settings, *, as_json: bool) -> int:
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def _advise(settings: Settings, seen: NodeState | Unobserved) -> None:
+def _advise(settings: Settings, seen: NodeState | PollFailure) -> None:
     """Print the statement that creates or alters the account, if the server refused the login."""
-    if isinstance(seen, Unobserved) and seen.cause in (Cause.ACCESS_DENIED, Cause.HOST_BLOCKED):
+    if isinstance(seen, PollFailure) and seen.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED):
         refusal = refusal_of(settings.database(), settings.clustercheck_deadline)
         if refusal is not None:
             say("\n".join(account_advice(refusal)))
 
 
-def verdict_of(settings: Settings, seen: NodeState | Unobserved) -> Verdict:
-    """Return the verdict on an observation that has just ended."""
+def verdict_of(settings: Settings, seen: NodeState | PollFailure) -> Verdict:
+    """Return the verdict on a poll that has just ended."""
     return decide(seen, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)())

@@ -19,12 +19,13 @@ from app.commands.script import CONFIGURATION_FILES, DEFAULTS, assignments, posi
 from app.commands.standard_streams import open_missing_streams
 from app.database.address import parse_port
 from app.database.login import Database
-from app.database.observer import observe_once
+from app.database.poller import poll_once
 from app.database.settings_error import DatabaseSettingsError
 from app.durations import seconds_in
+from app.reason import Reason
 from app.sentences import sentence_of
 from app.switches import DISABLED_FILE, ManualSwitches
-from app.verdict import Policy, Reason, Verdict, decide
+from app.verdict import Policy, Verdict, decide
 
 USAGE = (
     "Usage: clustercheck <user> <pass> <available_when_donor=0|1> <log_file> <available_when_readonly=0|1>"
@@ -99,7 +100,7 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
         settings = _settings(values)
     except (_MisusedError, DatabaseSettingsError) as fault:
         return Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
-    seen = observe_once(settings.database, settings.deadline_seconds)
+    seen = poll_once(settings.database, settings.deadline_seconds)
     return decide(seen, 0.0, settings.policy, switches)
 
 

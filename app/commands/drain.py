@@ -7,9 +7,9 @@ from pathlib import Path
 from app.commands.asking import NoAnswerError, ask_all
 from app.commands.standard_streams import complain, say
 from app.commands.targets import own_target
+from app.reason import Reason
 from app.settings import Settings
 from app.switches import ManualSwitches
-from app.verdict import Reason
 
 DONE, FAILED = 0, 1
 """Exit statuses. `FAILED`: the file could not be changed, or the service does not see the change."""

@@ -7,8 +7,8 @@ import time
 from app.commands.check import verdict_of
 from app.commands.rows import number, painted, print_until_stopped
 from app.commands.standard_streams import print_line
-from app.database.observer import Observer
-from app.node_state import NodeState, Unobserved
+from app.database.poller import Poller
+from app.node_state import NodeState, PollFailure
 from app.settings import Settings
 from app.verdict import Verdict, status_of
 
@@ -25,12 +25,12 @@ def watch(settings: Settings) -> int:
 
 async def _watch(settings: Settings) -> OSError:
     """Print rows until standard output fails; return that failure."""
-    observer = Observer(settings.database(), settings.clustercheck_deadline)
+    poller = Poller(settings.database(), settings.clustercheck_deadline)
     printed = 0
     try:
         while True:
             began = time.monotonic()
-            seen = await observer.observe()
+            seen = await poller.poll()
             verdict = verdict_of(settings, seen)
             status = status_of(verdict, int(settings.clustercheck_drain_status))
             row = _row(seen, verdict, status)
@@ -44,10 +44,10 @@ async def _watch(settings: Settings) -> OSError:
             printed += 1
             await asyncio.sleep(max(0.0, began + _ROW_SECONDS - time.monotonic()))
     finally:
-        await observer.close()
+        await poller.close()
 
 
-def _row(seen: NodeState | Unobserved, verdict: Verdict, status: int) -> str:
+def _row(seen: NodeState | PollFailure, verdict: Verdict, status: int) -> str:
     node = seen if isinstance(seen, NodeState) else NodeState()
     cells = (
         time.strftime("%H:%M:%S"),

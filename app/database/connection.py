@@ -118,7 +118,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self.close()
             raise
 
-    def begin_observation(self) -> None:
+    def begin_poll(self) -> None:
         """Begin a poll: allow the server another `MOST_BYTES`."""
         self._bytes_left = MOST_BYTES
 

@@ -1,4 +1,4 @@
-"""Translates the exception of a failed poll into an `Unobserved`, in clustercheckd's own words.
+"""Translates the exception of a failed poll into a `PollFailure`, in clustercheckd's own words.
 
 Pure: no socket, no clock. The words never contain driver or server text, because that may quote credentials.
 """
@@ -13,7 +13,8 @@ from pymysql.err import InterfaceError, MySQLError
 
 from app.database.login import Login
 from app.database.settings_error import DatabaseSettingsError
-from app.node_state import CAUSE_OF_SERVER_ERROR, Cause, Unobserved, one_line
+from app.node_state import REASON_OF_SERVER_ERROR, PollFailure, one_line
+from app.reason import Reason
 
 # MySQL and MariaDB number the server's errors from 1000, except 2000 to 2999: those are the client library's.
 _FIRST_ERROR_OF_SERVER = 1000
@@ -21,12 +22,12 @@ _ERRORS_OF_CLIENT = range(2000, 3000)
 _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 
 _IN_WORDS = {
-    Cause.TOO_MANY_CONNECTIONS: "the server has no connection left for user {user}",
-    Cause.ACCESS_DENIED: "the server refused user {user}",
-    Cause.HOST_BLOCKED: "the server does not accept connections from this host",
-    Cause.OFFLINE: "the server is in offline mode and accepts only administrators",
-    Cause.CONNECTION_LOST: "the server closed the connection while {phase}",
-    Cause.ERROR: "the server answered with an error while {phase}",
+    Reason.TOO_MANY_CONNECTIONS: "the server has no connection left for user {user}",
+    Reason.ACCESS_DENIED: "the server refused user {user}",
+    Reason.HOST_BLOCKED: "the server does not accept connections from this host",
+    Reason.OFFLINE: "the server is in offline mode and accepts only administrators",
+    Reason.CONNECTION_LOST: "the server closed the connection while {phase}",
+    Reason.ERROR: "the server answered with an error while {phase}",
 }
 
 
@@ -36,7 +37,7 @@ class UnfitServerError(Exception):
     words: what is wrong with it, a format string for login, user and phase.
     """
 
-    cause = Cause.ERROR
+    reason = Reason.ERROR
     words = ""
 
 
@@ -61,7 +62,7 @@ class UnaskedBytesError(UnfitServerError):
 class RefusedPluginError(UnfitServerError):
     """The server requested an authentication plugin that clustercheckd does not support."""
 
-    cause = Cause.ACCESS_DENIED
+    reason = Reason.ACCESS_DENIED
 
     def __init__(self, plugin: bytes) -> None:
         super().__init__()
@@ -89,11 +90,11 @@ class Attempt:
         return self.login.username if self.login else "unknown"
 
 
-def unobserved(fault: BaseException, attempt: Attempt) -> Unobserved:
-    """Return the cause of a failure, with a description in clustercheckd's own words."""
+def poll_failure(fault: BaseException, attempt: Attempt) -> PollFailure:
+    """Return the reason of a failure, with a description in clustercheckd's own words."""
     seen = _fault_seen(fault, attempt)
     # Paths and names may contain any byte.
-    return Unobserved(seen.cause, one_line(seen.detail))
+    return PollFailure(seen.reason, one_line(seen.detail))
 
 
 def error_number(fault: BaseException) -> int:
@@ -108,11 +109,11 @@ def is_error_of_server(fault: BaseException) -> bool:
     return number >= _FIRST_ERROR_OF_SERVER and number not in _ERRORS_OF_CLIENT
 
 
-def is_refusal(fault: BaseException, seen: Unobserved) -> bool:
+def is_refusal(fault: BaseException, seen: PollFailure) -> bool:
     """Return whether an immediate retry would fail too, and only add a line to the server's log."""
     tls = _tls_fault(fault)
     return (
-        seen.cause in (Cause.ACCESS_DENIED, Cause.HOST_BLOCKED)
+        seen.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
         or isinstance(fault, PlainTextError)
         or isinstance(tls, ssl.SSLCertVerificationError)
         # A TLS alert: the server does not accept our certificate.
@@ -125,48 +126,48 @@ def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
     return next((one for one in (fault, fault.__cause__) if isinstance(one, ssl.SSLError)), None)
 
 
-def _fault_seen(fault: BaseException, attempt: Attempt) -> Unobserved:
+def _fault_seen(fault: BaseException, attempt: Attempt) -> PollFailure:
     login = attempt.login
     if tls := _tls_fault(fault):
-        return Unobserved(Cause.ERROR, f"no TLS connection to {login}: {_tls_words(tls)}")
+        return PollFailure(Reason.ERROR, f"no TLS connection to {login}: {_tls_words(tls)}")
     match fault:
         case DatabaseSettingsError():
-            return Unobserved(Cause.ERROR, str(fault))
+            return PollFailure(Reason.ERROR, str(fault))
         case UnicodeError():
             names = f"the host name in {login} or the user name {attempt.user}"
-            return Unobserved(Cause.ERROR, f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME")
+            return PollFailure(Reason.ERROR, f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME")
         case UnfitServerError():
             words = fault.words.format(login=login, user=attempt.user, phase=attempt.phase)
-            return Unobserved(fault.cause, words)
+            return PollFailure(fault.reason, words)
         case TimeoutError():
             waited = f"within {attempt.deadline_seconds:g} s while {attempt.phase}"
-            return Unobserved(Cause.TIMEOUT, f"no answer from {login} {waited}")
+            return PollFailure(Reason.TIMEOUT, f"no answer from {login} {waited}")
         case BrokenPipeError() | ConnectionResetError() | ConnectionAbortedError():
             # The peer accepted the connection and closed it.
             return _driver_fault(fault, attempt)
         case BlockingIOError():
             # The backlog of a unix socket is full: the server accepts no connections. TCP would time out.
-            return Unobserved(Cause.TIMEOUT, f"{login} does not accept connections: its queue is full")
+            return PollFailure(Reason.TIMEOUT, f"{login} does not accept connections: its queue is full")
         case OSError():
             # Only a failed connect comes here: later, the driver wraps every OSError in an error of its own.
-            return Unobserved(Cause.UNREACHABLE, f"cannot connect to {login}: {os_words(fault)}")
+            return PollFailure(Reason.UNREACHABLE, f"cannot connect to {login}: {os_words(fault)}")
         case RuntimeError() if "cryptography" in str(fault):
-            return Unobserved(Cause.ACCESS_DENIED, _cryptography_words(attempt.user))
+            return PollFailure(Reason.ACCESS_DENIED, _cryptography_words(attempt.user))
     return _driver_fault(fault, attempt)
 
 
-def _driver_fault(fault: BaseException, attempt: Attempt) -> Unobserved:
+def _driver_fault(fault: BaseException, attempt: Attempt) -> PollFailure:
     number = error_number(fault)
-    cause = CAUSE_OF_SERVER_ERROR.get(number)
-    if cause is None and number:
-        cause = Cause.ERROR
-    elif cause is None and isinstance(fault, (OSError, RuntimeError, InterfaceError)):
+    reason = REASON_OF_SERVER_ERROR.get(number)
+    if reason is None and number:
+        reason = Reason.ERROR
+    elif reason is None and isinstance(fault, (OSError, RuntimeError, InterfaceError)):
         # asyncio, uvloop and aiomysql raise these on a transport that the peer has closed.
-        cause = Cause.CONNECTION_LOST
-    if cause is None:
-        return Unobserved(Cause.ERROR, f"{attempt.login} sent an answer that is not MySQL while {attempt.phase}")
-    words = _IN_WORDS[cause].format(user=attempt.user, phase=attempt.phase)
-    return Unobserved(cause, f"{words} (error {number})" if number else words)
+        reason = Reason.CONNECTION_LOST
+    if reason is None:
+        return PollFailure(Reason.ERROR, f"{attempt.login} sent an answer that is not MySQL while {attempt.phase}")
+    words = _IN_WORDS[reason].format(user=attempt.user, phase=attempt.phase)
+    return PollFailure(reason, f"{words} (error {number})" if number else words)
 
 
 def _cryptography_words(user: str) -> str:

@@ -14,7 +14,8 @@ from app.database.faults import RefusedPluginError, error_number
 from app.database.login import Database, Login
 from app.database.resolver import Resolver
 from app.database.settings_error import DatabaseSettingsError
-from app.node_state import CAUSE_OF_SERVER_ERROR, Cause
+from app.node_state import REASON_OF_SERVER_ERROR
+from app.reason import Reason
 
 _HOST_NOT_PRIVILEGED = 1130  # ER_HOST_NOT_PRIVILEGED: no account at all may log in from this host
 _LOCALHOST = "localhost"
@@ -67,7 +68,7 @@ async def _refusal_of(login: Login, deadline_seconds: float) -> Refusal | None:
         return Refusal(login, connection.server_version, _local_address(addresses, login.port), account_exists=True)
     except MySQLError as fault:
         number = error_number(fault)
-        if CAUSE_OF_SERVER_ERROR.get(number) is not Cause.ACCESS_DENIED and number != _HOST_NOT_PRIVILEGED:
+        if REASON_OF_SERVER_ERROR.get(number) is not Reason.ACCESS_DENIED and number != _HOST_NOT_PRIVILEGED:
             return None
         address = (_address_in(fault) or _local_address(addresses, login.port)) if addresses else None
         return Refusal(login, getattr(connection, "server_version", ""), address, account_exists=False)

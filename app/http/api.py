@@ -11,8 +11,9 @@ from pydantic import BaseModel, Field, PlainSerializer, WithJsonSchema
 from app import __version__
 from app.http.metrics import create_registry
 from app.http.sources import Sources
-from app.node_state import NodeState, Unobserved
-from app.verdict import Policy, Reason
+from app.node_state import NodeState, PollFailure
+from app.reason import Reason
+from app.verdict import Policy
 
 STATUS_PATH = "/status"
 METRICS_PATH = "/metrics"
@@ -68,9 +69,9 @@ class Status(BaseModel):
     disabled_since: Moment | None = Field(description="when the disabled file was created; null if there is none")
     age_seconds: float = Field(description="time since the latest completed poll began")
     node: NodeState | None = Field(description="what the latest poll read; null if it failed")
-    unobserved: Unobserved | None = Field(description="why the latest poll failed; null if it did not")
+    failure: PollFailure | None = Field(description="why the latest poll failed; null if it did not")
     policy: Policy
-    probes_held: int = Field(description="health checks that waited for a poll to end, since the start")
+    health_checks_held: int = Field(description="health checks that waited for a poll to end, since the start")
     connections: StatusConnections
     changes: list[StatusChange] = Field(description="the latest changes of the verdict, oldest first")
 
@@ -100,7 +101,7 @@ def create_application(sources: Sources) -> FastAPI:
         # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
         monitor.note_change()
         verdict = monitor.verdict()
-        seen = monitor.observation
+        seen = monitor.result
         return Status(
             version=__version__,
             available=verdict.available,
@@ -111,9 +112,9 @@ def create_application(sources: Sources) -> FastAPI:
             disabled_since=_moment(sources.switches.disabled_at()),
             age_seconds=round(monitor.age_seconds, _DIGITS),
             node=seen if isinstance(seen, NodeState) else None,
-            unobserved=seen if isinstance(seen, Unobserved) else None,
+            failure=seen if isinstance(seen, PollFailure) else None,
             policy=replace(monitor.policy, max_age_seconds=round(monitor.policy.max_age_seconds, _DIGITS)),
-            probes_held=sources.counts.held,
+            health_checks_held=sources.counts.held,
             connections=StatusConnections(
                 open=len(register),
                 refused=register.refused,

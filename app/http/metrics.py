@@ -1,7 +1,7 @@
 """/metrics: the state and the counts of the service, in the text format of Prometheus.
 
-This module measures nothing: the monitor, the guard and the probe keep counts, and a scrape reads them. A value that
-was not read from the node is left out. Names and units follow Prometheus' conventions
+This module measures nothing: the monitor, the guard and the fast path keep counts, and a scrape reads them. A value
+that was not read from the node is left out. Names and units follow Prometheus' conventions
 (prometheus.io/docs/practices/naming). No label value comes from a client.
 """
 
@@ -22,7 +22,7 @@ from app import __version__
 from app.http.sources import Sources
 from app.monitor import DURATION_BOUNDS_SECONDS, Monitor
 from app.node_state import NodeState
-from app.verdict import Reason
+from app.reason import Reason
 
 _READ = "read"
 """The outcome of a poll that did not fail."""
@@ -58,11 +58,11 @@ class _ServiceCollector(Collector):
         if disabled_at is not None:
             words = "When the disabled file was created, in Unix time; absent if there is none."
             yield _gauge("disabled_timestamp_seconds", words, disabled_at)
-        seen = monitor.observation
-        # A stale observation says nothing about the node now.
+        seen = monitor.result
+        # A stale poll says nothing about the node now.
         if isinstance(seen, NodeState) and monitor.age_seconds <= monitor.policy.max_age_seconds:
             yield from _node_metrics(seen)
-        yield from _observation_metrics(monitor)
+        yield from _poll_metrics(monitor)
         yield _gauge("poll_interval_seconds", "CLUSTERCHECK_POLL_INTERVAL.", self._sources.interval_seconds)
         yield _gauge("deadline_seconds", "CLUSTERCHECK_DEADLINE.", self._sources.deadline_seconds)
         yield from self._client_metrics()
@@ -73,14 +73,14 @@ class _ServiceCollector(Collector):
 
     def _client_metrics(self) -> Iterator[Metric]:
         counts, register = self._sources.counts, self._sources.register
-        probes = CounterMetricFamily(
-            "clustercheckd_probes", "Health checks answered, by path and HTTP status.", labels=("path", "status")
+        checks = CounterMetricFamily(
+            "clustercheckd_health_checks", "Health checks answered, by path and HTTP status.", labels=("path", "status")
         )
         for path, answered in counts.answered.items():
             for status, count in answered.items():
-                probes.add_metric((path, str(status)), count)
-        yield probes
-        yield _counter("probes_held", "Health checks that waited for a poll to end.", counts.held)
+                checks.add_metric((path, str(status)), count)
+        yield checks
+        yield _counter("health_checks_held", "Health checks that waited for a poll to end.", counts.held)
         yield _gauge("connections", "Open connections of clients.", len(register))
         closed = {
             "refused": register.refused,
@@ -121,13 +121,13 @@ def _node_metrics(node: NodeState) -> Iterator[Metric]:
         yield _gauge("wsrep_flow_control_active", words, node.wsrep_flow_control.upper() in _ON)
 
 
-def _observation_metrics(monitor: Monitor) -> Iterator[Metric]:
-    yield _gauge("observation_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds)
+def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
+    yield _gauge("poll_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds)
     outcomes = {_READ if cause is None else cause.value: count for cause, count in monitor.outcomes.items()}
     words = "Polls of the node, by outcome: read, or why the node could not be read."
-    yield _counters("observations", words, "outcome", outcomes)
+    yield _counters("polls", words, "outcome", outcomes)
     durations = HistogramMetricFamily(
-        "clustercheckd_observation_duration_seconds", "How long polls took, failed ones included."
+        "clustercheckd_poll_duration_seconds", "How long polls took, failed ones included."
     )
     bounds = [*map(str, DURATION_BOUNDS_SECONDS), "+Inf"]
     buckets = list(zip(bounds, accumulate(monitor.durations), strict=True))

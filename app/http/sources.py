@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.http.guard import ConnectionRegister
-from app.http.probe import ProbeCounts
+from app.http.health_checks import HealthCheckCounts
 from app.monitor import Monitor
 from app.switches import ManualSwitches
 
@@ -18,7 +18,7 @@ class Sources:
 
     monitor: Monitor
     register: ConnectionRegister
-    counts: ProbeCounts
+    counts: HealthCheckCounts
     switches: ManualSwitches
     interval_seconds: float
     deadline_seconds: float

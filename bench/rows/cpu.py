@@ -24,7 +24,7 @@ _SECONDS = 4.0
 _IDLE_SECONDS = 3.0
 _SLICES = 2
 _SLICE_SECONDS = 2.0
-_PROBES_PER_SECOND = 10
+_CHECKS_PER_SECOND = 10
 _OUR_CONNECTIONS = 8
 _SCRIPT_CONNECTIONS = 4
 
@@ -36,15 +36,15 @@ class _Cost:
     own: float
     node: float
     seconds: float
-    probes: int
+    checks: int
 
     @property
     def share(self) -> float:
         return (self.own + self.node) / self.seconds
 
     @property
-    def per_probe(self) -> float:
-        return (self.own + self.node) / self.probes
+    def per_check(self) -> float:
+        return (self.own + self.node) / self.checks
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class _Slice:
 
     @property
     def added(self) -> float:
-        return (self.paced.own - self.rest.own / self.rest.seconds * self.paced.seconds) / self.paced.probes
+        return (self.paced.own - self.rest.own / self.rest.seconds * self.paced.seconds) / self.paced.checks
 
     @property
     def floor_added(self) -> float:
-        return (self.floor_paced - self.floor_rest) / self.paced.probes
+        return (self.floor_paced - self.floor_rest) / self.paced.checks
 
 
 def rows(rig: Rig) -> list[Row]:
@@ -78,15 +78,15 @@ def rows(rig: Rig) -> list[Row]:
     rig.shell_check, rig.floor  # noqa: B018 (started before the first round)
     rounds = [_round(rig) for _ in range(_ROUNDS)]
     slices = [each for one in rounds for each in one.slices]
-    script_full = median(each.script_full.per_probe for each in rounds)
-    script_paced = median(each.script_paced.per_probe for each in rounds)
+    script_full = median(each.script_full.per_check for each in rounds)
+    script_paced = median(each.script_paced.per_check for each in rounds)
     rest = median(each.rest.share for each in slices)
     floor = median(each.floor_added for each in slices)
-    paced = f"at {_PROBES_PER_SECOND} checks/s"
+    paced = f"at {_CHECKS_PER_SECOND} checks/s"
     return [
         _row(
             "CPU per health check at full speed, all counted (service + mariadbd; xinetd + bash + client + mariadbd)",
-            median(each.ours_full.per_probe for each in rounds),
+            median(each.ours_full.per_check for each in rounds),
             script_full,
         ),
         _row(
@@ -98,7 +98,7 @@ def rows(rig: Rig) -> list[Row]:
         ),
         _row(
             f"CPU per health check {paced}, with all polls ({rest:.2%} of a core, at any rate of health checks)",
-            median(each.paced.per_probe for each in slices),
+            median(each.paced.per_check for each in slices),
             script_paced,
             note=f"; less than the script above {rest / script_paced:.1f} checks/s",
         ),
@@ -116,10 +116,10 @@ def _round(rig: Rig) -> _Round:
             return _cost(rig, node_idle, measured, rig.shell_check.cpu_seconds)
 
     def full(port: int, connections: int) -> Callable[[], int]:
-        return lambda: load.at_full_speed(port, connections, seconds=_SECONDS).probes
+        return lambda: load.at_full_speed(port, connections, seconds=_SECONDS).checks
 
     def paced(port: int, seconds: float) -> Callable[[], int]:
-        return lambda: load.at_rate(port, _PROBES_PER_SECOND, seconds).probes
+        return lambda: load.at_rate(port, _CHECKS_PER_SECOND, seconds).checks
 
     return _Round(
         ours_full=ours(full(rig.service.port, _OUR_CONNECTIONS)),
@@ -156,10 +156,10 @@ def _nobody() -> int:
 def _cost(rig: Rig, node_idle: float, measured: Callable[[], int], side: Callable[[], float]) -> _Cost:
     begun = time.monotonic()
     own, node = side(), rig.node_cpu_seconds()
-    probes = measured()
+    checks = measured()
     own, node = side() - own, rig.node_cpu_seconds() - node
     seconds = time.monotonic() - begun
-    return _Cost(own, node - node_idle * seconds, seconds, probes)
+    return _Cost(own, node - node_idle * seconds, seconds, checks)
 
 
 def _row(measured: str, ours: float, script: float, *, beside: str = "", note: str = "") -> Row:

@@ -8,7 +8,7 @@ from typing import Any
 import pymysql
 
 from app.database.login import Database
-from app.database.observer import Observer
+from app.database.poller import Poller
 from app.node_state import NodeState
 from bench import load
 from bench.rig import INTERVAL_SECONDS, Rig
@@ -17,7 +17,7 @@ from harness.galera import ACCOUNT, PASSWORD
 from harness.waiting import NotInTimeError
 
 _CHANGES = 100
-_OBSERVATIONS = 100
+_POLLS = 100
 _DEADLINE_SECONDS = 0.8
 _PAUSE_SECONDS = 0.001
 _LONGEST_SECONDS = 10.0
@@ -26,19 +26,19 @@ _STATUS = {"ON": b"HTTP/1.1 503 ", "OFF": b"HTTP/1.1 200 "}
 
 def rows(rig: Rig) -> list[Row]:
     """Switch wsrep_desync on and off, at random times relative to the polls."""
-    observation = percentile(asyncio.run(_observation_seconds(rig)), 99)
+    poll = percentile(asyncio.run(_poll_seconds(rig)), 99)
     session = rig.node.connect()
     try:
         times = [_change(rig, session, "OFF" if number % 2 else "ON") for number in range(_CHANGES)]
     finally:
         session.close()
-    bound = INTERVAL_SECONDS + observation
+    bound = INTERVAL_SECONDS + poll
     p50, p99 = percentile(times, 50), percentile(times, 99)
     return [
         Row(
             f"time from a change on the node to the changed answer, p50 and p99 of {_CHANGES}",
             f"{milliseconds(p50)}, {milliseconds(p99)}",
-            f"interval {milliseconds(INTERVAL_SECONDS)} + poll {observation * 1e3:.1f} ms",
+            f"interval {milliseconds(INTERVAL_SECONDS)} + poll {poll * 1e3:.1f} ms",
             f"p99 is {p99 / bound:.2f}x the bound",
             f"<= {bound * 1e3:.1f} ms",
             p99 <= bound,
@@ -61,21 +61,21 @@ def _change(rig: Rig, session: "pymysql.Connection[Any]", value: str) -> float:
     return time.monotonic() - changed
 
 
-async def _observation_seconds(rig: Rig) -> list[float]:
-    observer = Observer(
+async def _poll_seconds(rig: Rig) -> list[float]:
+    poller = Poller(
         Database(socket=str(rig.node.socket), username=ACCOUNT, password=PASSWORD),
         _DEADLINE_SECONDS,
     )
     try:
-        await observer.observe()
-        return [await _one_observation(observer) for _ in range(_OBSERVATIONS)]
+        await poller.poll()
+        return [await _one_poll(poller) for _ in range(_POLLS)]
     finally:
-        await observer.close()
+        await poller.close()
 
 
-async def _one_observation(observer: Observer) -> float:
+async def _one_poll(poller: Poller) -> float:
     begun = time.monotonic()
-    observation = await observer.observe()
-    if not isinstance(observation, NodeState):
-        raise load.WrongAnswerError(observation.detail)
+    poll = await poller.poll()
+    if not isinstance(poll, NodeState):
+        raise load.WrongAnswerError(poll.detail)
     return time.monotonic() - begun

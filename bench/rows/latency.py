@@ -11,7 +11,7 @@ GOAL = 1.5
 
 _ROUNDS = 10
 _SECONDS = 2.0
-_PROBES_PER_SECOND = 500
+_CHECKS_PER_SECOND = 500
 
 
 def rows(rig: Rig) -> list[Row]:
@@ -25,7 +25,7 @@ def rows(rig: Rig) -> list[Row]:
     ratio = median(percentile(o, 99) for o in ours) / median(percentile(f, 99) for f in floor)
     return [
         Row(
-            f"p99 at {_PROBES_PER_SECOND} checks/s (p50)",
+            f"p99 at {_CHECKS_PER_SECOND} checks/s (p50)",
             _cell(ours),
             f"floor {_cell(floor)}",
             f"{ratio:.2f}x",
@@ -36,7 +36,7 @@ def rows(rig: Rig) -> list[Row]:
 
 
 def _latencies(port: int) -> list[float]:
-    return load.at_rate(port, _PROBES_PER_SECOND, _SECONDS).latencies
+    return load.at_rate(port, _CHECKS_PER_SECOND, _SECONDS).latencies
 
 
 def _cell(rounds: list[list[float]]) -> str:

@@ -21,7 +21,7 @@ _AS_INSTALLED = (
 )
 
 
-def rows(rig: Rig, probes: int) -> list[Row]:
+def rows(rig: Rig, checks: int) -> list[Row]:
     """Measure a new service that has not answered anything before."""
     service = Service.of(rig.node, rig.installation.directory, rig.installation.ports.free(), command=_AS_INSTALLED)
     try:
@@ -30,13 +30,13 @@ def rows(rig: Rig, probes: int) -> list[Row]:
         service.get("/metrics")
         with on_cores_of_their_own([service.process]):
             started = service.process.resident_kib
-            load.at_full_speed(service.port, _CONNECTIONS, probes=probes)
+            load.at_full_speed(service.port, _CONNECTIONS, checks=checks)
             after = service.process.resident_kib
     finally:
         service.process.kill()
     return [
         Row(
-            f"memory (RSS) after the start and a scrape, and after {probes:,} health checks",
+            f"memory (RSS) after the start and a scrape, and after {checks:,} health checks",
             f"{_mebibytes(started)}, {_mebibytes(after)}",
             "",
             f"growth {_mebibytes(after - started)}",

@@ -28,7 +28,7 @@ class _Seen:
     shows_per_second: float
     new_connections: int
     held: int
-    probes_per_second: float
+    checks_per_second: float
 
 
 def rows(rig: Rig) -> list[Row]:
@@ -54,8 +54,8 @@ def _row(rig: Rig, session: "pymysql.Connection[Any]", per_second: int | None) -
         f"statements and new connections the node sees at {speed}",
         f"{_cell(ours)}, {ours.held} session held",
         f"script {_cell(script)}" if script else "script cannot",
-        f"at {ours.probes_per_second:,.0f} checks/s"
-        + (f", script at {script.probes_per_second:,.0f}" if script else ""),
+        f"at {ours.checks_per_second:,.0f} checks/s"
+        + (f", script at {script.checks_per_second:,.0f}" if script else ""),
         f"{wanted:.0f}/s, 0 new, 1 held",
         flat and ours.new_connections == 0 and ours.held == 1,
     )
@@ -63,7 +63,7 @@ def _row(rig: Rig, session: "pymysql.Connection[Any]", per_second: int | None) -
 
 def _seen(session: "pymysql.Connection[Any]", probing: Callable[[], int]) -> _Seen:
     before, begun = _counters(session), time.monotonic()
-    probes = probing()
+    checks = probing()
     seconds = time.monotonic() - begun
     after = _counters(session)
     own = 1  # the counters include the second of our two own statements
@@ -79,15 +79,15 @@ def _seen(session: "pymysql.Connection[Any]", probing: Callable[[], int]) -> _Se
         / seconds,
         after["Connections"] - before["Connections"],
         after["Threads_connected"] - 1,
-        probes / seconds,
+        checks / seconds,
     )
 
 
 def _probing(port: int, per_second: int | None, connections: int) -> Callable[[], int]:
     if per_second is None:
-        return lambda: load.at_full_speed(port, connections, seconds=_SECONDS).probes
+        return lambda: load.at_full_speed(port, connections, seconds=_SECONDS).checks
     if per_second:
-        return lambda: load.at_rate(port, per_second, _SECONDS).probes
+        return lambda: load.at_rate(port, per_second, _SECONDS).checks
     return _nobody
 
 

@@ -50,7 +50,7 @@ def _row(rig: Rig, connections: int) -> Row:
 def _measure(server: Service | Floor, connections: int) -> tuple[load.Load, float]:
     before = server.process.cpu_seconds
     done = load.at_full_speed(server.port, connections, seconds=_SECONDS)
-    return done, (server.process.cpu_seconds - before) / done.probes
+    return done, (server.process.cpu_seconds - before) / done.checks
 
 
 def _cell(runs: list[tuple[load.Load, float]]) -> str:

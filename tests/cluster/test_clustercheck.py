@@ -168,8 +168,8 @@ def test_it_does_not_import_the_web_stack() -> None:
     assert not {"fastapi", "starlette", "uvicorn", "pydantic", "pydantic_settings", "uvloop"} & set(modules)
 
 
-def probe(port: int, request: bytes) -> bytes:
-    """Ask as a prober does; a reset is an error."""
+def check(port: int, request: bytes) -> bytes:
+    """Ask as a load balancer does; a reset is an error."""
     with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
         connection.sendall(request)
         return read_to_end(connection)
@@ -215,7 +215,9 @@ Runner = Callable[[Path, int, Mapping[str, str]], Process]
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="xinetd runs its services as root here")
 @pytest.mark.parametrize("runner", [xinetd, socat])
-def test_under_xinetd_and_socat_no_probe_is_reset(stack: Stack, tmp_path: Path, ports: Ports, runner: Runner) -> None:
+def test_under_xinetd_and_socat_no_health_check_is_reset(
+    stack: Stack, tmp_path: Path, ports: Ports, runner: Runner
+) -> None:
     node, port = stack.nodes[0], ports.free()
     node.sql(f"CREATE OR REPLACE USER '{SIMPLE_ACCOUNT}'@'localhost' IDENTIFIED BY '{SIMPLE_PASSWORD}'")
     environ = variables(node, tmp_path)
@@ -223,6 +225,6 @@ def test_under_xinetd_and_socat_no_probe_is_reset(stack: Stack, tmp_path: Path, 
     try:
         wait_for(f"{runner.__name__} to listen", lambda: process.check() and listens(port))
         for request in REQUESTS * 5:
-            assert probe(port, request) == SYNCED
+            assert check(port, request) == SYNCED
     finally:
         process.stop()

@@ -151,7 +151,7 @@ def hang(installation: Installation, ports: Ports, tmp_path_factory: pytest.Temp
         yield hang
 
 
-def test_a_hung_server_is_200_for_no_longer_than_an_observation_is_fresh(hang: Hang) -> None:
+def test_a_hung_server_is_200_for_no_longer_than_an_poll_is_fresh(hang: Hang) -> None:
     assert hang.last_200_at - hang.since <= FRESH_SECONDS + BUSY_SECONDS
 
 
@@ -307,7 +307,7 @@ def test_broken_servers_show_their_reason_in_time_and_are_back_in_time(services:
         check_faults(server, service, FAULTS)
         footprint.check()
         assert server.most_open_connections == 1
-        # Each observation makes one attempt, and four begin in a second.
+        # Each poll makes one attempt, and four begin in a second.
         assert server.connections - before <= 4 * (time.monotonic() - began) + 2 * len(FAULTS)
 
 

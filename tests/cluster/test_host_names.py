@@ -85,11 +85,11 @@ def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the
     # The age starts again at zero after each poll.
     ages: list[float] = [service.status()["age_seconds"]]
 
-    def six_more_observations() -> bool:
+    def six_more_polls() -> bool:
         ages.append(service.status()["age_seconds"])
         return sum(later < earlier for earlier, later in itertools.pairwise(ages)) >= 6
 
-    wait_for("six more observations", six_more_observations)
+    wait_for("six more polls", six_more_polls)
     assert resolver.lookups == 1
     asked_at = time.monotonic()
     assert service.stop() == 0

@@ -17,7 +17,7 @@ from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
-from tests import observed
+from tests import real_rows
 from tests.conftest import Services
 from tests.measured import within
 
@@ -48,9 +48,9 @@ OWN = {
 }
 
 
-def assert_observed(service: Service, rows: Mapping[str, str]) -> None:
+def assert_node_is(service: Service, rows: Mapping[str, str]) -> None:
     """Check that what the service has read is what the unit tests decide on."""
-    assert comparable(asdict(observed.parsed(rows))) == comparable(service.status()["node"])
+    assert comparable(asdict(real_rows.parsed(rows))) == comparable(service.status()["node"])
 
 
 def comparable(node: Mapping[str, object]) -> dict[str, object]:
@@ -107,7 +107,7 @@ def test_a_synced_node_is_available(stack: Stack) -> None:
         reply = service.get()
         assert (reply.status, reply.reason) == (200, "synced")
         assert reply.body == "Percona XtraDB Cluster Node is synced.\r\n"
-        assert_observed(service, observed.SYNCED)
+        assert_node_is(service, real_rows.SYNCED)
     assert all(select_and_show_agree(node) for node in stack.nodes)
 
 
@@ -137,7 +137,7 @@ def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) 
             "Percona XtraDB Cluster Node is not synced.\r\n"
             "desynced: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\r\n"
         )
-        assert_observed(service, observed.DESYNCED)
+        assert_node_is(service, real_rows.DESYNCED)
         lenient.wait_for_verdict(200, "donor")
         service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
         assert select_and_show_agree(node)
@@ -157,13 +157,13 @@ def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_all
             lambda: next((b for b in stack.backends[:2] if b.service.get().reason == "donor"), None),
         )
         donor.service.wait_for_verdict(503, "donor")
-        assert_observed(donor.service, observed.DONOR)
+        assert_node_is(donor.service, real_rows.DONOR)
         assert select_and_show_agree(donor.node)
         donor.service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
         # A joiner in a physical transfer does not even listen.
         stack.services[2].wait_for_verdict(503, "unreachable")
     stack.wait_until_whole()
-    # It is joined for a moment, which an observation may fall into.
+    # It is joined for a moment, which a poll may fall into.
     reasons = [change["reason"] for change in donor.service.status()["changes"] if change["reason"] != "joined"]
     assert reasons[-2:] == ["donor", "synced"]
 
@@ -173,7 +173,7 @@ def test_an_isolated_node_is_unavailable_and_comes_back(stack: Stack) -> None:
     with setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
         service.wait_for_verdict(503, "non-primary")
         assert "wsrep_cluster_status is non-Primary" in service.get().body
-        assert_observed(service, observed.NON_PRIMARY)
+        assert_node_is(service, real_rows.NON_PRIMARY)
         assert select_and_show_agree(node)
         # The others are the majority.
         assert [s.get().status for s in stack.services[:2]] == [200, 200]
@@ -199,7 +199,7 @@ def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_health
     with setting(node, "wsrep_reject_queries", "ALL", "NONE"):
         service.wait_for_verdict(503, "rejects-queries")
         assert [node.status(name) for name in ("wsrep_local_state", "wsrep_ready")] == ["4", "ON"]
-        assert_observed(service, observed.REJECTING)
+        assert_node_is(service, real_rows.REJECTING)
         assert select_and_show_agree(node)
     service.wait_for_verdict(200, "synced")
 
@@ -219,7 +219,7 @@ def test_read_only_counts_only_where_it_is_asked_for(stack: Stack) -> None:
         reply = strict.wait_for_verdict(503, "read-only")
         assert reply.body.startswith("Percona XtraDB Cluster Node is read-only.\r\n")
         service.wait_for_verdict(503, "read-only", target="/?available_when_readonly=0")
-        assert_observed(service, observed.READ_ONLY)
+        assert_node_is(service, real_rows.READ_ONLY)
         assert service.get().status == 200
         assert select_and_show_agree(node)
     strict.wait_for_verdict(200, "synced")
@@ -294,7 +294,7 @@ def test_a_server_without_galera_is_not_galera(installation: Installation, servi
     node.wait_until_up()
     service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser())
     service.wait_for_verdict(503, "not-galera")
-    assert_observed(service, observed.NOT_GALERA)
+    assert_node_is(service, real_rows.NOT_GALERA)
     assert select_and_show_agree(node)
     node.stop()
 

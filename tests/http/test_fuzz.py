@@ -11,7 +11,7 @@ from harness.ports import LOOPBACK
 from harness.service import Service
 from tests.conftest import Services
 from tests.fake_mysql import fake_mysql, galera
-from tests.http.test_probe_requests import REQUESTS
+from tests.http.test_requests import REQUESTS
 
 REQUESTS_SENT = 20_000
 AT_ONCE = 64
@@ -73,7 +73,7 @@ def composed(chance: random.Random) -> bytes:
 
 
 def mutated(chance: random.Random) -> bytes:
-    """Take a request that a prober sends, and spoil it."""
+    """Take a request that a load balancer sends, and spoil it."""
     request = bytearray(chance.choice(list(REQUESTS.values())))
     for _ in range(chance.randrange(1, 6)):
         at = chance.randrange(len(request) + 1)
@@ -110,7 +110,7 @@ def statuses(answer: bytes) -> list[bytes]:
 
 
 def knows_methods(request: bytes) -> bool:
-    """Whether a 405 may be meant: only the endpoints behind the probe know of methods."""
+    """Whether a 405 may be meant: only the endpoints behind the health check know of methods."""
     return any(path.encode() in request for path in PATHS)
 
 
@@ -129,7 +129,7 @@ async def ask(port: int, request: bytes, *, half_close: bool = True) -> bytes:
 
 
 class Fuzz:
-    """Sends all requests, many at a time, and an honest probe after every hundredth."""
+    """Sends all requests, many at a time, and an honest health check after every hundredth."""
 
     def __init__(self, service: Service) -> None:
         self.seen: Counter[bytes] = Counter()
@@ -154,9 +154,9 @@ class Fuzz:
                 self.wrong.append((request, answer))
             self._sent += 1
             if self._sent % 100 == 0:
-                probe = await ask(self._service.port, b"GET / HTTP/1.0\r\n\r\n")
-                if not probe.startswith(b"HTTP/1.1 200 OK\r\n"):
-                    self.wrong.append((b"an honest probe", probe))
+                check = await ask(self._service.port, b"GET / HTTP/1.0\r\n\r\n")
+                if not check.startswith(b"HTTP/1.1 200 OK\r\n"):
+                    self.wrong.append((b"an honest check", check))
 
 
 def test_20000_random_requests_are_answered_or_hung_up_on_and_change_nothing(services: Services) -> None:

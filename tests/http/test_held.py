@@ -1,4 +1,4 @@
-"""A 200 is fresh or held: while an observation is late, whoever would get 200 waits for its end, and nobody is lost."""
+"""A 200 is fresh or held: while a poll is late, whoever would get 200 waits for its end, and nobody is lost."""
 
 import select
 import socket
@@ -21,7 +21,7 @@ from tests.conftest import Services
 from tests.fake_mysql import FakeMySQL, Peer, fake_mysql, galera
 from tests.measured import within
 
-PROBE = b"GET / HTTP/1.0\r\n\r\n"
+HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 OK_LINE, UNAVAILABLE_LINE = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 503 Service Unavailable\r\n"
 DOUBT_SECONDS = 0.25 + IN_DOUBT_SECONDS
 LATE_SECONDS = 10.0
@@ -29,22 +29,22 @@ NOT_READY = {"wsrep_ready": "OFF"}
 
 
 class SlowNode:
-    """A hand-written node whose observations wait: for the gate to open, or for as long as delays says."""
+    """A hand-written node whose polls wait: for the gate to open, or for as long as delays says."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()
         self.delays: Iterator[float] = cycle([0.0])
         self.state: dict[str, str | bytes] = {}
-        self.observations = 0
+        self.polls = 0
 
     def __call__(self, peer: Peer) -> None:
         """Behave like a node; slowly."""
         galera(self.state)(_SlowPeer(peer.connection, self))
 
     def wait(self) -> None:
-        """Have one observation wait."""
-        self.observations += 1
+        """Have one poll wait."""
+        self.polls += 1
         # What has become of the node meanwhile is what is read.
         threading.Event().wait(next(self.delays))
         self.gate.wait()
@@ -87,17 +87,17 @@ def watch(services: Services, server: FakeMySQL, **environ: str) -> Service:
 
 
 def age_seconds(service: Service) -> float:
-    """Return how old the latest observation is."""
+    """Return how old the latest poll is."""
     age: float = service.status()["age_seconds"]
     return age
 
 
 def wait_for_doubt(service: Service, seconds: float = DOUBT_SECONDS) -> None:
-    """Wait until the latest observation is older than this."""
-    wait_for("the observation to be late", lambda: age_seconds(service) > seconds, seconds=LATE_SECONDS)
+    """Wait until the latest poll is older than this."""
+    wait_for("the poll to be late", lambda: age_seconds(service) > seconds, seconds=LATE_SECONDS)
 
 
-def send_probe(service: Service, request: bytes = PROBE) -> socket.socket:
+def send_check(service: Service, request: bytes = HEALTH_CHECK) -> socket.socket:
     """Send a health check, and do not wait for its answer."""
     connection = socket.create_connection((LOOPBACK, service.port), timeout=LATE_SECONDS)
     connection.sendall(request)
@@ -111,21 +111,21 @@ def answer_to(connection: socket.socket) -> bytes:
 
 
 def turn_not_ready(server: FakeMySQL, node: SlowNode) -> None:
-    """Have the next observation find the node not ready."""
+    """Have the next poll find the node not ready."""
     node.state.update(NOT_READY)
     # The rows of the connection that is held were chosen as it began.
     server.drop_connections()
 
 
 @pytest.mark.parametrize("target", ["/", "/readyz", "/?available_when_donor=1"])
-def test_a_200_in_doubt_is_held_and_becomes_the_verdict_of_the_observation_that_ends(
+def test_a_200_in_doubt_is_held_and_becomes_the_verdict_of_the_poll_that_ends(
     services: Services, server: FakeMySQL, node: SlowNode, target: str
 ) -> None:
     service = watch(services, server)
     for state, line in (({}, OK_LINE), (NOT_READY, UNAVAILABLE_LINE)):
         node.gate.clear()
         wait_for_doubt(service)
-        held = send_probe(service, f"GET {target} HTTP/1.0\r\n\r\n".encode())
+        held = send_check(service, f"GET {target} HTTP/1.0\r\n\r\n".encode())
         # Answered after the held one was sent, on the same loop: an answer to that one would have left before.
         assert service.get("/livez").status == 200
         if state:
@@ -153,7 +153,7 @@ def test_what_is_switched_off_by_hand_is_not_held_either(services: Services, ser
     assert service.get().reason == "disabled"
 
 
-def test_a_late_observation_delays_neither_status_nor_liveness_nor_what_is_no_endpoint(
+def test_a_late_poll_delays_neither_status_nor_liveness_nor_what_is_no_endpoint(
     services: Services, server: FakeMySQL, node: SlowNode
 ) -> None:
     service = watch(services, server)
@@ -166,12 +166,12 @@ def test_a_late_observation_delays_neither_status_nor_liveness_nor_what_is_no_en
 def test_a_slow_node_is_answered_late_and_truly_and_is_never_stale_in_turns(
     services: Services, server: FakeMySQL, node: SlowNode
 ) -> None:
-    # Enough for what a busy machine adds, and so little that two slow observations in a row are longer.
+    # Enough for what a busy machine adds, and so little that two slow polls in a row are longer.
     service = watch(services, server, CLUSTERCHECK_DEADLINE="1")
     node.delays = cycle([0.2, 0.7, 0.7, 0.3, 0.7, 0.2])
-    begun = node.observations
+    begun = node.polls
     seen = set()
-    while node.observations < begun + 8:
+    while node.polls < begun + 8:
         reply = service.get()
         seen.add((reply.status, reply.reason))
         seen.add((reply.status, service.status()["reason"]))
@@ -179,7 +179,7 @@ def test_a_slow_node_is_answered_late_and_truly_and_is_never_stale_in_turns(
     assert [change["reason"] for change in service.status()["changes"]] == ["synced"]
 
 
-def test_a_200_rests_on_an_observation_that_is_fresh_or_has_just_ended(
+def test_a_200_rests_on_an_poll_that_is_fresh_or_has_just_ended(
     services: Services, server: FakeMySQL, node: SlowNode
 ) -> None:
     service = watch(services, server)
@@ -187,14 +187,14 @@ def test_a_200_rests_on_an_observation_that_is_fresh_or_has_just_ended(
     asked_at, last_200_at = time.monotonic(), 0.0
     waiting: list[socket.socket] = []
     while time.monotonic() - asked_at < 4 * DOUBT_SECONDS:
-        waiting.append(send_probe(service))
+        waiting.append(send_check(service))
         answered, _, _ = select.select(waiting, [], [], 0.02)
         for connection in answered:
             assert answer_to(connection).startswith(OK_LINE)
             last_200_at = time.monotonic()
             waiting.remove(connection)
-    # The observation that the gate holds up began at most an interval after the one before it.
-    within("last 200 before a late observation", last_200_at - asked_at, DOUBT_SECONDS + 0.25)
+    # The poll that the gate holds up began at most an interval after the one before it.
+    within("last 200 before a late poll", last_200_at - asked_at, DOUBT_SECONDS + 0.25)
     turn_not_ready(server, node)
     node.gate.set()
     assert len(waiting) > 5
@@ -208,7 +208,7 @@ def test_a_health_check_is_held_for_longer_than_a_silent_client_may_stay(
     service = watch(services, server)
     node.gate.clear()
     wait_for_doubt(service)
-    with send_probe(service) as held, send_probe(service, b"GET / HT") as silent:
+    with send_check(service) as held, send_check(service, b"GET / HT") as silent:
         wait_for_doubt(service, DOUBT_SECONDS + 2 * DEADLINE_SECONDS)
         assert silent.recv(4096) == b""
         node.gate.set()
@@ -222,14 +222,14 @@ def test_held_health_checks_that_half_close_are_answered_and_those_that_leave_le
     before = service.process.descriptors
     node.gate.clear()
     wait_for_doubt(service)
-    staying = [send_probe(service) for _ in range(20)]
+    staying = [send_check(service) for _ in range(20)]
     for connection in staying:
         connection.shutdown(socket.SHUT_WR)
     for _ in range(200):
-        leaving = send_probe(service)
+        leaving = send_check(service)
         leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         leaving.close()
-    talking = send_probe(service, PROBE + b"x" * 4000)
+    talking = send_check(service, HEALTH_CHECK + b"x" * 4000)
     talking.sendall(b"x" * 4000)
     wait_for(
         "those that left to be forgotten",
@@ -267,17 +267,17 @@ def test_a_flood_ends_what_is_silent_first_and_then_the_oldest_that_is_held(
     with ExitStack() as exits:
 
         def several(count: int, request: bytes) -> list[socket.socket]:
-            return [exits.enter_context(send_probe(service, request)) for _ in range(count)]
+            return [exits.enter_context(send_check(service, request)) for _ in range(count)]
 
         def open_of(connections: list[socket.socket]) -> int:
             return sum(map(is_open, connections))
 
-        held = several(CONNECTIONS - 20, PROBE)
+        held = several(CONNECTIONS - 20, HEALTH_CHECK)
         silent = several(20, b"GET / HT")
-        more = several(20, PROBE)
+        more = several(20, HEALTH_CHECK)
         wait_for("the silent ones to be closed", lambda: open_of(silent) == 0, seconds=LATE_SECONDS)
         assert open_of(held + more) == CONNECTIONS
-        last = several(30, PROBE)
+        last = several(30, HEALTH_CHECK)
         wait_for("the oldest to be closed", lambda: open_of(held[:30]) == 0, seconds=LATE_SECONDS)
         remaining = held[30:] + more + last
         assert open_of(remaining) == CONNECTIONS
@@ -301,7 +301,7 @@ def test_a_held_health_check_is_answered_before_the_service_ends(
     service = watch(services, server, CLUSTERCHECK_DEADLINE=deadline)
     node.gate.clear()
     wait_for_doubt(service)
-    held = send_probe(service)
+    held = send_check(service)
     assert service.get("/livez").status == 200
     service.process.terminate()
     answer = answer_to(held)
@@ -311,7 +311,7 @@ def test_a_held_health_check_is_answered_before_the_service_ends(
     assert "ERROR" not in service.log.read_text()
 
 
-def test_the_age_of_an_observation_counts_time_asleep() -> None:
+def test_the_age_of_an_poll_counts_time_asleep() -> None:
     # In a time namespace of its own, the machine has slept for a day more than here.
     command = [sys.executable, "-c", "from app.monitor import boot_seconds; print(boot_seconds())"]
     slept = ["unshare", "--time", "--boottime", "86400"]

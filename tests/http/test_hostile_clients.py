@@ -1,4 +1,4 @@
-"""Clients that no prober is: none of them costs another one its answer, or the service anything that stays."""
+"""Clients that no load balancer is: none of them costs another one its answer, or the service anything that stays."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ from typing import Self
 import pytest
 
 from app.http.guard import CONNECTIONS, DEADLINE_SECONDS, REQUEST_BYTES, TARGET_BYTES, connections_within
-from app.http.probe import QUERY_BYTES
+from app.http.health_checks import QUERY_BYTES
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service
 from harness.waiting import wait_for
@@ -23,7 +23,7 @@ from tests.conftest import Services
 from tests.fake_mysql import FakeMySQL, fake_mysql, galera
 from tests.measured import within
 
-PROBE = b"GET / HTTP/1.0\r\n\r\n"
+HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 SILENT = 4000
 MARGIN_SECONDS = 1.0
 SETTLED_SECONDS = DEADLINE_SECONDS + MARGIN_SECONDS
@@ -40,17 +40,17 @@ HOSTILE = {
     "zeros": bytes(3000),
     "newlines": b"\r\n" * 1000,
     "a TLS greeting": bytes.fromhex("16030100c2010000be0303") + random.Random(2).randbytes(190),
-    "a PROXY preamble": b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n" + PROBE,
-    "a binary PROXY preamble": b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12) + PROBE,
+    "a PROXY preamble": b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n" + HEALTH_CHECK,
+    "a binary PROXY preamble": b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12) + HEALTH_CHECK,
     "an HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000"),
     "an upgrade to HTTP/2": (
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: \r\n\r\n"
     ),
-    "pipelined probes": PROBE * 100,
+    "pipelined checks": HEALTH_CHECK * 100,
     "pipelined requests": b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n" * 100,
     "a body that is announced": b"POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n",
     "a large body": b"POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000),
-    "a large body to the probe": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000),
+    "a large body to the check": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000),
     "chunks without end": (
         b"POST /nothing HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\n" * 10_000
     ),
@@ -175,9 +175,9 @@ def has_ended(connection: socket.socket) -> bool:
     return True
 
 
-def check_probe(service: Service) -> None:
-    """Check that an honest probe gets its verdict."""
-    answer = service.send(PROBE)
+def try_a_health_check(service: Service) -> None:
+    """Check that an honest health check gets its verdict."""
+    answer = service.send(HEALTH_CHECK)
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n"), answer
     assert answer.endswith(b"Percona XtraDB Cluster Node is synced.\r\n")
 
@@ -192,20 +192,20 @@ def check_nothing_is_left(service: Service, descriptors: int) -> None:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_client_delays_no_probe(service: Service, kind: str) -> None:
+def test_a_hostile_client_delays_no_health_check(service: Service, kind: str) -> None:
     before = service.process.descriptors
     with ExitStack() as exits:
         for _ in range(60):
             exits.callback(reset, connect_hostile(service.port, HOSTILE[kind]))
-            within(f"a probe beside {kind}", timed_probe(service), 1)
+            within(f"a health check beside {kind}", timed_health_check(service), 1)
     check_nothing_is_left(service, before)
 
 
 def send_burst(service: Service, request: bytes) -> None:
-    """Send a request many times at once with an honest probe behind it; wait until all are dealt with."""
+    """Send a request many times at once with an honest health check behind it; wait until all are dealt with."""
     with ExitStack() as exits:
         burst = [exits.enter_context(connect_hostile(service.port, request)) for _ in range(COSTLY_REQUESTS)]
-        check_probe(service)
+        try_a_health_check(service)
         wait_for("the end of each", lambda: all(has_ended(connection) for connection in burst), seconds=10)
 
 
@@ -218,10 +218,10 @@ def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
 
 
 @pytest.mark.parametrize("kind", COSTLY)
-def test_queries_of_8_kib_take_no_more_than_five_times_the_work_of_probes(service: Service, kind: str) -> None:
+def test_queries_of_8_kib_take_no_more_than_five_times_the_work_of_health_checks(service: Service, kind: str) -> None:
     assert len(COSTLY[kind]) <= REQUEST_BYTES
-    probes = cpu_seconds_of_bursts(service, PROBE)
-    assert cpu_seconds_of_bursts(service, COSTLY[kind]) <= 5 * probes
+    checks = cpu_seconds_of_bursts(service, HEALTH_CHECK)
+    assert cpu_seconds_of_bursts(service, COSTLY[kind]) <= 5 * checks
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_a_request_over_a_bound_is_a_400_that_names_the_bound(service: Service, 
 
 
 def test_what_follows_a_request_does_not_cost_it_its_answer(service: Service) -> None:
-    for behind in (PROBE, b"no request\r\n\r\n", b"\0" * 100):
-        assert service.send(PROBE + behind).startswith(b"HTTP/1.1 200 OK\r\n")
+    for behind in (HEALTH_CHECK, b"no request\r\n\r\n", b"\0" * 100):
+        assert service.send(HEALTH_CHECK + behind).startswith(b"HTTP/1.1 200 OK\r\n")
         assert service.send(b"GET / HTTP/1.1\r\n\r\n" + behind).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
@@ -283,7 +283,7 @@ def test_hostile_clients_leave_no_memory_behind(service: Service) -> None:
                 for _ in range(4):
                     reset(connect_hostile(service.port, data))
             # All that was sent has been dealt with once a later connection is answered.
-            check_probe(service)
+            try_a_health_check(service)
         return service.process.resident_kib - at_first
 
     before = service.process.descriptors
@@ -300,7 +300,7 @@ def test_connecting_and_resetting_leaves_nothing(service: Service) -> None:
     for number in range(2000):
         reset(connect_silently(service.port))
         if number % 50 == 0:
-            check_probe(service)
+            try_a_health_check(service)
     check_nothing_is_left(service, before)
 
 
@@ -309,14 +309,14 @@ def p99(seconds: list[float]) -> float:
     return sorted(seconds)[len(seconds) * 99 // 100]
 
 
-def timed_probe(service: Service) -> float:
-    """Check that an honest probe gets its verdict; give the seconds it took."""
+def timed_health_check(service: Service) -> float:
+    """Check that an honest health check gets its verdict; give the seconds it took."""
     began = time.monotonic()
-    check_probe(service)
+    try_a_health_check(service)
     return time.monotonic() - began
 
 
-def test_4000_silent_connections_cost_no_probe_and_little_time(service: Service) -> None:
+def test_4000_silent_connections_cost_no_health_check_and_little_time(service: Service) -> None:
     before = service.process.descriptors
 
     def times_beside_silent_ones() -> list[float]:
@@ -324,11 +324,11 @@ def test_4000_silent_connections_cost_no_probe_and_little_time(service: Service)
         with Crowd(service.port) as crowd:
             while len(crowd) < SILENT:
                 crowd.grow(100)
-                check_probe(service)
+                try_a_health_check(service)
             for _ in range(100):
                 # The server hangs up on them: come back, so that there are always as many.
                 crowd.renew(2)
-                taken.append(timed_probe(service))
+                taken.append(timed_health_check(service))
             assert service.process.descriptors <= before + CONNECTIONS + 16
         return taken
 
@@ -337,7 +337,7 @@ def test_4000_silent_connections_cost_no_probe_and_little_time(service: Service)
         attacked: list[float] = []
         # In turns, so that what else the machine does falls on both.
         for _ in range(4):
-            quiet += [timed_probe(service) for _ in range(100)]
+            quiet += [timed_health_check(service) for _ in range(100)]
             attacked += times_beside_silent_ones()
         # Below a few milliseconds it is the scheduler that is measured.
         return p99(attacked) / max(p99(quiet), 0.002)
@@ -357,14 +357,14 @@ def test_a_flood_that_arrives_at_once_takes_no_request_with_it(node: FakeMySQL, 
     with may_open_many(), ExitStack() as exits:
         service.process.send(signal.SIGSTOP)
         exits.callback(service.process.send, signal.SIGCONT)
-        probes = []
+        checks = []
         for _ in range(8):
             for _ in range(400):
                 exits.enter_context(connect_silently(service.port))
-            probes.append(exits.enter_context(socket.create_connection((LOOPBACK, service.port), timeout=5)))
-            probes[-1].sendall(PROBE)
+            checks.append(exits.enter_context(socket.create_connection((LOOPBACK, service.port), timeout=5)))
+            checks[-1].sendall(HEALTH_CHECK)
         service.process.send(signal.SIGCONT)
-        assert all(probe.recv(100).startswith(b"HTTP/1.1 ") for probe in probes)
+        assert all(check.recv(100).startswith(b"HTTP/1.1 ") for check in checks)
     service.wait_for_verdict(200, "synced")
     wait_for("its descriptors back", lambda: service.process.descriptors <= before, seconds=PATIENCE_SECONDS)
 
@@ -377,7 +377,7 @@ def test_connections_leave_descriptors_for_the_database(descriptors: int, connec
     assert connections_within(descriptors) == connections
 
 
-def test_few_descriptors_cost_neither_a_probe_nor_the_verdict(node: FakeMySQL, services: Services) -> None:
+def test_few_descriptors_cost_neither_a_health_check_nor_the_verdict(node: FakeMySQL, services: Services) -> None:
     service = start_for(node, services, "prlimit", "--nofile=64:64")
     before = service.process.descriptors
     with Crowd(service.port) as crowd:
@@ -386,7 +386,7 @@ def test_few_descriptors_cost_neither_a_probe_nor_the_verdict(node: FakeMySQL, s
             if number == 250:
                 # It needs new descriptors to read the node.
                 node.drop_connections()
-            check_probe(service)
+            try_a_health_check(service)
     check_nothing_is_left(service, before)
 
 
@@ -402,7 +402,7 @@ def test_it_recovers_from_having_no_descriptor_left(node: FakeMySQL, services: S
         # The deadline of the silent ones gives them back, though their clients stay.
         wait_for("the descriptors back", lambda: service.process.descriptors <= before, seconds=PATIENCE_SECONDS)
         assert service.process.cpu_seconds - cpu_seconds < 0.5 * (time.monotonic() - began) + 0.2
-        check_probe(service)
+        try_a_health_check(service)
     check_nothing_is_left(service, before)
 
 
@@ -416,7 +416,7 @@ def half_close(port: int, request: bytes) -> bytes:
 
 
 def test_200_of_200_half_closing_clients_get_their_answer(service: Service) -> None:
-    for request in (PROBE, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /livez HTTP/1.1\r\n\r\n"):
+    for request in (HEALTH_CHECK, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /livez HTTP/1.1\r\n\r\n"):
         for _ in range(200):
             assert service.send(request, half_close=True).startswith(b"HTTP/1.1 200 OK\r\n")
             assert half_close(service.port, request).startswith(b"HTTP/1.1 200 OK\r\n")
@@ -430,7 +430,7 @@ def test_half_closing_clients_of_status_get_their_answer(service: Service) -> No
 def test_half_closing_clients_get_their_answer_under_load(service: Service) -> None:
     async def ask(*, half_closing: bool) -> bool:
         reader, writer = await asyncio.open_connection(LOOPBACK, service.port)
-        writer.write(PROBE)
+        writer.write(HEALTH_CHECK)
         if half_closing:
             writer.write_eof()
         answer = await reader.read()

@@ -13,13 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app import __version__
 from app.http.guard import CONNECTIONS, REQUEST_BYTES, ConnectionRegister
+from app.http.health_checks import HealthCheckCounts
 from app.http.metrics import create_registry
-from app.http.probe import ProbeCounts
 from app.http.sources import Sources
 from app.monitor import DURATION_BOUNDS_SECONDS, Monitor
-from app.node_state import Cause, NodeState, Unobserved
+from app.node_state import NodeState, PollFailure
+from app.reason import Reason
 from app.switches import ManualSwitches
-from app.verdict import Policy, Reason
+from app.verdict import Policy
 from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.waiting import wait_for
@@ -70,7 +71,7 @@ def check_with_promtool(text: str) -> None:
 
 
 class TestContents:
-    """The verdict, the node and the observations as they are."""
+    """The verdict, the node and the polls as they are."""
 
     def test_a_synced_node(self, services: Services) -> None:
         status = {"wsrep_local_recv_queue": "7", "wsrep_flow_control_active": "true", "wsrep_local_index": "2"}
@@ -92,12 +93,12 @@ class TestContents:
             "deadline_seconds": 0.5,
             'verdict_changes_total{reason="synced"}': 1,
             'verdict_changes_total{reason="timeout"}': 0,
-            'observations_total{outcome="timeout"}': 0,
+            'polls_total{outcome="timeout"}': 0,
         }
         assert expected == {name: found[name] for name in expected}
         assert reasons_in(found) == ["synced"]
-        assert 0 <= found["observation_age_seconds"] <= 0.35
-        assert found['observations_total{outcome="read"}'] >= 1
+        assert 0 <= found["poll_age_seconds"] <= 0.35
+        assert found['polls_total{outcome="read"}'] >= 1
         assert found["process_resident_memory_bytes"] > 10 << 20
         assert [name for name in found if name.startswith("build_info") and f'version="{__version__}"' in name]
 
@@ -113,7 +114,7 @@ class TestContents:
         found = scrape(service)
         assert (found["available"], found["draining"], reasons_in(found)) == (0, 0, ["unreachable"])
         assert not of_node & found.keys()
-        assert found['observations_total{outcome="unreachable"}'] >= 1
+        assert found['polls_total{outcome="unreachable"}'] >= 1
         assert found['verdict_changes_total{reason="unreachable"}'] == 1
         assert found["verdict_changed_timestamp_seconds"] > changed_at
 
@@ -154,7 +155,7 @@ class TestContents:
             service.wait_for_verdict(200, "synced")
             for _ in range(20):
                 scrape(service)
-        assert node.observations == 1
+        assert node.polls == 1
 
     def test_it_is_the_text_format(self, services: Services) -> None:
         reply = services.start().get("/metrics")
@@ -178,20 +179,20 @@ class TestClients:
             service.disabled_file.touch()
             service.get("/readyz")
             after = scrape(service)
-        counted = {name: after[name] - before[name] for name in after if name.startswith("probes_total")}
+        counted = {name: after[name] - before[name] for name in after if name.startswith("health_checks_total")}
         assert {name: count for name, count in counted.items() if count} == {
-            'probes_total{path="/",status="200"}': 3,
-            'probes_total{path="*",status="200"}': 1,
-            'probes_total{path="/",status="400"}': 1,
-            'probes_total{path="other",status="404"}': 1,
-            'probes_total{path="/livez",status="200"}': 1,
-            'probes_total{path="/readyz",status="404"}': 1,
+            'health_checks_total{path="/",status="200"}': 3,
+            'health_checks_total{path="*",status="200"}': 1,
+            'health_checks_total{path="/",status="400"}': 1,
+            'health_checks_total{path="other",status="404"}': 1,
+            'health_checks_total{path="/livez",status="200"}': 1,
+            'health_checks_total{path="/readyz",status="404"}': 1,
         }
 
     def test_any_path_is_counted_by_its_verdict(self, services: Services) -> None:
         service = services.start(CLUSTERCHECK_ANY_PATH="1")
         service.get("/whatever")
-        assert scrape(service)['probes_total{path="other",status="503"}'] == 1
+        assert scrape(service)['health_checks_total{path="other",status="503"}'] == 1
 
     def test_nothing_that_a_client_sends_makes_a_series(self, services: Services) -> None:
         service = services.start()
@@ -208,13 +209,13 @@ class TestClients:
             exits.callback(node.gate.set)
             service = beside(services, server, CLUSTERCHECK_DEADLINE="30")
             service.wait_for_verdict(200, "synced")
-            assert scrape(service)["probes_held_total"] == 0
+            assert scrape(service)["health_checks_held_total"] == 0
             node.gate.clear()
-            wait_for_late = lambda: scrape(service)["observation_age_seconds"] > 0.4  # noqa: E731
-            wait_for("the observation to be late", wait_for_late)
+            wait_for_late = lambda: scrape(service)["poll_age_seconds"] > 0.4  # noqa: E731
+            wait_for("the poll to be late", wait_for_late)
             with socket.create_connection((LOOPBACK, service.port), timeout=5) as held:
                 held.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                wait_for_sample(service, "probes_held_total", 1)
+                wait_for_sample(service, "health_checks_held_total", 1)
                 node.gate.set()
                 assert held.recv(100).startswith(b"HTTP/1.1 200 ")
 
@@ -265,32 +266,32 @@ class ManualClock:
         return self.seconds
 
 
-class TestObservations:
-    """What the monitor counts, with a clock and an observer of our own: how long each takes, how old the latest is."""
+class TestPolls:
+    """What the monitor counts, with a clock and an poller of our own: how long each takes, how old the latest is."""
 
     @staticmethod
     def scraped_after(
-        observations: list[tuple[float, NodeState | Unobserved]], later: float, tmp_path: Path
+        polls: list[tuple[float, NodeState | PollFailure]], later: float, tmp_path: Path
     ) -> dict[str, float]:
-        """Run observations that take so long and end so, and scrape so much later."""
+        """Run polls that take so long and end so, and scrape so much later."""
         clock = ManualClock()
 
-        class Observer:
-            async def observe(self) -> NodeState | Unobserved:
-                if not observations:
+        class Poller:
+            async def poll(self) -> NodeState | PollFailure:
+                if not polls:
                     await asyncio.Event().wait()
-                seconds, outcome = observations.pop(0)
+                seconds, outcome = polls.pop(0)
                 clock.seconds += seconds
                 return outcome
 
         async def scenario() -> str:
             switches = ManualSwitches(str(tmp_path / "disabled"))
-            monitor = Monitor(Observer(), interval_seconds=0, policy=Policy(2), switches=switches, clock=clock)
+            monitor = Monitor(Poller(), interval_seconds=0, policy=Policy(2), switches=switches, clock=clock)
             task = asyncio.create_task(monitor.run())
-            while observations:  # noqa: ASYNC110 (no event says so)
+            while polls:  # noqa: ASYNC110 (no event says so)
                 await asyncio.sleep(0)
             clock.seconds += later
-            sources = Sources(monitor, ConnectionRegister(), ProbeCounts(), switches, 0.25, 0.8, lambda: 7)
+            sources = Sources(monitor, ConnectionRegister(), HealthCheckCounts(), switches, 0.25, 0.8, lambda: 7)
             text = generate_latest(create_registry(sources)).decode()
             task.cancel()
             return text
@@ -298,11 +299,11 @@ class TestObservations:
         return samples(asyncio.run(scenario()))
 
     def test_durations_are_counted_by_bucket_and_outcome(self, tmp_path: Path) -> None:
-        node, gone = NodeState(wsrep_local_state=4), Unobserved(Cause.TIMEOUT, "no answer")
+        node, gone = NodeState(wsrep_local_state=4), PollFailure(Reason.TIMEOUT, "no answer")
         found = self.scraped_after([(0.0, node), (0.3, node), (0.9, gone), (100.0, gone)], 0.5, tmp_path)
-        assert found['observations_total{outcome="read"}'] == 2
-        assert found['observations_total{outcome="timeout"}'] == 2
-        name = "observation_duration_seconds"
+        assert found['polls_total{outcome="read"}'] == 2
+        assert found['polls_total{outcome="timeout"}'] == 2
+        name = "poll_duration_seconds"
         buckets = {bound: found[f'{name}_bucket{{le="{bound}"}}'] for bound in ("0.001", "0.2", "0.4", "1.6", "+Inf")}
         assert buckets == {"0.001": 1, "0.2": 1, "0.4": 2, "1.6": 3, "+Inf": 4}
         assert found[f"{name}_count"] == 4
@@ -312,11 +313,11 @@ class TestObservations:
     def test_dropped_lines_of_the_log_are_counted(self, tmp_path: Path) -> None:
         assert self.scraped_after([(0.0, NodeState())], 0, tmp_path)["log_lines_dropped_total"] == 7
 
-    def test_a_stale_observation_is_not_told_as_if_it_still_held(self, tmp_path: Path) -> None:
+    def test_a_stale_poll_is_not_told_as_if_it_still_held(self, tmp_path: Path) -> None:
         node = NodeState(wsrep_local_state=4, wsrep_cluster_size=3)
         fresh = self.scraped_after([(0.0, node)], 1.9, tmp_path)
         assert (fresh["wsrep_local_state"], fresh["wsrep_cluster_size"]) == (4, 3)
         stale = self.scraped_after([(0.0, node)], 2.1, tmp_path)
         assert reasons_in(stale) == ["stale"]
-        assert stale["observation_age_seconds"] == pytest.approx(2.1)
+        assert stale["poll_age_seconds"] == pytest.approx(2.1)
         assert not {"wsrep_local_state", "wsrep_cluster_size"} & stale.keys()

@@ -76,7 +76,7 @@ def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> 
 class TestDisabledFile:
     """The node is taken out by hand, whatever the database does."""
 
-    def test_it_counts_within_one_probe_with_the_database_up_down_and_hung(self, services: Services) -> None:
+    def test_it_counts_within_one_health_check_with_the_database_up_down_and_hung(self, services: Services) -> None:
         with fake_mysql(galera()) as server:
             service = beside(services, server)
             service.wait_for_verdict(200, "synced")
@@ -199,7 +199,7 @@ class TestAllowFrom:
         assert "WARNING client refused client=::1 count=1 " in told[0]
 
 
-def test_probes_that_reset_as_haproxy_does_are_no_error(services: Services) -> None:
+def test_health_checks_that_reset_as_haproxy_does_are_no_error(services: Services) -> None:
     service = services.start()
     for _ in range(50):
         with socket.create_connection((LOOPBACK, service.port), timeout=5) as connection:

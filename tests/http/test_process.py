@@ -142,7 +142,7 @@ def test_sighup_is_logged_and_ends_nothing(services: Services) -> None:
         service = services.start_unasked(
             MYSQL_HOST="127.0.0.1", MYSQL_PORT=str(server.port), CLUSTERCHECK_DEADLINE="60"
         )
-        wait_for("the first observation", lambda: server.connections)
+        wait_for("the first poll", lambda: server.connections)
         # Before it serves, and while it does.
         service.process.send(signal.SIGHUP)
         service.wait_until_up()
@@ -153,12 +153,12 @@ def test_sighup_is_logged_and_ends_nothing(services: Services) -> None:
 
 
 def test_sigterm_during_the_start_ends_it_with_exit_code_0(services: Services) -> None:
-    # A peer that never greets keeps the first observation, and with it the start, waiting.
+    # A peer that never greets keeps the first poll, and with it the start, waiting.
     with fake_mysql(Peer.hang) as server:
         service = services.start_unasked(
             MYSQL_HOST="127.0.0.1", MYSQL_PORT=str(server.port), CLUSTERCHECK_DEADLINE="60"
         )
-        wait_for("the first observation", lambda: server.connections)
+        wait_for("the first poll", lambda: server.connections)
         assert service.process.stop(seconds=5) == 0
 
 
@@ -187,7 +187,7 @@ def test_a_connection_that_is_held_open_does_not_delay_the_end(services: Service
         assert service.process.stop(seconds=5) == 0
 
 
-def test_the_log_says_what_is_watched_and_each_change_and_no_probe(services: Services) -> None:
+def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(services: Services) -> None:
     with fake_mysql(galera()) as server:
         service = services.start(MYSQL_HOST="127.0.0.1", MYSQL_PORT=str(server.port), MYSQL_USERNAME="someone",
                                  MYSQL_PASSWORD="geheim", CLUSTERCHECK_PROT="1")  # fmt: skip

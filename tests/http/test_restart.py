@@ -1,4 +1,4 @@
-"""A restart that no prober sees: the listening socket stays, and what it is asked meanwhile waits."""
+"""A restart that no client sees: the listening socket stays, and what it is asked meanwhile waits."""
 
 import itertools
 import signal
@@ -18,8 +18,8 @@ from tests.conftest import Services
 from tests.fake_mysql import FakeMySQL, fake_mysql, galera
 
 RESTARTS = 10
-PROBE = b"GET / HTTP/1.0\r\n\r\n"
-PROBERS = 4
+HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
+CLIENTS = 4
 
 # What systemd does before it runs a service with a socket: the socket is descriptor 3, and the variables say so.
 HAND_DOWN = """
@@ -30,15 +30,15 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-class Prober:
-    """Probes over and over from threads of its own, and counts what it gets."""
+class Client:
+    """Asks over and over from threads of its own, and counts what it gets."""
 
     def __init__(self, port: int) -> None:
         self.seen: Counter[str] = Counter()
         self.slowest_seconds = 0.0
         self._port = port
         self._done = threading.Event()
-        self._threads = [threading.Thread(target=self._run) for _ in range(PROBERS)]
+        self._threads = [threading.Thread(target=self._run) for _ in range(CLIENTS)]
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -66,7 +66,7 @@ class Prober:
     def _ask(self) -> str:
         try:
             with socket.create_connection((LOOPBACK, self._port), timeout=15) as connection:
-                connection.sendall(PROBE)
+                connection.sendall(HEALTH_CHECK)
                 return read_to_end(connection).partition(b"\r\n")[0].decode()
         except OSError as fault:
             return repr(fault)
@@ -97,10 +97,10 @@ def start_on(held: socket.socket, node: FakeMySQL, services: Services, **environ
     return service
 
 
-def wait_for_more(prober: Prober, count: int = 20) -> None:
-    """Wait until so many more probes were answered."""
-    before = prober.seen.total()
-    wait_for("more answers", lambda: prober.seen.total() >= before + count, seconds=20)
+def wait_for_more(client: Client, count: int = 20) -> None:
+    """Wait until so many more health checks were answered."""
+    before = client.seen.total()
+    wait_for("more answers", lambda: client.seen.total() >= before + count, seconds=20)
 
 
 def restart(service: Service, number: signal.Signals) -> None:
@@ -110,20 +110,20 @@ def restart(service: Service, number: signal.Signals) -> None:
     service.restart()
 
 
-def test_a_probe_loop_sees_no_restart_but_what_a_kill_tears_out_of_its_hands(services: Services) -> None:
+def test_a_health_check_loop_sees_no_restart_but_what_a_kill_tears_out_of_its_hands(services: Services) -> None:
     with fake_mysql(galera()) as node, listening() as held:
         service = start_on(held, node, services)
-        with Prober(service.port) as prober:
+        with Client(service.port) as client:
             for number in itertools.islice(itertools.cycle([signal.SIGTERM, signal.SIGKILL]), RESTARTS):
-                wait_for_more(prober)
-                before = prober.failures.total()
+                wait_for_more(client)
+                before = client.failures.total()
                 restart(service, number)
-                wait_for_more(prober)
-                lost = prober.failures.total() - before
+                wait_for_more(client)
+                lost = client.failures.total() - before
                 # The kernel resets what a killed process had accepted, and nothing else.
-                assert lost <= (PROBERS if number == signal.SIGKILL else 0), prober.failures
-        assert all(outcome == "" or "ConnectionReset" in outcome for outcome in prober.failures), prober.failures
-        assert prober.slowest_seconds < 10
+                assert lost <= (CLIENTS if number == signal.SIGKILL else 0), client.failures
+        assert all(outcome == "" or "ConnectionReset" in outcome for outcome in client.failures), client.failures
+        assert client.slowest_seconds < 10
 
 
 def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(services: Services) -> None:
@@ -135,7 +135,7 @@ def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(services
             exits.enter_context(socket.create_connection((LOOPBACK, service.port), timeout=15)) for _ in range(50)
         ]
         for connection in waiting:
-            connection.sendall(PROBE)
+            connection.sendall(HEALTH_CHECK)
         restart(service, signal.SIGKILL)
         for connection in waiting:
             assert read_to_end(connection).startswith(b"HTTP/1.1 200 OK\r\n")
@@ -150,7 +150,7 @@ def test_a_request_that_is_on_its_way_at_the_end_is_answered(services: Services)
         service.process.send(signal.SIGTERM)
         wait_for("the end to begin", lambda: not can_connect(service.port), seconds=5)
         for connection in early:
-            connection.sendall(PROBE)
+            connection.sendall(HEALTH_CHECK)
             assert read_to_end(connection).startswith(b"HTTP/1.1 503 ")
         wait_for("its end", lambda: service.process.exit_code is not None, seconds=5)
         assert service.process.exit_code == 0
@@ -183,7 +183,7 @@ def test_a_connection_that_is_handed_down_is_one_line_and_exit_code_2(services: 
         check_it_ends_with(service, "LISTEN_FDS: descriptor 3 is a connection: set Accept=no in the socket unit")
 
 
-def test_systemds_own_socket_activation_wakes_it_with_a_probe_that_gets_its_verdict(
+def test_systemds_own_socket_activation_wakes_it_with_a_health_check_that_gets_its_verdict(
     services: Services, ports: Ports
 ) -> None:
     port = ports.free()

@@ -43,7 +43,7 @@ class TestEndpoint:
         assert status["since"] == status["changes"][-1]["at"]
         for number in (status["age_seconds"], status["policy"]["max_age_seconds"]):
             assert number == round(number, 3)
-        assert status["probes_held"] == 0
+        assert status["health_checks_held"] == 0
         assert status["connections"] == {
             "open": 1,
             "refused": 0,

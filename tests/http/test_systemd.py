@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from app.monitor import Monitor, longest_silence_seconds
+from app.reason import Reason
 from app.switches import ManualSwitches
 from app.systemd import Systemd
-from app.verdict import Policy, Reason, Verdict
+from app.verdict import Policy, Verdict
 from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services
 from tests.fake_mysql import Behaviour, FakeMySQL, Peer, fake_mysql, galera
-from tests.http.test_watchdog import StuckObserver
+from tests.http.test_watchdog import StuckPoller
 
 WATCHDOG_SECONDS = 2.0
 # Three turns of a monitor with these take 0.6 s: far below what is left of the watchdog's time.
@@ -87,7 +88,7 @@ async def reached(condition: Callable[[], bool]) -> None:
 
 
 def test_it_is_ready_only_once_the_first_verdict_is_there(services: Services, manager: Manager) -> None:
-    # A server that never greets keeps the first observation waiting, longer than the start waits for it.
+    # A server that never greets keeps the first poll waiting, longer than the start waits for it.
     with fake_mysql(Peer.hang) as node:
         service = start(services, node, CLUSTERCHECK_DEADLINE="60")
         service.wait_until_up()
@@ -121,7 +122,7 @@ def test_the_status_is_the_verdict_with_its_reason(services: Services, manager: 
         manager.wait_for("STATUS", f"NOT available {reason_and_detail}")
 
 
-def test_the_watchdog_is_fed_while_observations_come_in_even_failed_ones(services: Services, manager: Manager) -> None:
+def test_the_watchdog_is_fed_while_polls_come_in_even_failed_ones(services: Services, manager: Manager) -> None:
     with fake_mysql(galera()) as node:
         start(services, node, WATCHDOG_USEC=str(round(WATCHDOG_SECONDS * 1e6)), **QUICK)
         wait_for("two feedings", lambda: len(manager.values("WATCHDOG")) > 1, seconds=10)
@@ -137,40 +138,40 @@ def test_a_monitor_that_stalls_feeds_no_more_and_shows_stale(manager: Manager, t
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "500000"}
 
     async def scenario() -> None:
-        observer = StuckObserver()
+        poller = StuckPoller()
         systemd = Systemd(environ, longest_silence_seconds(policy))
         monitor = Monitor(
-            observer,
+            poller,
             interval_seconds=0.02,
             policy=policy,
             switches=ManualSwitches(str(tmp_path / "disabled")),
-            on_observation=systemd.observed,
+            on_poll=systemd.polled,
             on_change=systemd.changed,
         )
-        observing = asyncio.create_task(monitor.run())
+        polling = asyncio.create_task(monitor.run())
         try:
             await reached(lambda: len(manager.values("WATCHDOG")) > 1)
-            observer.may_go_on.clear()
+            poller.may_go_on.clear()
             await reached(lambda: manager.values("STATUS")[-1].startswith("NOT available stale: "))
             fed = len(manager.values("WATCHDOG"))
             # Longer than the whole of the watchdog's time: systemd would have ended the service by now.
             await reached(lambda: monitor.age_seconds > 1)
             assert len(manager.values("WATCHDOG")) == fed
-            observer.may_go_on.set()
+            poller.may_go_on.set()
             await reached(lambda: len(manager.values("WATCHDOG")) > fed)
         finally:
-            observing.cancel()
-            await asyncio.gather(observing, return_exceptions=True)
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
 
     asyncio.run(scenario())
 
 
-def test_a_watchdog_shorter_than_slow_observations_take_is_raised(services: Services, manager: Manager) -> None:
+def test_a_watchdog_shorter_than_slow_polls_take_is_raised(services: Services, manager: Manager) -> None:
     with fake_mysql(galera()) as node:
         start(services, node, WATCHDOG_USEC="2000000", CLUSTERCHECK_DEADLINE="10")
         manager.wait_for("WATCHDOG", "1")
     (raised,) = manager.values("WATCHDOG_USEC")
-    # Three observations in a row may use up their deadline.
+    # Three polls in a row may use up their deadline.
     assert int(raised) > 3 * 10e6
 
 
@@ -210,18 +211,18 @@ def test_what_a_busy_manager_did_not_take_is_sent_again(manager: Manager, tmp_pa
         with contextlib.suppress(BlockingIOError):
             while True:
                 other.sendto(b"FILLED=1", str(tmp_path / "notify"))
-    systemd.observed()
+    systemd.polled()
     systemd.changed(Verdict(available=True, reason=Reason.SYNCED, detail="seen"))
     assert set(manager.values("FILLED")) == {"1"}
     assert manager.values("READY") == []
-    systemd.observed()
+    systemd.polled()
     assert manager.read()[-1] == {"READY": "1", "STATUS": "available synced: seen"}
 
 
 def test_a_socket_in_the_abstract_namespace_is_told_too() -> None:
     name = f"clustercheckd-test-{os.getpid()}"
     with closing(Manager(f"\0{name}")) as manager:
-        Systemd({"NOTIFY_SOCKET": f"@{name}"}, longest_silence_seconds=1).observed()
+        Systemd({"NOTIFY_SOCKET": f"@{name}"}, longest_silence_seconds=1).polled()
         assert manager.read() == [{"READY": "1"}]
 
 

@@ -19,7 +19,7 @@ from tests.package.conftest import ROOT, Packages, block_of, commands_of, wait_f
 
 PAGE = "docs/install.md"
 PYTHON = ROOT / ".venv" / "bin" / "python"
-PROBES_PER_SECOND = 20
+CHECKS_PER_SECOND = 20
 SETTINGS = "/etc/clustercheckd/clustercheckd.env"
 EDIT = "MAX_RECV_QUEUE=12345"
 WATCHDOG_SECONDS = 10
@@ -77,12 +77,12 @@ def installed(machine: Machine, packages: Packages) -> Installed:
 def probing(machine: Machine) -> Iterator[dict[str, object]]:
     """Send health checks all the time; what was answered is there at the end of the block."""
     seen: dict[str, object] = {}
-    command = machine.network_command(str(PYTHON), "-m", "harness.prober", "9200", str(PROBES_PER_SECOND))
-    prober = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = machine.network_command(str(PYTHON), "-m", "harness.checker", "9200", str(CHECKS_PER_SECOND))
+    client = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield seen
     finally:
-        printed, _ = prober.communicate(timeout=60)
+        printed, _ = client.communicate(timeout=60)
         seen.update(json.loads(printed))
 
 
@@ -163,7 +163,7 @@ def test_a_restart_fails_no_health_check(installed: Installed) -> None:
             installed.machine.run("systemctl restart clustercheckd")
             installed.wait_for("200 synced")
     assert installed.property("MainPID") != before
-    assert all_were_200(seen, at_least=PROBES_PER_SECOND), seen
+    assert all_were_200(seen, at_least=CHECKS_PER_SECOND), seen
 
 
 def test_kill_9_is_recovered(installed: Installed) -> None:
@@ -281,7 +281,7 @@ def test_an_upgrade_fails_no_health_check_and_keeps_what_was_edited(
     with probing(machine) as seen:
         said = machine.run(f"apt install ./{next_packages.deb.name}")
         installed.wait_for("200 synced")
-    assert all_were_200(seen, at_least=PROBES_PER_SECOND), seen
+    assert all_were_200(seen, at_least=CHECKS_PER_SECOND), seen
     assert installed.property("MainPID") not in {before, "0"}
     assert machine.run("dpkg-query --show --showformat '${Version}' clustercheckd") == next_packages.version
     assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()

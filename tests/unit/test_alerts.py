@@ -11,11 +11,11 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.http.guard import ConnectionRegister
+from app.http.health_checks import HealthCheckCounts
 from app.http.metrics import create_registry
-from app.http.probe import ProbeCounts
 from app.http.sources import Sources
 from app.monitor import Monitor
-from app.node_state import NodeState, Unobserved
+from app.node_state import NodeState, PollFailure
 from app.switches import ManualSwitches
 from app.verdict import Policy
 
@@ -30,7 +30,7 @@ PROMTOOL_SECONDS = 60
 class KnowsEverything:
     """Reads a node that has every variable."""
 
-    async def observe(self) -> NodeState | Unobserved:
+    async def poll(self) -> NodeState | PollFailure:
         known = {field.name: 1 for field in dataclasses.fields(NodeState) if "int" in str(field.type)}
         return NodeState(**known, wsrep_flow_control_active="true")  # type: ignore[arg-type]
 
@@ -45,8 +45,8 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     async def exposition() -> str:
         monitor = Monitor(KnowsEverything(), interval_seconds=1, policy=Policy(60), switches=switches)
         running = asyncio.create_task(monitor.run())
-        await monitor.observed.wait()
-        sources = Sources(monitor, ConnectionRegister(), ProbeCounts(), switches, 0.25, 0.8, lambda: 0)
+        await monitor.polled.wait()
+        sources = Sources(monitor, ConnectionRegister(), HealthCheckCounts(), switches, 0.25, 0.8, lambda: 0)
         exposed = generate_latest(create_registry(sources)).decode()
         running.cancel()
         await asyncio.wait([running])

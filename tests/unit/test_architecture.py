@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PURE = ("app.node_state", "app.verdict")
+PURE = ("app.reason", "app.node_state", "app.verdict")
 BESIDE_THE_SPINE = ("app.settings", "app.durations", "app.variables", "app.log", "app.switches", "app.sentences")
 ROOTS = ("app.__main__", "app.service")
 EDGES = ("app.database", "app.http", "app.commands", "app.systemd")
@@ -65,15 +65,16 @@ def test_only_the_http_folder_imports_the_web_stack() -> None:
 @pytest.mark.parametrize(
     ("part", "may_import"),
     [
-        ("app.node_state", set()),
-        ("app.verdict", {"app.node_state"}),
-        ("app.change_log", {"app.verdict"}),
-        ("app.monitor", {"app.verdict", "app.node_state", "app.change_log"}),
+        ("app.reason", set()),
+        ("app.node_state", {"app.reason"}),
+        ("app.verdict", {"app.reason", "app.node_state"}),
+        ("app.change_log", {"app.reason", "app.verdict"}),
+        ("app.monitor", {*PURE, "app.change_log"}),
         ("app.switches", {"app.verdict"}),
-        ("app.sentences", {"app.verdict"}),
+        ("app.sentences", {"app.reason", "app.verdict"}),
         ("app.log", set()),
         ("app.systemd", {"app.verdict"}),
-        ("app.database", {"app.node_state"}),
+        ("app.database", {"app.reason", "app.node_state"}),
         ("app.durations", set()),
         ("app.variables", set()),
         ("app.settings", {"app.durations", "app.variables", "app.database", "app.monitor", "app.switches", *PURE}),

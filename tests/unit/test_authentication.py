@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from pymysql.constants import CLIENT
 
 from app.database.login import Database
-from app.database.observer import Observer
-from app.node_state import Cause, NodeState, Unobserved
+from app.database.poller import Poller
+from app.node_state import NodeState, PollFailure
+from app.reason import Reason
 from harness.certificates import make_authority, make_certificate
 from tests.fake_mysql import (
     CAPABILITIES,
@@ -36,15 +37,15 @@ PASSWORD = "geheim é"
 DEADLINE_SECONDS = 10.0
 
 
-def observed(database: Database) -> NodeState | Unobserved:
-    """Observe once."""
+def polled(database: Database) -> NodeState | PollFailure:
+    """Poll once."""
 
-    async def once() -> NodeState | Unobserved:
-        observer = Observer(database, DEADLINE_SECONDS)
+    async def once() -> NodeState | PollFailure:
+        poller = Poller(database, DEADLINE_SECONDS)
         try:
-            return await observer.observe()
+            return await poller.poll()
         finally:
-            await observer.close()
+            await poller.close()
 
     return asyncio.run(once())
 
@@ -105,7 +106,7 @@ def on_unix_socket(path: Path) -> Iterator[None]:
 def test_over_a_unix_socket_the_password_is_sent_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with on_unix_socket(path):
-        seen = observed(Database(socket=str(path), username="someone", password=PASSWORD))
+        seen = polled(Database(socket=str(path), username="someone", password=PASSWORD))
     assert isinstance(seen, NodeState)
 
 
@@ -120,7 +121,7 @@ def test_over_tls_the_password_is_sent_within_it(tmp_path: Path) -> None:
         let_in_if_right(peer, peer.receive())
 
     with fake_mysql(behaviour) as listening:
-        seen = observed(
+        seen = polled(
             Database(
                 host="127.0.0.1",
                 port=listening.port,
@@ -134,7 +135,7 @@ def test_over_tls_the_password_is_sent_within_it(tmp_path: Path) -> None:
 
 def test_over_plain_tcp_the_password_is_encrypted_where_the_extra_is_there() -> None:
     with fake_mysql(asks_for_the_encrypted_password) as listening:
-        seen = observed(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
+        seen = polled(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
     assert isinstance(seen, NodeState), seen
 
 
@@ -170,9 +171,9 @@ def test_over_plain_tcp_without_the_extra_the_reason_says_so() -> None:
 def test_a_wrong_password_is_access_denied(tmp_path: Path, password: str) -> None:
     path = tmp_path / "s"
     with on_unix_socket(path):
-        seen = observed(Database(socket=str(path), username="someone", password=password))
-    assert isinstance(seen, Unobserved)
-    assert seen.cause is Cause.ACCESS_DENIED
+        seen = polled(Database(socket=str(path), username="someone", password=password))
+    assert isinstance(seen, PollFailure)
+    assert seen.reason is Reason.ACCESS_DENIED
 
 
 CLEAR, OLD = "mysql_clear_password", "mysql_old_password"
@@ -206,9 +207,9 @@ def test_a_spoofed_server_never_gets_the_password_in_clear(
         received.append(peer.receive())
 
     with fake_mysql(behaviour) as listening:
-        seen = observed(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
-    assert seen == Unobserved(
-        Cause.ACCESS_DENIED,
+        seen = polled(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
+    assert seen == PollFailure(
+        Reason.ACCESS_DENIED,
         f"user someone authenticates with the plugin {refused}, which clustercheckd does not support:"
         " change it to unix_socket, mysql_native_password or caching_sha2_password",
     )
@@ -229,5 +230,5 @@ def test_a_default_plugin_that_is_none_of_ours_does_not_keep_our_account_out() -
             peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES)
 
     with fake_mysql(behaviour) as listening:
-        seen = observed(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
+        seen = polled(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
     assert isinstance(seen, NodeState), seen

@@ -31,12 +31,12 @@ from app.commands import migrate
 from app.commands.clustercheck import USAGE
 from app.commands.parser import MIGRATE, parse
 from app.http.api import PATHS
-from app.http.probe import LIVENESS_PATH, VERDICT_PATHS, verdict_answer
+from app.http.health_checks import LIVENESS_PATH, VERDICT_PATHS, verdict_answer
 from app.log import TextFormatter
 from app.settings import Settings, SettingsError
 from app.variables import misspelt_names, read_env_file
 from app.verdict import Policy, Switches, Verdict, decide
-from tests import observed
+from tests import real_rows
 from tests.unit.manifests import ROOT, StrictLoader, documents_in
 from tests.unit.pages import (
     PAGES,
@@ -274,7 +274,7 @@ class TestOutput:
 
 
 SYNCED, DESYNCED = (
-    decide(observed.parsed(rows), 0.0, Policy(1.0), Switches()) for rows in (observed.SYNCED, observed.DESYNCED)
+    decide(real_rows.parsed(rows), 0.0, Policy(1.0), Switches()) for rows in (real_rows.SYNCED, real_rows.DESYNCED)
 )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from app.change_log import ChangeLog
-from app.verdict import Reason, Verdict
+from app.reason import Reason
+from app.verdict import Verdict
 
 SYNCED = Verdict(available=True, reason=Reason.SYNCED, detail="seen")
 LAGGING = Verdict(available=False, reason=Reason.LAGGING, detail="seen")
@@ -15,7 +16,7 @@ DOWN = Verdict(available=False, reason=Reason.UNREACHABLE, detail="seen")
 
 
 class Node:
-    """A node that is told to have a verdict for so many seconds, and observed four times in each."""
+    """A node that is told to have a verdict for so many seconds, and polled four times in each."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -23,7 +24,7 @@ class Node:
         self._verdict: Verdict | None = None
 
     def is_for(self, seconds: float, verdict: Verdict) -> None:
-        """Have it observed for so long."""
+        """Have it polled for so long."""
         for _ in range(round(seconds * 4)):
             if verdict == self._verdict:
                 self._log.unchanged()

@@ -60,9 +60,9 @@ def test_an_answer_that_equals_the_last_one_counts_towards_the_most_bytes_of_a_p
 
     async def scenario(connection: Connection) -> None:
         for statement in (FIRST, SECOND, FIRST, SECOND):
-            connection.begin_observation()
+            connection.begin_poll()
             await connection.rows(statement)
-        connection.begin_observation()
+        connection.begin_poll()
         await connection.send(FIRST, SECOND)
         await connection.next_rows()
         with pytest.raises(TooManyBytesError):

@@ -15,10 +15,11 @@ from app.commands.parser import NAMES
 from app.commands.script import CONFIGURATION_FILES, DEFAULTS
 from app.database.address import USUAL_SOCKETS
 from app.http.api import PATHS
-from app.http.probe import LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
+from app.http.health_checks import LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
+from app.reason import PLANNED, Reason
 from app.settings import DURATIONS, WITHOUT_FLAG, Settings, default_of, flag_of
 from app.variables import misspelt_names, variables_of
-from app.verdict import PLANNED, Reason, decide
+from app.verdict import decide
 from tests.unit.manifests import ROOT
 from tests.unit.pages import PAGES, flags_in, flags_of, without_blocks
 

@@ -27,7 +27,7 @@ def failed() -> logging.LogRecord:
     try:
         raise RuntimeError("at\nfault")  # noqa: EM101, TRY003, TRY301 (as any)
     except RuntimeError:
-        return record("observer failed", logging.ERROR, exc_info=sys.exc_info())
+        return record("poller failed", logging.ERROR, exc_info=sys.exc_info())
 
 
 def test_text_has_fields_that_grep_and_people_can_read() -> None:
@@ -76,7 +76,7 @@ def test_in_the_journal_each_line_has_its_priority() -> None:
     assert text.format(record("flapping")) == "<4>flapping"
     assert as_json.format(record("flapping")).startswith('<4>{"time": "2026-01-01T00:00:00.123Z", ')
     lines = text.format(failed()).splitlines()
-    assert lines[0] == "<3>observer failed"
+    assert lines[0] == "<3>poller failed"
     assert len(lines) > 3
     assert all(line.startswith("<3>") for line in lines)
 

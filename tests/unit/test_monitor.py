@@ -1,4 +1,4 @@
-"""The loop, with hand-written observers that fail in ways no server can be brought to."""
+"""The loop, with hand-written pollers that fail in ways no server can be brought to."""
 
 import asyncio
 import dataclasses
@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from app.monitor import IN_DOUBT_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
-from app.node_state import Cause, NodeState, Unobserved
-from app.verdict import Policy, Reason, Switches
+from app.node_state import NodeState, PollFailure
+from app.reason import Reason
+from app.verdict import Policy, Switches
 from tests.measured import within
 
 INTERVAL_SECONDS = 0.01
@@ -19,19 +20,19 @@ MAX_AGE_SECONDS = 0.3
 SYNCED = NodeState(
     wsrep_local_state=4, wsrep_cluster_status="Primary", wsrep_ready="ON", wsrep_connected="ON", wsrep_provider="x.so"
 )
-DOWN = Unobserved(Cause.UNREACHABLE, "cannot connect")
+DOWN = PollFailure(Reason.UNREACHABLE, "cannot connect")
 
 
-class ScriptedObserver:
-    """Gives one observation after the other, the last for ever; runs those that are functions."""
+class ScriptedPoller:
+    """Gives one poll after the other, the last for ever; runs those that are functions."""
 
-    def __init__(self, *script: NodeState | Unobserved | Callable[[], Awaitable[NodeState | Unobserved]]) -> None:
+    def __init__(self, *script: NodeState | PollFailure | Callable[[], Awaitable[NodeState | PollFailure]]) -> None:
         self.script = list(script)
         self.calls = 0
         self.under_way = 0
         self.most_under_way = 0
 
-    async def observe(self) -> NodeState | Unobserved:
+    async def poll(self) -> NodeState | PollFailure:
         self.calls += 1
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -44,25 +45,25 @@ class ScriptedObserver:
 
 
 async def failing() -> NodeState:
-    """Fail as no observer should."""
-    message = "a fault in the observer"
+    """Fail as no poller should."""
+    message = "a fault in the poller"
     raise RuntimeError(message)
 
 
 async def hanging() -> NodeState:
-    """Never come back, as no observer should."""
+    """Never come back, as no poller should."""
     await asyncio.Event().wait()
     raise AssertionError
 
 
 @asynccontextmanager
 async def running(
-    observer: ScriptedObserver,
+    poller: ScriptedPoller,
     switches: Callable[[], Switches] = Switches,
     max_age_seconds: float = MAX_AGE_SECONDS,
 ) -> AsyncIterator[Monitor]:
-    """Run a monitor on the observer."""
-    monitor = Monitor(observer, interval_seconds=INTERVAL_SECONDS, policy=Policy(max_age_seconds), switches=switches)
+    """Run a monitor on the poller."""
+    monitor = Monitor(poller, interval_seconds=INTERVAL_SECONDS, policy=Policy(max_age_seconds), switches=switches)
     task = asyncio.create_task(monitor.run())
     try:
         yield monitor
@@ -79,20 +80,20 @@ async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
             await asyncio.sleep(0.002)
 
 
-def test_before_the_first_observation_the_node_is_starting() -> None:
+def test_before_the_first_poll_the_node_is_starting() -> None:
     async def scenario() -> None:
-        async with running(ScriptedObserver(hanging)) as monitor:
+        async with running(ScriptedPoller(hanging)) as monitor:
             await asyncio.sleep(0)
             assert monitor.verdict().reason is Reason.STARTING
-            assert not monitor.observed.is_set()
+            assert not monitor.polled.is_set()
 
     asyncio.run(scenario())
 
 
-def test_a_fault_of_the_observer_is_an_error_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_the_poller_is_an_error_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        observer = ScriptedObserver(SYNCED, failing, failing, failing, SYNCED)
-        async with running(observer) as monitor:
+        poller = ScriptedPoller(SYNCED, failing, failing, failing, SYNCED)
+        async with running(poller) as monitor:
             await until(lambda: monitor.verdict().reason is Reason.ERROR)
             await until(lambda: monitor.verdict().available)
 
@@ -101,24 +102,24 @@ def test_a_fault_of_the_observer_is_an_error_and_not_the_end(caplog: pytest.LogC
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
-def test_one_observation_is_under_way_at_a_time() -> None:
+def test_one_poll_is_under_way_at_a_time() -> None:
     async def slowly() -> NodeState:
         await asyncio.sleep(3 * INTERVAL_SECONDS)
         return SYNCED
 
-    observer = ScriptedObserver(slowly)
+    poller = ScriptedPoller(slowly)
 
     async def scenario() -> None:
-        async with running(observer):
-            await until(lambda: observer.calls > 5)
+        async with running(poller):
+            await until(lambda: poller.calls > 5)
 
     asyncio.run(scenario())
-    assert observer.most_under_way == 1
+    assert poller.most_under_way == 1
 
 
-def test_an_observation_that_is_followed_by_none_turns_stale() -> None:
+def test_an_poll_that_is_followed_by_none_turns_stale() -> None:
     async def scenario() -> None:
-        async with running(ScriptedObserver(SYNCED, hanging)) as monitor:
+        async with running(ScriptedPoller(SYNCED, hanging)) as monitor:
             await until(lambda: monitor.verdict().available)
             began = time.monotonic()
             await until(lambda: not monitor.verdict().available)
@@ -134,14 +135,14 @@ def test_what_was_read_before_a_sleep_of_the_machine_is_not_served_after_it() ->
     async def scenario() -> None:
         nonlocal asleep_seconds
         monitor = Monitor(
-            ScriptedObserver(SYNCED),
+            ScriptedPoller(SYNCED),
             interval_seconds=60,
             policy=Policy(max_age_seconds=61),
             switches=Switches,
             clock=lambda: boot_seconds() + asleep_seconds,
         )
         task = asyncio.create_task(monitor.run())
-        await monitor.observed.wait()
+        await monitor.polled.wait()
         assert monitor.verdict().available
         assert not monitor.in_doubt
         asleep_seconds = 60.5
@@ -153,17 +154,17 @@ def test_what_was_read_before_a_sleep_of_the_machine_is_not_served_after_it() ->
     asyncio.run(scenario())
 
 
-def test_an_observation_is_in_doubt_from_a_tenth_of_a_second_after_the_next_one_is_due() -> None:
+def test_an_poll_is_in_doubt_from_a_tenth_of_a_second_after_the_next_one_is_due() -> None:
     passed_seconds = 0.0
 
     async def scenario() -> None:
         nonlocal passed_seconds
-        observer = ScriptedObserver(SYNCED, hanging)
+        poller = ScriptedPoller(SYNCED, hanging)
         monitor = Monitor(
-            observer, interval_seconds=1, policy=Policy(100), switches=Switches, clock=lambda: passed_seconds
+            poller, interval_seconds=1, policy=Policy(100), switches=Switches, clock=lambda: passed_seconds
         )
         task = asyncio.create_task(monitor.run())
-        await monitor.observed.wait()
+        await monitor.polled.wait()
         passed_seconds = 1 + IN_DOUBT_SECONDS
         assert not monitor.in_doubt
         passed_seconds += 0.001
@@ -175,34 +176,34 @@ def test_an_observation_is_in_doubt_from_a_tenth_of_a_second_after_the_next_one_
 
 
 @pytest.mark.parametrize("taken", [0.0, 0.3, 0.79])
-def test_two_slow_observations_in_a_row_are_no_reason_to_be_stale(taken: float) -> None:
+def test_two_slow_polls_in_a_row_are_no_reason_to_be_stale(taken: float) -> None:
     interval, deadline = 0.25, 0.8
     # The older one is served until the next has taken its time.
     assert max(taken, interval) + deadline < oldest_usable_seconds(interval, deadline)
 
 
 def test_failures_that_each_take_long_keep_their_reason_in_between() -> None:
-    async def slowly() -> Unobserved:
+    async def slowly() -> PollFailure:
         await asyncio.sleep(MAX_AGE_SECONDS)
         return DOWN
 
-    observer = ScriptedObserver(slowly)
+    poller = ScriptedPoller(slowly)
 
     async def scenario() -> None:
-        # Two in a row are nearly as old as an observation may be.
-        async with running(observer, max_age_seconds=2.5 * MAX_AGE_SECONDS) as monitor:
-            await until(lambda: observer.calls > 4)
+        # Two in a row are nearly as old as a poll may be.
+        async with running(poller, max_age_seconds=2.5 * MAX_AGE_SECONDS) as monitor:
+            await until(lambda: poller.calls > 4)
             assert [change.verdict.reason for change in monitor.changes] == [Reason.UNREACHABLE]
 
     asyncio.run(scenario())
 
 
 def test_each_change_of_verdict_is_kept_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    observer = ScriptedObserver(SYNCED, SYNCED, DOWN, DOWN, DOWN, SYNCED)
+    poller = ScriptedPoller(SYNCED, SYNCED, DOWN, DOWN, DOWN, SYNCED)
 
     async def scenario() -> list[Reason]:
-        async with running(observer) as monitor:
-            await until(lambda: observer.calls > 10)
+        async with running(poller) as monitor:
+            await until(lambda: poller.calls > 10)
             return [change.verdict.reason for change in monitor.changes]
 
     with caplog.at_level(logging.INFO):
@@ -221,7 +222,7 @@ def test_a_switch_counts_at_once() -> None:
 
     async def scenario() -> None:
         switches = lambda: Switches(disabled_file=switched[0] if switched else None)  # noqa: E731
-        async with running(ScriptedObserver(SYNCED), switches) as monitor:
+        async with running(ScriptedPoller(SYNCED), switches) as monitor:
             await until(lambda: monitor.verdict().available)
             switched.append("/file")
             assert monitor.verdict().reason is Reason.DISABLED
@@ -231,7 +232,7 @@ def test_a_switch_counts_at_once() -> None:
 
 def test_a_policy_of_one_request_decides_instead_of_the_configured_one() -> None:
     async def scenario() -> None:
-        async with running(ScriptedObserver(dataclasses.replace(SYNCED, read_only="ON"))) as monitor:
+        async with running(ScriptedPoller(dataclasses.replace(SYNCED, read_only="ON"))) as monitor:
             await until(lambda: monitor.verdict().available)
             stricter = dataclasses.replace(monitor.policy, available_when_readonly=False)
             assert monitor.verdict(stricter).reason is Reason.READ_ONLY
@@ -241,9 +242,9 @@ def test_a_policy_of_one_request_decides_instead_of_the_configured_one() -> None
     asyncio.run(scenario())
 
 
-def test_no_verdict_outlives_the_observation_it_rests_on() -> None:
+def test_no_verdict_outlives_the_poll_it_rests_on() -> None:
     async def scenario() -> None:
-        async with running(ScriptedObserver(SYNCED, *[DOWN] * 20, SYNCED)) as monitor:
+        async with running(ScriptedPoller(SYNCED, *[DOWN] * 20, SYNCED)) as monitor:
             await until(lambda: monitor.verdict().available)
             await until(lambda: monitor.verdict().reason is Reason.UNREACHABLE)
             await until(lambda: monitor.verdict().available)

@@ -12,15 +12,15 @@ from app.node_state import (
     STATUS_VARIABLES,
     SWITCHES,
     SYSTEM_VARIABLES,
-    Cause,
     Cell,
     NodeState,
-    Unobserved,
+    PollFailure,
     one_line,
     parse_node_state,
 )
+from app.reason import Reason
 from app.verdict import Policy, Switches, decide
-from tests import observed
+from tests import real_rows
 
 
 def parsed(*rows: tuple[object, ...]) -> NodeState:
@@ -34,13 +34,13 @@ def test_every_variable_asked_for_has_a_field() -> None:
     assert {name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES} == set(NodeState.__dataclass_fields__)
 
 
-def test_the_observed_rows_hold_every_variable_asked_for() -> None:
-    assert set(STATUS_VARIABLES + SYSTEM_VARIABLES) == set(observed.SYNCED) | observed.UNKNOWN_TO_MARIADB
+def test_the_real_rows_hold_every_variable_asked_for() -> None:
+    assert set(STATUS_VARIABLES + SYSTEM_VARIABLES) == set(real_rows.SYNCED) | real_rows.UNKNOWN_TO_MARIADB
 
 
-@pytest.mark.parametrize("version", observed.VERSIONS)
-def test_the_observed_rows_are_read_without_loss(version: str) -> None:
-    rows = observed.SYNCED | {"version": version}
+@pytest.mark.parametrize("version", real_rows.VERSIONS)
+def test_the_real_rows_are_read_without_loss(version: str) -> None:
+    rows = real_rows.SYNCED | {"version": version}
     expected = {name.lower(): int(value) if value.isdecimal() else value for name, value in rows.items()}
     seen = asdict(parsed(*rows.items()))
     assert expected == {name: value for name, value in seen.items() if value is not None}
@@ -97,14 +97,14 @@ def test_the_same_row_twice_is_one() -> None:
     assert NodeState(wsrep_ready="ON") == parsed(("wsrep_ready", "ON"), ("WSREP_READY", b"ON"))
 
 
-def test_a_server_that_contradicts_itself_is_unobserved() -> None:
-    expected = Unobserved(Cause.ERROR, "the server sent two different values for wsrep_ready")
+def test_a_server_that_contradicts_itself_is_a_failed_poll() -> None:
+    expected = PollFailure(Reason.ERROR, "the server sent two different values for wsrep_ready")
     assert expected == parse_node_state([("wsrep_ready", "ON"), ("wsrep_ready", "OFF")])
 
 
 @pytest.mark.parametrize("row", [(), ("wsrep_ready",), ("wsrep_ready", "ON", "x")])
-def test_a_row_that_is_no_pair_leaves_the_node_unobserved(row: tuple[str, ...]) -> None:
-    assert isinstance(parse_node_state([row]), Unobserved)
+def test_a_row_that_is_no_pair_is_a_failed_poll(row: tuple[str, ...]) -> None:
+    assert isinstance(parse_node_state([row]), PollFailure)
 
 
 @given(st.text(max_size=1000))

@@ -1,13 +1,13 @@
-"""An observation at half its price: a SELECT in place of a SHOW, wherever the server answers it."""
+"""A poll at half its price: a SELECT in place of a SHOW, wherever the server answers it."""
 
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
 from app.database.login import Database
-from app.database.observer import Observer
+from app.database.poller import Poller
 from app.database.session import SHOWS_AFTER_REFUSAL
-from app.node_state import NodeState, Unobserved
+from app.node_state import NodeState, PollFailure
 from tests.fake_mysql import OK, SYNCED_STATUS, SYNCED_VARIABLES, FakeMySQL, Peer, error, fake_mysql, galera
 
 DEADLINE_SECONDS = 5.0
@@ -24,15 +24,15 @@ VARIABLES = {
 }
 
 
-def observing(server: FakeMySQL, scenario: Callable[[Observer], Awaitable[None]]) -> None:
-    """Run a scenario with an observer of this server."""
+def polling(server: FakeMySQL, scenario: Callable[[Poller], Awaitable[None]]) -> None:
+    """Run a scenario with an poller of this server."""
 
     async def running() -> None:
-        observer = Observer(Database(host="127.0.0.1", port=server.port, username="someone"), DEADLINE_SECONDS)
+        poller = Poller(Database(host="127.0.0.1", port=server.port, username="someone"), DEADLINE_SECONDS)
         try:
-            await scenario(observer)
+            await scenario(poller)
         finally:
-            await observer.close()
+            await poller.close()
 
     asyncio.run(running())
 
@@ -44,31 +44,31 @@ def verbs(server: FakeMySQL) -> list[str]:
 
 
 def test_after_one_show_a_connection_is_asked_by_select_for_what_the_server_has() -> None:
-    async def scenario(observer: Observer) -> None:
-        seen = [await observer.observe() for _ in range(3)]
+    async def scenario(poller: Poller) -> None:
+        seen = [await poller.poll() for _ in range(3)]
         assert isinstance(seen[0], NodeState)
         assert seen[0] == seen[1] == seen[2]
         assert "@@global.offline_mode" not in server.statements[-1]
         assert verbs(server) == ["SHOW", "SELECT", "SELECT"]
         # A new connection may lead to another server.
         server.drop_connections()
-        assert seen[0] == await observer.observe()
+        assert seen[0] == await poller.poll()
         assert verbs(server)[-1] == "SHOW"
 
     with fake_mysql(galera()) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 def test_select_and_show_give_the_same_node_state_for_all_that_any_server_has() -> None:
-    async def scenario(observer: Observer) -> None:
-        shown, selected = await observer.observe(), await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        shown, selected = await poller.poll(), await poller.poll()
         assert verbs(server) == ["SHOW", "SELECT"]
         assert isinstance(shown, NodeState)
         assert shown == selected
         assert (shown.wsrep_on, shown.wsrep_desync, shown.super_read_only) == ("ON", "ON", "OFF")
 
     with fake_mysql(galera(variables=VARIABLES)) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 def test_both_statements_are_sent_before_the_first_is_answered() -> None:
@@ -84,13 +84,13 @@ def test_both_statements_are_sent_before_the_first_is_answered() -> None:
         peer.selected(select, SYNCED_VARIABLES)
         peer.hang()
 
-    async def scenario(observer: Observer) -> None:
-        first, second = await observer.observe(), await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        first, second = await poller.poll(), await poller.poll()
         assert isinstance(first, NodeState)
         assert first == second
 
     with fake_mysql(answers_two_at_once) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 class ByteByByte:
@@ -116,9 +116,9 @@ def test_every_change_is_read_wherever_the_network_cuts_the_answer() -> None:
         peer.connection = ByteByByte(peer.connection)  # type: ignore[assignment]
         peer.answer_queries(status, variables)
 
-    async def scenario(observer: Observer) -> None:
-        first = await observer.observe()
-        assert await observer.observe() is await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        first = await poller.poll()
+        assert await poller.poll() is await poller.poll()
         # The same length, longer, shorter; in the first column, in the last, in both answers, back again.
         for values, name, value in [
             (status, "wsrep_local_state", "2"),
@@ -131,15 +131,15 @@ def test_every_change_is_read_wherever_the_network_cuts_the_answer() -> None:
         ]:
             values[name] = value
             for _ in range(2):
-                seen = await observer.observe()
+                seen = await poller.poll()
                 assert isinstance(seen, NodeState)
                 assert str(getattr(seen, name)) == value
         status["wsrep_cluster_size"], variables["wsrep_desync"], variables["max_connections"] = "3", "ON", "151"
-        assert await observer.observe() == first
+        assert await poller.poll() == first
         assert server.connections == 1
 
     with fake_mysql(behaviour) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 def test_an_answer_that_begins_like_the_last_one_and_ends_is_a_lost_connection() -> None:
@@ -154,38 +154,38 @@ def test_an_answer_that_begins_like_the_last_one_and_ends_is_a_lost_connection()
             return
         peer.answer_queries({**SYNCED_STATUS, "wsrep_local_state": "2"}, SYNCED_VARIABLES)
 
-    async def scenario(observer: Observer) -> None:
-        assert isinstance(await observer.observe(), NodeState)
-        seen = await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        assert isinstance(await poller.poll(), NodeState)
+        seen = await poller.poll()
         assert isinstance(seen, NodeState)
         assert seen.wsrep_local_state == 2
         assert server.connections == 2
 
     with fake_mysql(behaviour) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
-def test_a_select_refused_falls_back_to_the_show_in_the_same_observation() -> None:
+def test_a_select_refused_falls_back_to_the_show_in_the_same_poll() -> None:
     status = {"wsrep_ready": "ON"}
     ready = [True]
 
-    async def scenario(observer: Observer) -> None:
-        await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        await poller.poll()
         ready[0], status["wsrep_ready"] = False, "OFF"
-        seen = await observer.observe()
+        seen = await poller.poll()
         assert isinstance(seen, NodeState)
         assert (seen.wsrep_ready, seen.pxc_maint_mode) == ("OFF", "DISABLED")
         assert verbs(server) == ["SHOW", "SELECT", "SHOW"]
         # Not both each time.
         for _ in range(SHOWS_AFTER_REFUSAL):
-            assert seen == await observer.observe()
+            assert seen == await poller.poll()
         assert verbs(server) == ["SHOW"] * SHOWS_AFTER_REFUSAL
-        assert seen == await observer.observe()
+        assert seen == await poller.poll()
         assert verbs(server) == ["SELECT", "SHOW"]
         # And back to the SELECT for good.
         ready[0], status["wsrep_ready"] = True, "ON"
         for _ in range(SHOWS_AFTER_REFUSAL + 2):
-            await observer.observe()
+            await poller.poll()
         assert verbs(server)[-2:] == ["SELECT", "SELECT"]
 
     def behaviour(peer: Peer) -> None:
@@ -193,7 +193,7 @@ def test_a_select_refused_falls_back_to_the_show_in_the_same_observation() -> No
         peer.answer_queries(status, VARIABLES, lambda: not ready[0])
 
     with fake_mysql(behaviour) as server:
-        observing(server, scenario)
+        polling(server, scenario)
         assert server.connections == 1
 
 
@@ -204,18 +204,18 @@ def test_a_variable_that_is_gone_is_noticed_by_the_show() -> None:
         peer.log_in()
         peer.answer_queries({"wsrep_local_state": "4"}, variables)
 
-    async def scenario(observer: Observer) -> None:
-        await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        await poller.poll()
         del variables["pxc_maint_mode"]
-        seen = await observer.observe()
+        seen = await poller.poll()
         assert isinstance(seen, NodeState)
         assert seen.pxc_maint_mode is None
         for _ in range(SHOWS_AFTER_REFUSAL + 1):
-            assert seen == await observer.observe()
+            assert seen == await poller.poll()
         assert verbs(server)[-1] == "SELECT"
 
     with fake_mysql(behaviour) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 def test_a_select_that_answers_nothing_or_half_is_passed_over() -> None:
@@ -228,24 +228,24 @@ def test_a_select_that_answers_nothing_or_half_is_passed_over() -> None:
             else:
                 peer.rows({"wsrep_local_state": "4"} if b"STATUS" in statement else VARIABLES)
 
-    async def scenario(observer: Observer) -> None:
-        seen = await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        seen = await poller.poll()
         assert isinstance(seen, NodeState)
         for _ in range(3 * (SHOWS_AFTER_REFUSAL + 1)):
-            assert seen == await observer.observe()
+            assert seen == await poller.poll()
 
     with fake_mysql(behaviour) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 def test_names_from_a_server_are_never_sent_back() -> None:
-    async def scenario(observer: Observer) -> None:
+    async def scenario(poller: Poller) -> None:
         for _ in range(2):
-            await observer.observe()
+            await poller.poll()
         assert "evil" not in server.statements[-1]
 
     with fake_mysql(galera(variables={"evil, SLEEP(9)": "1"})) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 def test_an_error_of_the_select_that_ends_the_connection_is_no_refusal() -> None:
@@ -258,12 +258,12 @@ def test_an_error_of_the_select_that_ends_the_connection_is_no_refusal() -> None
                 return
             peer.rows({"wsrep_local_state": "4"} if b"STATUS" in statement else VARIABLES)
 
-    async def scenario(observer: Observer) -> None:
-        assert await observer.observe() == await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        assert await poller.poll() == await poller.poll()
         assert server.connections == 2
 
     with fake_mysql(behaviour) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
@@ -283,13 +283,13 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
         peer.hang()
         return None
 
-    async def scenario(observer: Observer) -> None:
-        seen = [await observer.observe() for _ in range(3)]
+    async def scenario(poller: Poller) -> None:
+        seen = [await poller.poll() for _ in range(3)]
         assert [one.read_only if isinstance(one, NodeState) else one for one in seen] == ["OFF", "OFF", "ON"]
         assert server.connections == 2
 
     with fake_mysql(behaviour) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 def test_a_statement_with_two_results_is_refused() -> None:
@@ -301,13 +301,13 @@ def test_a_statement_with_two_results_is_refused() -> None:
         peer.send(OK)
         peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES)
 
-    async def scenario(observer: Observer) -> None:
-        seen = await observer.observe()
-        assert isinstance(seen, Unobserved)
+    async def scenario(poller: Poller) -> None:
+        seen = await poller.poll()
+        assert isinstance(seen, PollFailure)
         assert seen.detail == (f"127.0.0.1:{server.port} sent an answer to no statement while reading the node's state")
 
     with fake_mysql(behaviour) as server:
-        observing(server, scenario)
+        polling(server, scenario)
 
 
 def test_rows_that_make_no_sense_end_the_connection() -> None:
@@ -320,10 +320,10 @@ def test_rows_that_make_no_sense_end_the_connection() -> None:
             peer.hang()
         peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES)
 
-    async def scenario(observer: Observer) -> None:
-        assert isinstance(await observer.observe(), Unobserved)
-        assert isinstance(await observer.observe(), NodeState)
+    async def scenario(poller: Poller) -> None:
+        assert isinstance(await poller.poll(), PollFailure)
+        assert isinstance(await poller.poll(), NodeState)
         assert server.connections == 2
 
     with fake_mysql(behaviour) as server:
-        observing(server, scenario)
+        polling(server, scenario)

@@ -15,8 +15,9 @@ import pytest
 import uvloop
 
 from app.database.login import Database
-from app.database.observer import Observer
-from app.node_state import Cause, Unobserved
+from app.database.poller import Poller
+from app.node_state import PollFailure
+from app.reason import Reason
 from harness.certificates import Certificate, make_authority, make_certificate
 from tests.fake_mysql import (
     TLS_CAPABILITIES,
@@ -41,7 +42,7 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    """Make an authority that the observer trusts."""
+    """Make an authority that the poller trusts."""
     return make_authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -51,18 +52,18 @@ def context(authority: Certificate, tmp_path_factory: pytest.TempPathFactory) ->
     return server_context(make_certificate(tmp_path_factory.mktemp("server"), "server", authority, NAME))
 
 
-def observing(
-    server: FakeMySQL, authority: Certificate, new_loop: Loop, scenario: Callable[[Observer], Awaitable[None]]
+def polling(
+    server: FakeMySQL, authority: Certificate, new_loop: Loop, scenario: Callable[[Poller], Awaitable[None]]
 ) -> None:
-    """Run a scenario with an observer that asks this server for TLS."""
+    """Run a scenario with an poller that asks this server for TLS."""
 
     async def running() -> None:
         where = Database(host=NAME, port=server.port, username="someone", password="x", ssl_ca=str(authority.cert))
-        observer = Observer(where, DEADLINE_SECONDS)
+        poller = Poller(where, DEADLINE_SECONDS)
         try:
-            await scenario(observer)
+            await scenario(poller)
         finally:
-            await observer.close()
+            await poller.close()
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(running())
@@ -115,16 +116,16 @@ def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
         "a handshake that hangs": hangs_in_the_handshake(over),
     }[fault]
 
-    async def scenario(observer: Observer) -> None:
+    async def scenario(poller: Poller) -> None:
         for _ in range(ATTEMPTS):
-            assert isinstance(await observer.observe(), Unobserved)
+            assert isinstance(await poller.poll(), PollFailure)
         async with asyncio.timeout(_LONGEST_SECONDS / 2):
             while connections_to(server.port):  # noqa: ASYNC110 (nothing tells when a descriptor is gone)
                 await asyncio.sleep(0.01)
 
     with fake_mysql(behaviour) as server:
         try:
-            observing(server, authority, new_loop, scenario)
+            polling(server, authority, new_loop, scenario)
             assert server.connections == ATTEMPTS
         finally:
             over.set()
@@ -132,16 +133,16 @@ def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
 
 @LOOPS
 def test_a_rejected_certificate_is_paced_as_a_refusal(tmp_path: Path, context: ssl.SSLContext, new_loop: Loop) -> None:
-    async def scenario(observer: Observer) -> None:
-        first = await observer.observe()
-        assert isinstance(first, Unobserved)
-        assert first.cause is Cause.ERROR
+    async def scenario(poller: Poller) -> None:
+        first = await poller.poll()
+        assert isinstance(first, PollFailure)
+        assert first.reason is Reason.ERROR
         assert "certificate not accepted: " in first.detail
         for _ in range(10 * ATTEMPTS):
-            assert first == await observer.observe()
+            assert first == await poller.poll()
 
     with fake_mysql(lambda peer: peer.start_tls(context)) as server:
-        observing(server, make_authority(tmp_path), new_loop, scenario)
+        polling(server, make_authority(tmp_path), new_loop, scenario)
         assert server.connections == 1
 
 
@@ -152,27 +153,27 @@ def test_our_own_certificate_refused_is_paced_and_named(tmp_path: Path, authorit
     def behaviour(peer: Peer) -> None:
         peer.start_tls(strict)
 
-    async def scenario(observer: Observer) -> None:
-        first = await observer.observe()
-        assert isinstance(first, Unobserved)
+    async def scenario(poller: Poller) -> None:
+        first = await poller.poll()
+        assert isinstance(first, PollFailure)
         assert "no TLS connection to 127.0.0.1" in first.detail
         assert "certificate required" in first.detail
         for _ in range(10 * ATTEMPTS):
-            assert first == await observer.observe()
+            assert first == await poller.poll()
 
     with fake_mysql(behaviour) as server:
-        observing(server, authority, uvloop.new_event_loop, scenario)
+        polling(server, authority, uvloop.new_event_loop, scenario)
         assert server.connections == 1
 
 
 def test_a_server_without_tls_is_paced_where_tls_is_required(authority: Certificate) -> None:
-    async def scenario(observer: Observer) -> None:
-        first = await observer.observe()
-        assert isinstance(first, Unobserved)
+    async def scenario(poller: Poller) -> None:
+        first = await poller.poll()
+        assert isinstance(first, PollFailure)
         assert first.detail.endswith("offers no TLS, but MYSQL_SSL* or the option file requires it")
         for _ in range(10 * ATTEMPTS):
-            assert first == await observer.observe()
+            assert first == await poller.poll()
 
     with fake_mysql(greets_and_is_silent) as server:
-        observing(server, authority, uvloop.new_event_loop, scenario)
+        polling(server, authority, uvloop.new_event_loop, scenario)
         assert server.connections == 1

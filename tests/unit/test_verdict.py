@@ -5,18 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from app.node_state import NOT_A_NUMBER, Cause, NodeState, Unobserved
-from app.verdict import PLANNED, Policy, Reason, Switches, decide
-from tests import observed
+from app.node_state import NOT_A_NUMBER, NodeState, PollFailure
+from app.reason import PLANNED, POLL_FAILURES, Reason
+from app.verdict import Policy, Switches, decide
+from tests import real_rows
 
 STRICT = Policy(max_age_seconds=1.15)
 DONORS = replace(STRICT, available_when_donor=True)
 NO_SWITCH = Switches()
 
-SYNCED = observed.parsed(observed.SYNCED)
-DONOR = observed.parsed(observed.DONOR)
-DESYNCED = observed.parsed(observed.DESYNCED)
-JOINED = observed.parsed(observed.JOINED)
+SYNCED = real_rows.parsed(real_rows.SYNCED)
+DONOR = real_rows.parsed(real_rows.DONOR)
+DESYNCED = real_rows.parsed(real_rows.DESYNCED)
+JOINED = real_rows.parsed(real_rows.JOINED)
 
 
 def cut_off(state: int, comment: str, cluster_status: str, *, connected: str = "ON") -> NodeState:
@@ -35,17 +36,17 @@ def cut_off(state: int, comment: str, cluster_status: str, *, connected: str = "
 ROWS = [
     # Seen on live MariaDB clusters.
     ("synced", SYNCED, STRICT, True, Reason.SYNCED),
-    ("minority side of a partition", observed.parsed(observed.NON_PRIMARY), STRICT, False, Reason.NON_PRIMARY),
+    ("minority side of a partition", real_rows.parsed(real_rows.NON_PRIMARY), STRICT, False, Reason.NON_PRIMARY),
     (
         "synced but non-primary, shutting down",
-        observed.parsed(observed.SHUTTING_DOWN),
+        real_rows.parsed(real_rows.SHUTTING_DOWN),
         STRICT,
         False,
         Reason.NON_PRIMARY,
     ),
     ("non-primary spelt as in some documents", cut_off(4, "Synced", "Non-Primary"), STRICT, False, Reason.NON_PRIMARY),
-    ("incremental transfer", observed.parsed(observed.JOINING), STRICT, False, Reason.JOINING),
-    ("end of incremental transfer", observed.parsed(observed.JOINING_IN_PRIMARY), STRICT, False, Reason.JOINING),
+    ("incremental transfer", real_rows.parsed(real_rows.JOINING), STRICT, False, Reason.JOINING),
+    ("end of incremental transfer", real_rows.parsed(real_rows.JOINING_IN_PRIMARY), STRICT, False, Reason.JOINING),
     ("just before synced", cut_off(1, "Joining", "Primary"), STRICT, False, Reason.JOINING),
     ("donor", DONOR, STRICT, False, Reason.DONOR),
     ("donor, allowed", DONOR, DONORS, True, Reason.DONOR),
@@ -72,11 +73,11 @@ ROWS = [
         False,
         Reason.DISCONNECTED,
     ),
-    ("no galera", observed.parsed(observed.NOT_GALERA), STRICT, False, Reason.NOT_GALERA),
+    ("no galera", real_rows.parsed(real_rows.NOT_GALERA), STRICT, False, Reason.NOT_GALERA),
     ("no wsrep variable at all", NodeState(read_only="OFF", version="8.0.36"), STRICT, False, Reason.NOT_GALERA),
     (
         "rejecting queries, every status variable healthy",
-        observed.parsed(observed.REJECTING),
+        real_rows.parsed(real_rows.REJECTING),
         STRICT,
         False,
         Reason.REJECTS_QUERIES,
@@ -160,7 +161,7 @@ ROWS = [
     ("joined", JOINED, STRICT, False, Reason.JOINED),
     ("joined, ready, donors allowed", JOINED, DONORS, True, Reason.DONOR),
     ("joined, not ready, donors allowed", replace(JOINED, wsrep_ready="OFF"), DONORS, False, Reason.NOT_READY),
-    ("read-only, allowed by default", observed.parsed(observed.READ_ONLY), STRICT, True, Reason.SYNCED),
+    ("read-only, allowed by default", real_rows.parsed(real_rows.READ_ONLY), STRICT, True, Reason.SYNCED),
     *(
         (
             f"read_only {value}",
@@ -260,23 +261,23 @@ def test_table_row(*, node: NodeState, policy: Policy, available: bool, reason: 
     assert (available, reason) == (verdict.available, verdict.reason)
 
 
-@pytest.mark.parametrize("cause", list(Cause))
-def test_every_cause_of_an_unread_node_is_its_own_reason(cause: Cause) -> None:
-    verdict = decide(Unobserved(cause, "why"), 0.1, DONORS, NO_SWITCH)
+@pytest.mark.parametrize("cause", POLL_FAILURES)
+def test_every_cause_of_an_unread_node_is_its_own_reason(cause: Reason) -> None:
+    verdict = decide(PollFailure(cause, "why"), 0.1, DONORS, NO_SWITCH)
     assert (False, cause.value, "why") == (verdict.available, verdict.reason.value, verdict.detail)
 
 
-def test_no_observation_is_starting() -> None:
+def test_no_poll_is_starting() -> None:
     assert decide(None, 0.0, DONORS, NO_SWITCH).reason is Reason.STARTING
 
 
 @pytest.mark.parametrize("age", [1.1500001, 60.0, float("inf"), float("nan")])
-def test_an_observation_past_its_age_is_stale(age: float) -> None:
+def test_an_poll_past_its_age_is_stale(age: float) -> None:
     verdict = decide(SYNCED, age, STRICT, NO_SWITCH)
     assert (verdict.available, verdict.reason) == (False, Reason.STALE)
 
 
-def test_an_observation_at_its_age_still_counts() -> None:
+def test_an_poll_at_its_age_still_counts() -> None:
     assert decide(SYNCED, 1.15, STRICT, NO_SWITCH).available
 
 
@@ -368,8 +369,8 @@ def test_switching_an_allow_setting_off_or_a_limit_on_never_makes_a_node_availab
 def test_nothing_stale_unread_or_switched_off_is_ever_available() -> None:
     for policy in POLICIES:
         assert not decide(None, 0.0, policy, NO_SWITCH).available
-        for cause in Cause:
-            assert not decide(Unobserved(cause, ""), 0.0, policy, NO_SWITCH).available
+        for cause in POLL_FAILURES:
+            assert not decide(PollFailure(cause, ""), 0.0, policy, NO_SWITCH).available
         for node in NODES[:: len(NODES) // 500]:
             assert not decide(node, 1.1, policy, NO_SWITCH).available
             assert not decide(node, 0.0, policy, Switches(disabled_file="/x")).available
@@ -378,7 +379,7 @@ def test_nothing_stale_unread_or_switched_off_is_ever_available() -> None:
 
 def test_every_reason_is_reachable() -> None:
     reached = {decide(row[1], 0.1, row[2], NO_SWITCH).reason for row in ROWS}
-    reached |= {decide(Unobserved(cause, ""), 0.1, STRICT, NO_SWITCH).reason for cause in Cause}
+    reached |= {decide(PollFailure(cause, ""), 0.1, STRICT, NO_SWITCH).reason for cause in POLL_FAILURES}
     reached |= {
         decide(None, 0.1, STRICT, NO_SWITCH).reason,
         decide(SYNCED, 9.0, STRICT, NO_SWITCH).reason,

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.probe import BadOverrideError, overridden, verdict_answer
-from app.verdict import Policy, Reason, Verdict
+from app.http.health_checks import BadOverrideError, overridden, verdict_answer
+from app.reason import Reason
+from app.verdict import Policy, Verdict
 
 POLICY = Policy(1.0)
 

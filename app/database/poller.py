@@ -6,11 +6,11 @@ import time
 from functools import lru_cache
 
 from app.database.connection import Connection
-from app.database.faults import Attempt, is_refusal, unobserved
+from app.database.faults import Attempt, is_refusal, poll_failure
 from app.database.login import Database, Login
 from app.database.resolver import Resolver
 from app.database.session import Session
-from app.node_state import NodeState, Unobserved, parse_node_state
+from app.node_state import NodeState, PollFailure, parse_node_state
 
 # At rest, all polls read the same rows.
 _parsed = lru_cache(maxsize=1)(parse_node_state)
@@ -19,7 +19,7 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 5.0
 
 
-class Observer:
+class Poller:
     """Polls one node over one connection, which it keeps open.
 
     deadline_seconds: the limit for one whole poll: connect, handshake, login and queries.
@@ -37,11 +37,11 @@ class Observer:
         self._login: Login | None = None
         self._resolver = Resolver()
         self._phase = "connecting"
-        self._refusal: Unobserved | None = None
+        self._refusal: PollFailure | None = None
         self._pause_seconds = 0.0
         self._retry_at = 0.0
 
-    async def observe(self) -> NodeState | Unobserved:
+    async def poll(self) -> NodeState | PollFailure:
         """Poll the node within the deadline, and return the result. Raises only CancelledError.
 
         Each refused login adds a line to the server's error log. After a refusal, by the server or because of its
@@ -51,8 +51,8 @@ class Observer:
             return self._refusal
         try:
             async with asyncio.timeout(self._deadline_seconds):
-                observation = await self._read_or_reconnect()
-            if isinstance(observation, Unobserved):
+                poll = await self._read_or_reconnect()
+            if isinstance(poll, PollFailure):
                 # The rows make no sense, perhaps because they answer another statement.
                 self._discard()
         except asyncio.CancelledError:
@@ -60,12 +60,12 @@ class Observer:
             raise
         except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
             self._discard()
-            observation = unobserved(fault, Attempt(self._login, self._phase, self._deadline_seconds))
-            if is_refusal(fault, observation):
-                self._pace(observation)
-                return observation
+            poll = poll_failure(fault, Attempt(self._login, self._phase, self._deadline_seconds))
+            if is_refusal(fault, poll):
+                self._pace(poll)
+                return poll
         self._refusal, self._pause_seconds = None, 0.0
-        return observation
+        return poll
 
     async def close(self) -> None:
         """Log out and close the connection, within 0.5 s."""
@@ -73,14 +73,14 @@ class Observer:
         if connection is not None:
             await connection.quit()
 
-    async def _read_or_reconnect(self) -> NodeState | Unobserved:
+    async def _read_or_reconnect(self) -> NodeState | PollFailure:
         if self._session is not None and self._connection is not None:
-            self._connection.begin_observation()
+            self._connection.begin_poll()
             # This does not suppress the deadline, which arrives as a CancelledError.
             with contextlib.suppress(Exception):
-                observation = await self._read(self._session)
-                if isinstance(observation, NodeState):
-                    return observation
+                poll = await self._read(self._session)
+                if isinstance(poll, NodeState):
+                    return poll
             self._discard()
         return await self._read(await self._connect())
 
@@ -99,7 +99,7 @@ class Observer:
         self._session = session
         return session
 
-    async def _read(self, session: Session) -> NodeState | Unobserved:
+    async def _read(self, session: Session) -> NodeState | PollFailure:
         self._phase = "reading the node's state"
         return _parsed(await session.read())
 
@@ -108,20 +108,20 @@ class Observer:
         if connection is not None:
             connection.close()
 
-    def _pace(self, refusal: Unobserved) -> None:
+    def _pace(self, refusal: PollFailure) -> None:
         self._refusal = refusal
         self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
         self._retry_at = time.monotonic() + self._pause_seconds
 
 
-def observe_once(database: Database, deadline_seconds: float) -> NodeState | Unobserved:
+def poll_once(database: Database, deadline_seconds: float) -> NodeState | PollFailure:
     """Poll a node once, from code without an event loop, and return the result."""
 
-    async def once() -> NodeState | Unobserved:
-        observer = Observer(database, deadline_seconds)
+    async def once() -> NodeState | PollFailure:
+        poller = Poller(database, deadline_seconds)
         try:
-            return await observer.observe()
+            return await poller.poll()
         finally:
-            await observer.close()
+            await poller.close()
 
     return asyncio.run(once())

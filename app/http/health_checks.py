@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from app.monitor import Monitor
+from app.reason import Reason
 from app.sentences import sentence_of
-from app.verdict import AVAILABLE, UNAVAILABLE, Policy, Reason, Verdict, status_of
+from app.verdict import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -56,7 +57,7 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body})
 
 
-class ProbeCounts:
+class HealthCheckCounts:
     """The counts since the start: answers by path and status, and held answers.
 
     All keys exist from the start, so that no request can add one.
@@ -73,7 +74,7 @@ class ProbeCounts:
         self.answered = {path: dict.fromkeys(sorted(known), 0) for path, known in statuses.items()}
 
 
-class Probe:
+class HealthChecks:
     """An ASGI application that answers health checks from the monitor and passes other requests on.
 
     passed_on: the application that answers passed_on_paths. drain_status: the HTTP status of a draining node. any_path:
@@ -85,7 +86,7 @@ class Probe:
         monitor: Monitor,
         passed_on: "ASGIApp",
         passed_on_paths: Collection[str],
-        counts: ProbeCounts,
+        counts: HealthCheckCounts,
         *,
         drain_status: int = UNAVAILABLE,
         any_path: bool = False,

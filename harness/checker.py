@@ -1,4 +1,4 @@
-"""Sends health checks at a fixed rate: `python -m harness.prober PORT PER-SECOND`.
+"""Sends health checks at a fixed rate: `python -m harness.checker PORT PER-SECOND`.
 
 Like several load balancers, it opens a new connection for each, whether or not earlier ones have been answered. When
 standard input ends, it stops and prints the answers as JSON:
@@ -15,7 +15,7 @@ from collections import Counter
 from harness.ports import LOOPBACK
 
 _ANSWER_SECONDS = 10.0
-_PROBE = b"GET / HTTP/1.0\r\n\r\n"
+_HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 
 
 def main(port: int, per_second: float) -> None:
@@ -23,9 +23,9 @@ def main(port: int, per_second: float) -> None:
     seen: Counter[str] = Counter()
     slowest = [0.0]
     ended = threading.Event()
-    probes: list[threading.Thread] = []
+    checks: list[threading.Thread] = []
 
-    def probe() -> None:
+    def check() -> None:
         began = time.monotonic()
         answer = _ask(port)
         seen[answer] += 1
@@ -33,15 +33,15 @@ def main(port: int, per_second: float) -> None:
 
     def probing() -> None:
         begun = time.monotonic()
-        while not ended.wait(max(0.0, begun + len(probes) / per_second - time.monotonic())):
-            probes.append(threading.Thread(target=probe))
-            probes[-1].start()
+        while not ended.wait(max(0.0, begun + len(checks) / per_second - time.monotonic())):
+            checks.append(threading.Thread(target=check))
+            checks[-1].start()
 
     clock = threading.Thread(target=probing)
     clock.start()
     sys.stdin.read()
     ended.set()
-    for thread in (clock, *probes):
+    for thread in (clock, *checks):
         thread.join()
     print(json.dumps({"answers": seen, "slowest_seconds": max(slowest)}))
 
@@ -49,7 +49,7 @@ def main(port: int, per_second: float) -> None:
 def _ask(port: int) -> str:
     try:
         with socket.create_connection((LOOPBACK, port), timeout=_ANSWER_SECONDS) as connection:
-            connection.sendall(_PROBE)
+            connection.sendall(_HEALTH_CHECK)
             answer = b""
             while chunk := connection.recv(4096):
                 answer += chunk

@@ -1,4 +1,4 @@
-"""Every form of request a prober is known to send, as bytes on a real socket against the real server."""
+"""Every form of request a load balancer is known to send, as bytes on a real socket against the real server."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ REQUESTS = {
         b" weight=1/1; scur=-1/0; qcur=0\r\n\r\n"
     ),
     "kubelet": (
-        b"GET /readyz HTTP/1.1\r\nHost: 10.1.2.3:9200\r\nUser-Agent: kube-probe/1.31\r\nAccept: */*\r\n"
+        b"GET /readyz HTTP/1.1\r\nHost: 10.1.2.3:9200\r\nUser-Agent: kube-health check/1.31\r\nAccept: */*\r\n"
         b"Connection: close\r\n\r\n"
     ),
     "keepalived": b"GET / HTTP/1.0\r\nUser-Agent: KeepAliveClient\r\nHost: 10.0.0.1:9200\r\n\r\n",
@@ -138,7 +138,7 @@ def test_a_400_names_the_parameter(unreachable: Service) -> None:
 def test_status_tells_what_is_known(unreachable: Service) -> None:
     status = unreachable.status()
     assert (status["available"], status["reason"], status["node"]) == (False, "unreachable", None)
-    assert status["unobserved"]["cause"] == "unreachable"
+    assert status["failure"]["reason"] == "unreachable"
     assert status["policy"]["available_when_donor"] is False
     assert [change["reason"] for change in status["changes"]] == ["unreachable"]
 

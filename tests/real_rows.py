@@ -1,4 +1,4 @@
-"""What real MariaDB nodes answer to one observation, state by state: name and value of each row, as sent.
+"""What real MariaDB nodes answer to one poll, state by state: name and value of each row, as sent.
 
 The unit tests decide on these rows; tests/cluster brings a node into each state that can be held and finds the same
 answers, on whichever release of MariaDB it runs.

@@ -14,8 +14,9 @@ import uvloop
 
 from app.database.connection import Connection
 from app.database.login import Database, Login
-from app.database.observer import Observer
-from app.node_state import Cause, NodeState, Unobserved
+from app.database.poller import Poller
+from app.node_state import NodeState, PollFailure
+from app.reason import Reason
 from harness.waiting import wait_for
 from tests.fake_mysql import (
     EOF,
@@ -71,40 +72,40 @@ def resets(peer: Peer) -> None:
     peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-BROKEN: list[tuple[str, Behaviour, Cause, str]] = [
-    ("never greets", Peer.hang, Cause.TIMEOUT, "within 0.3 s while connecting"),
-    ("greets and never answers", greets_and_is_silent, Cause.TIMEOUT, "within 0.3 s while connecting"),
-    ("logs in and never answers", logs_in_and_is_silent, Cause.TIMEOUT, "while reading the node's state"),
-    ("closes at once", sends_bytes(b""), Cause.CONNECTION_LOST, "closed the connection while connecting"),
-    ("resets", resets, Cause.CONNECTION_LOST, "closed the connection while connecting"),
-    ("cuts after login", cuts_after_login, Cause.CONNECTION_LOST, "while reading the node's state"),
-    ("cuts mid-packet", cuts_mid_packet, Cause.CONNECTION_LOST, "while reading the node's state"),
+BROKEN: list[tuple[str, Behaviour, Reason, str]] = [
+    ("never greets", Peer.hang, Reason.TIMEOUT, "within 0.3 s while connecting"),
+    ("greets and never answers", greets_and_is_silent, Reason.TIMEOUT, "within 0.3 s while connecting"),
+    ("logs in and never answers", logs_in_and_is_silent, Reason.TIMEOUT, "while reading the node's state"),
+    ("closes at once", sends_bytes(b""), Reason.CONNECTION_LOST, "closed the connection while connecting"),
+    ("resets", resets, Reason.CONNECTION_LOST, "closed the connection while connecting"),
+    ("cuts after login", cuts_after_login, Reason.CONNECTION_LOST, "while reading the node's state"),
+    ("cuts mid-packet", cuts_mid_packet, Reason.CONNECTION_LOST, "while reading the node's state"),
     (
         "a web server",
         sends_bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9),
-        Cause.ERROR,
+        Reason.ERROR,
         "sent an answer that is not MySQL",
     ),
-    ("zeros", sends_bytes(bytes(400)), Cause.ERROR, "sent an answer that is not MySQL"),
-    ("a packet of no sense", says(b"\x0a\x00\x01"), Cause.ERROR, "sent an answer that is not MySQL"),
-    ("an empty packet", says(b""), Cause.ERROR, "sent an answer that is not MySQL"),
-    ("half a greeting", sends_bytes(b"\x4a\x00\x00\x00\x0a8.0"), Cause.CONNECTION_LOST, "while connecting"),
-    ("half a greeting, then silence", sends_bytes(b"\x4a\x00\x00", then_hangs=True), Cause.TIMEOUT, "within 0.3 s"),
-    ("a statement refused", fails_statements, Cause.ERROR, "answered with an error while reading"),
-    ("too many connections", says(error(1040)), Cause.TOO_MANY_CONNECTIONS, "no connection left for user someone"),
-    ("user at its limit", greets_then(error(1203)), Cause.TOO_MANY_CONNECTIONS, "(error 1203)"),
-    ("user over its resources", greets_then(error(1226)), Cause.TOO_MANY_CONNECTIONS, "(error 1226)"),
-    ("host blocked", says(error(1129)), Cause.HOST_BLOCKED, "does not accept connections from this host"),
-    ("host not allowed", says(error(1130)), Cause.HOST_BLOCKED, "does not accept connections from this host"),
-    ("access denied", greets_then(error(1045)), Cause.ACCESS_DENIED, "refused user someone (error 1045)"),
-    ("no password", greets_then(error(1698)), Cause.ACCESS_DENIED, "refused user someone"),
-    ("old client", greets_then(error(1251)), Cause.ACCESS_DENIED, "refused user someone"),
-    ("ed25519", greets_then(auth_switch("client_ed25519")), Cause.ACCESS_DENIED, "plugin client_ed25519"),
-    ("pam", greets_then(auth_switch("dialog")), Cause.ACCESS_DENIED, "plugin dialog"),
-    ("parsec", greets_then(auth_switch("parsec")), Cause.ACCESS_DENIED, "plugin parsec"),
-    ("offline mode", greets_then(error(3032)), Cause.OFFLINE, "offline mode"),
-    ("shutting down", greets_then(error(1053)), Cause.CONNECTION_LOST, "(error 1053)"),
-    ("an error with no cause of its own", greets_then(error(1999)), Cause.ERROR, "(error 1999)"),
+    ("zeros", sends_bytes(bytes(400)), Reason.ERROR, "sent an answer that is not MySQL"),
+    ("a packet of no sense", says(b"\x0a\x00\x01"), Reason.ERROR, "sent an answer that is not MySQL"),
+    ("an empty packet", says(b""), Reason.ERROR, "sent an answer that is not MySQL"),
+    ("half a greeting", sends_bytes(b"\x4a\x00\x00\x00\x0a8.0"), Reason.CONNECTION_LOST, "while connecting"),
+    ("half a greeting, then silence", sends_bytes(b"\x4a\x00\x00", then_hangs=True), Reason.TIMEOUT, "within 0.3 s"),
+    ("a statement refused", fails_statements, Reason.ERROR, "answered with an error while reading"),
+    ("too many connections", says(error(1040)), Reason.TOO_MANY_CONNECTIONS, "no connection left for user someone"),
+    ("user at its limit", greets_then(error(1203)), Reason.TOO_MANY_CONNECTIONS, "(error 1203)"),
+    ("user over its resources", greets_then(error(1226)), Reason.TOO_MANY_CONNECTIONS, "(error 1226)"),
+    ("host blocked", says(error(1129)), Reason.HOST_BLOCKED, "does not accept connections from this host"),
+    ("host not allowed", says(error(1130)), Reason.HOST_BLOCKED, "does not accept connections from this host"),
+    ("access denied", greets_then(error(1045)), Reason.ACCESS_DENIED, "refused user someone (error 1045)"),
+    ("no password", greets_then(error(1698)), Reason.ACCESS_DENIED, "refused user someone"),
+    ("old client", greets_then(error(1251)), Reason.ACCESS_DENIED, "refused user someone"),
+    ("ed25519", greets_then(auth_switch("client_ed25519")), Reason.ACCESS_DENIED, "plugin client_ed25519"),
+    ("pam", greets_then(auth_switch("dialog")), Reason.ACCESS_DENIED, "plugin dialog"),
+    ("parsec", greets_then(auth_switch("parsec")), Reason.ACCESS_DENIED, "plugin parsec"),
+    ("offline mode", greets_then(error(3032)), Reason.OFFLINE, "offline mode"),
+    ("shutting down", greets_then(error(1053)), Reason.CONNECTION_LOST, "(error 1053)"),
+    ("an error with no cause of its own", greets_then(error(1999)), Reason.ERROR, "(error 1999)"),
 ]
 
 
@@ -113,30 +114,30 @@ def database(port: int) -> Database:
     return Database(host="127.0.0.1", port=port, username="someone", password="geheim")
 
 
-def observing(scenario: Callable[[Observer], Awaitable[None]], where: Database) -> None:
-    """Run a scenario with an observer, and close that at the end."""
+def polling(scenario: Callable[[Poller], Awaitable[None]], where: Database) -> None:
+    """Run a scenario with an poller, and close that at the end."""
 
     async def running() -> None:
-        observer = Observer(where, DEADLINE_SECONDS)
+        poller = Poller(where, DEADLINE_SECONDS)
         try:
-            await scenario(observer)
+            await scenario(poller)
         finally:
-            await observer.close()
+            await poller.close()
 
     asyncio.run(running())
 
 
 @pytest.mark.parametrize(("behaviour", "cause", "words"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-def test_a_failure_is_a_value_with_its_cause(behaviour: Behaviour, cause: Cause, words: str) -> None:
-    async def scenario(observer: Observer) -> None:
-        seen = await observer.observe()
-        assert isinstance(seen, Unobserved)
-        assert (cause, True) == (seen.cause, words in seen.detail), seen
+def test_a_failure_is_a_value_with_its_cause(behaviour: Behaviour, cause: Reason, words: str) -> None:
+    async def scenario(poller: Poller) -> None:
+        seen = await poller.poll()
+        assert isinstance(seen, PollFailure)
+        assert (cause, True) == (seen.reason, words in seen.detail), seen
         assert "geheim" not in seen.detail
         assert "message of the server" not in seen.detail
 
     with fake_mysql(behaviour) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
         assert server.connections == 1
 
 
@@ -153,11 +154,11 @@ def test_a_server_that_asks_for_a_local_file_gets_nothing() -> None:
         except ConnectionError:
             received.append(b"")
 
-    async def scenario(observer: Observer) -> None:
-        assert isinstance(await observer.observe(), Unobserved)
+    async def scenario(poller: Poller) -> None:
+        assert isinstance(await poller.poll(), PollFailure)
 
     with fake_mysql(asks_for_a_file) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
         wait_for("the server to see the end of the connection", lambda: received)
     assert received == [b""]
 
@@ -167,21 +168,21 @@ def test_no_failure_leaks_a_descriptor() -> None:
         gc.collect()
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
-    async def scenario(observer: Observer) -> None:
-        await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        await poller.poll()
         before = descriptors()
         for _ in range(3):
-            await observer.observe()
+            await poller.poll()
         # The peer's own end, in this same process, may take a moment longer.
         async with asyncio.timeout(5):
             while descriptors() > before:  # noqa: ASYNC110 (nothing tells when a descriptor is gone)
                 await asyncio.sleep(0.01)
 
     for _, behaviour, cause, _ in BROKEN:
-        # After a refusal the observer asks less often: nothing to leak.
-        if cause not in (Cause.ACCESS_DENIED, Cause.HOST_BLOCKED):
+        # After a refusal the poller asks less often: nothing to leak.
+        if cause not in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED):
             with fake_mysql(behaviour) as server:
-                observing(scenario, database(server.port))
+                polling(scenario, database(server.port))
 
 
 def test_nobody_listening_is_unreachable() -> None:
@@ -189,19 +190,19 @@ def test_nobody_listening_is_unreachable() -> None:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
 
-        async def scenario(observer: Observer) -> None:
-            expected = Unobserved(Cause.UNREACHABLE, f"cannot connect to 127.0.0.1:{port}: Connection refused")
-            assert expected == await observer.observe()
+        async def scenario(poller: Poller) -> None:
+            expected = PollFailure(Reason.UNREACHABLE, f"cannot connect to 127.0.0.1:{port}: Connection refused")
+            assert expected == await poller.poll()
 
-        observing(scenario, database(port))
+        polling(scenario, database(port))
 
 
 def test_no_socket_is_unreachable(tmp_path: Path) -> None:
-    async def scenario(observer: Observer) -> None:
-        expected = Unobserved(Cause.UNREACHABLE, f"cannot connect to {tmp_path}/no.sock: No such file or directory")
-        assert expected == await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        expected = PollFailure(Reason.UNREACHABLE, f"cannot connect to {tmp_path}/no.sock: No such file or directory")
+        assert expected == await poller.poll()
 
-    observing(scenario, Database(socket=f"{tmp_path}/no.sock"))
+    polling(scenario, Database(socket=f"{tmp_path}/no.sock"))
 
 
 def test_a_server_that_has_long_accepted_nobody_is_still_a_timeout(tmp_path: Path) -> None:
@@ -213,9 +214,9 @@ def test_a_server_that_has_long_accepted_nobody_is_still_a_timeout(tmp_path: Pat
         # One waits in the queue, which is then full.
         exits.enter_context(socket.socket(socket.AF_UNIX)).connect(path)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            seen = runner.run(Observer(Database(socket=path, username="someone"), DEADLINE_SECONDS).observe())
-    assert isinstance(seen, Unobserved)
-    assert seen.cause is Cause.TIMEOUT
+            seen = runner.run(Poller(Database(socket=path, username="someone"), DEADLINE_SECONDS).poll())
+    assert isinstance(seen, PollFailure)
+    assert seen.reason is Reason.TIMEOUT
 
 
 def test_an_address_that_drops_packets_does_not_use_up_the_time_of_the_next() -> None:
@@ -241,30 +242,30 @@ def test_an_address_that_drops_packets_does_not_use_up_the_time_of_the_next() ->
 
 
 def test_an_unknown_host_name_is_unreachable() -> None:
-    async def scenario(observer: Observer) -> None:
-        seen = await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        seen = await poller.poll()
         # Without a resolver the deadline may come first.
-        assert isinstance(seen, Unobserved)
-        assert seen.cause in (Cause.UNREACHABLE, Cause.TIMEOUT)
+        assert isinstance(seen, PollFailure)
+        assert seen.reason in (Reason.UNREACHABLE, Reason.TIMEOUT)
         assert "no-such-host.invalid" in seen.detail
 
-    observing(scenario, Database(host="no-such-host.invalid"))
+    polling(scenario, Database(host="no-such-host.invalid"))
 
 
-def test_one_connection_serves_all_observations() -> None:
-    async def scenario(observer: Observer) -> None:
+def test_one_connection_serves_all_polls() -> None:
+    async def scenario(poller: Poller) -> None:
         for _ in range(5):
-            seen = await observer.observe()
+            seen = await poller.poll()
             assert isinstance(seen, NodeState)
             assert seen.wsrep_local_state == 4
 
     with fake_mysql(galera()) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
         assert server.connections == 1
 
 
 def worked_once_then(*packets: bytes) -> Behaviour:
-    """Give one observation, then answer every statement with these packets and close."""
+    """Give one poll, then answer every statement with these packets and close."""
 
     def behaviour(peer: Peer) -> None:
         peer.log_in()
@@ -290,88 +291,88 @@ HELD_CONNECTION_FAULTS = {
 
 @pytest.mark.parametrize("packets", HELD_CONNECTION_FAULTS.values(), ids=HELD_CONNECTION_FAULTS)
 def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(packets: tuple[bytes, ...]) -> None:
-    async def scenario(observer: Observer) -> None:
-        first = await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        first = await poller.poll()
         assert isinstance(first, NodeState)
         server.behaviour = galera()
-        assert first == await observer.observe()
+        assert first == await poller.poll()
 
     with fake_mysql(worked_once_then(*packets)) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
         assert server.connections == 2
 
 
 def test_a_new_connection_that_fails_as_well_is_not_replaced_again() -> None:
-    async def scenario(observer: Observer) -> None:
-        assert isinstance(await observer.observe(), NodeState)
+    async def scenario(poller: Poller) -> None:
+        assert isinstance(await poller.poll(), NodeState)
         server.behaviour = fails_statements
-        seen = await observer.observe()
-        assert isinstance(seen, Unobserved)
+        seen = await poller.poll()
+        assert isinstance(seen, PollFailure)
         assert "(error 1205)" in seen.detail
 
     with fake_mysql(worked_once_then(error(1927))) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
         assert server.connections == 2
 
 
 def test_a_timeout_on_a_held_connection_is_not_retried() -> None:
-    def hangs_after_one_observation(peer: Peer) -> None:
+    def hangs_after_one_poll(peer: Peer) -> None:
         peer.log_in()
         peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
         peer.hang()
 
-    async def scenario(observer: Observer) -> None:
-        assert isinstance(await observer.observe(), NodeState)
-        seen = await observer.observe()
-        assert isinstance(seen, Unobserved)
-        assert seen.cause is Cause.TIMEOUT
+    async def scenario(poller: Poller) -> None:
+        assert isinstance(await poller.poll(), NodeState)
+        seen = await poller.poll()
+        assert isinstance(seen, PollFailure)
+        assert seen.reason is Reason.TIMEOUT
 
-    with fake_mysql(hangs_after_one_observation) as server:
-        observing(scenario, database(server.port))
+    with fake_mysql(hangs_after_one_poll) as server:
+        polling(scenario, database(server.port))
         assert server.connections == 1
 
 
 def test_a_refusal_is_repeated_without_asking_again_each_time() -> None:
-    async def scenario(observer: Observer) -> None:
-        first = await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        first = await poller.poll()
         for _ in range(20):
-            assert first == await observer.observe()
+            assert first == await poller.poll()
 
     with fake_mysql(greets_then(error(1045))) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
         assert server.connections == 1
 
 
-def test_a_server_that_is_full_sees_one_attempt_an_observation() -> None:
-    async def scenario(observer: Observer) -> None:
+def test_a_server_that_is_full_sees_one_attempt_an_poll() -> None:
+    async def scenario(poller: Poller) -> None:
         for _ in range(5):
-            await observer.observe()
+            await poller.poll()
 
     with fake_mysql(says(error(1040))) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
         assert server.connections == 5
 
 
 def test_a_cancellation_from_outside_comes_through() -> None:
-    async def scenario(observer: Observer) -> None:
-        task = asyncio.create_task(observer.observe())
+    async def scenario(poller: Poller) -> None:
+        task = asyncio.create_task(poller.poll())
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     with fake_mysql(greets_and_is_silent) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
 
 
 def test_values_that_are_no_text_are_read() -> None:
-    async def scenario(observer: Observer) -> None:
-        seen = await observer.observe()
+    async def scenario(poller: Poller) -> None:
+        seen = await poller.poll()
         assert isinstance(seen, NodeState)
         assert seen.wsrep_node_name == "n????"
 
     with fake_mysql(galera(variables={"wsrep_node_name": b"n\xff\xfe\xc3\x28"[:4] + b"\x00"})) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
 
 
 def endless(first: bytes, then: bytes, *, after_login: bool) -> tuple[Behaviour, list[int]]:
@@ -411,30 +412,30 @@ ENDLESS = {
 def test_nothing_a_server_sends_is_taken_without_bound(first: bytes, then: bytes, *, after_login: bool) -> None:
     behaviour, taken = endless(first, then, after_login=after_login)
 
-    async def scenario(observer: Observer) -> None:
-        seen = await observer.observe()
-        assert isinstance(seen, Unobserved)
-        assert seen.cause is Cause.ERROR
+    async def scenario(poller: Poller) -> None:
+        seen = await poller.poll()
+        assert isinstance(seen, PollFailure)
+        assert seen.reason is Reason.ERROR
         assert len(seen.detail) <= 300
 
     with fake_mysql(behaviour) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
     assert taken[0] < 2 << 20
 
 
 def test_a_packet_over_the_budget_is_named_and_one_within_it_is_read() -> None:
-    async def scenario(observer: Observer) -> None:
-        seen = await observer.observe()
-        assert isinstance(seen, Unobserved)
-        assert (seen.cause, seen.detail) == (
-            Cause.ERROR,
+    async def scenario(poller: Poller) -> None:
+        seen = await poller.poll()
+        assert isinstance(seen, PollFailure)
+        assert (seen.reason, seen.detail) == (
+            Reason.ERROR,
             f"127.0.0.1:{server.port} sent more than any MySQL server does while connecting",
         )
         server.behaviour = greets_then(auth_switch("x" * 60_000))
-        seen = await observer.observe()
-        assert isinstance(seen, Unobserved)
-        assert seen.cause is Cause.ACCESS_DENIED
+        seen = await poller.poll()
+        assert isinstance(seen, PollFailure)
+        assert seen.reason is Reason.ACCESS_DENIED
         assert f"plugin {'x' * 64}," in seen.detail
 
     with fake_mysql(greets_then(auth_switch("x" * (8 << 20)))) as server:
-        observing(scenario, database(server.port))
+        polling(scenario, database(server.port))
