@@ -48,6 +48,8 @@ SYSTEM_VARIABLES = (
     "read_only",
     "super_read_only",
     "offline_mode",
+    "tx_read_only",
+    "transaction_read_only",
     "skip_networking",
     "pxc_maint_mode",
     "max_connections",
@@ -63,6 +65,8 @@ SWITCHES = frozenset(
         "read_only",
         "super_read_only",
         "offline_mode",
+        "tx_read_only",
+        "transaction_read_only",
         "skip_networking",
     },
 )
@@ -79,6 +83,10 @@ REASON_OF_SERVER_ERROR = {
     1129: Reason.HOST_BLOCKED,  # ER_HOST_IS_BLOCKED
     1130: Reason.HOST_BLOCKED,  # ER_HOST_NOT_PRIVILEGED
     3032: Reason.OFFLINE,  # ER_SERVER_OFFLINE_MODE
+    1037: Reason.REJECTS_LOGINS,  # ER_OUTOFMEMORY
+    1041: Reason.REJECTS_LOGINS,  # ER_OUT_OF_RESOURCES
+    1135: Reason.REJECTS_LOGINS,  # ER_CANT_CREATE_THREAD
+    1184: Reason.REJECTS_LOGINS,  # ER_NEW_ABORTING_CONNECTION: init_connect failed
     1053: Reason.CONNECTION_LOST,  # ER_SERVER_SHUTDOWN
     2006: Reason.CONNECTION_LOST,  # CR_SERVER_GONE_ERROR
     2013: Reason.CONNECTION_LOST,  # CR_SERVER_LOST
@@ -109,6 +117,8 @@ class NodeState:
 
     A field is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` if the value was
     anything else. Text is stripped, shortened and printable ASCII.
+
+    rejects_logins is no variable, but the poller's: why the server takes no logins, None if it does.
     """
 
     wsrep_local_state: int | None = None
@@ -131,10 +141,13 @@ class NodeState:
     read_only: str | None = None
     super_read_only: str | None = None
     offline_mode: str | None = None
+    tx_read_only: str | None = None
+    transaction_read_only: str | None = None
     skip_networking: str | None = None
     pxc_maint_mode: str | None = None
     max_connections: int | None = None
     version: str | None = None
+    rejects_logins: str | None = None
 
     @property
     def wsrep_flow_control(self) -> str | None:

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     OFFLINE = "offline"
     CONNECTION_LOST = "connection-lost"
     ERROR = "error"
+    REJECTS_LOGINS = "rejects-logins"
     NOT_GALERA = "not-galera"
     INCONSISTENT = "inconsistent"
     JOINING = "joining"
@@ -47,6 +48,7 @@ POLL_FAILURES = (
     Reason.OFFLINE,
     Reason.CONNECTION_LOST,
     Reason.ERROR,
+    Reason.REJECTS_LOGINS,
 )
 """The reasons that a failed poll may have."""
 

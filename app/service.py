@@ -1,7 +1,6 @@
 """The composition root of the service: what runs without a command."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -17,14 +16,12 @@ from app.http.health_checks import HealthCheckCounts, HealthChecks
 from app.http.server import Server, address_of, listening_sockets
 from app.http.sources import Sources
 from app.log import Log, set_up_log
-from app.monitor import Monitor, longest_silence_seconds
+from app.monitor import IDLE_SECONDS, Monitor
 from app.settings import Settings
 from app.switches import ManualSwitches
 from app.systemd import Systemd
 
 _log = logging.getLogger(__name__)
-
-_LONGEST_WAIT_SECONDS = 2.0
 
 
 def serve(settings: Settings, warnings: Sequence[str]) -> int:
@@ -49,14 +46,20 @@ def serve(settings: Settings, warnings: Sequence[str]) -> int:
 
 
 async def _serve(settings: Settings, log: Log) -> None:
-    poller = Poller(settings.database(), settings.clustercheck_deadline)
+    deadline_seconds = settings.clustercheck_deadline
+    poller = Poller(
+        settings.database(),
+        deadline_seconds,
+        login_interval_seconds=settings.clustercheck_login_interval,
+        poll_interval_seconds=max(IDLE_SECONDS, settings.clustercheck_poll_interval),
+    )
     switches = ManualSwitches(settings.clustercheck_disabled_file)
-    policy = settings.policy()
-    systemd = Systemd(os.environ, longest_silence_seconds(policy))
+    systemd = Systemd(os.environ)
     monitor = Monitor(
         poller,
         interval_seconds=settings.clustercheck_poll_interval,
-        policy=policy,
+        deadline_seconds=deadline_seconds,
+        policy=settings.policy(),
         switches=switches,
         on_poll=systemd.polled,
         on_change=systemd.changed,
@@ -66,11 +69,12 @@ async def _serve(settings: Settings, log: Log) -> None:
     counts = HealthCheckCounts(drain_status, any_path=any_path)
     sources = Sources(
         monitor,
+        poller,
         register,
         counts,
         switches,
         interval_seconds=settings.clustercheck_poll_interval,
-        deadline_seconds=settings.clustercheck_deadline,
+        deadline_seconds=deadline_seconds,
         log_lines_dropped=lambda: log.dropped,
     )
     application = create_application(sources)
@@ -78,29 +82,27 @@ async def _serve(settings: Settings, log: Log) -> None:
     sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port)
     _say_what_is_watched(settings, [address_of(listening) for listening in sockets])
     polling = asyncio.create_task(monitor.run())
+    feeding = asyncio.create_task(systemd.feed_watchdog(lambda: monitor.alive))
 
     def give_up() -> None:
         switches.shutting_down = True
         polling.cancel()
 
+    server = Server(
+        health_checks,
+        register,
+        switches,
+        settings.clustercheck_drain_seconds,
+        deadline_seconds,
+        give_up=give_up,
+        on_stop=systemd.stopping,
+    )
     try:
-        # A health check that is already waiting gets a fresh verdict instead of `starting`.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(monitor.policy.max_age_seconds, _LONGEST_WAIT_SECONDS)):
-                await monitor.polled.wait()
-        server = Server(
-            health_checks,
-            register,
-            switches,
-            settings.clustercheck_drain_seconds,
-            give_up=give_up,
-            on_stop=systemd.stopping,
-        )
         await server.serve(sockets)
     finally:
+        feeding.cancel()
         polling.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await polling
+        await asyncio.wait([polling, feeding])
         await poller.close()
 
 
@@ -113,6 +115,7 @@ def _say_what_is_watched(settings: Settings, addresses: list[str]) -> None:
             "database": str(settings.database()),
             "listen": " ".join(addresses),
             "poll_interval_seconds": settings.clustercheck_poll_interval,
+            "login_interval_seconds": settings.clustercheck_login_interval,
             "deadline_seconds": settings.clustercheck_deadline,
             "available_when_donor": policy.available_when_donor,
             "available_when_readonly": policy.available_when_readonly,

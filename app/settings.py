@@ -87,6 +87,9 @@ class Settings(BaseSettings):
     clustercheck_drain_status: Literal["404", "503"] = Field("503", description="HTTP status for planned reasons")
     clustercheck_drain_seconds: Seconds = Field(0, ge=0, le=3600, description="how long to drain after SIGTERM")
     clustercheck_poll_interval: Seconds = Field(0.25, ge=0.05, le=60, description="how often to poll the server")
+    clustercheck_login_interval: Seconds = Field(
+        2, ge=0, le=3600, description="how often to log in again; 0 keeps one session"
+    )
     clustercheck_deadline: Seconds = Field(0.8, ge=0.05, le=60, description="time that one poll may take")
     clustercheck_host: str = Field("*", description="the service's address; * is all")
     clustercheck_port: int = Field(9200, ge=0, le=MOST_PORT, description="the service's port; 0 is any")

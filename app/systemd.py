@@ -1,54 +1,47 @@
 """Notifications to systemd: ready, the verdict, alive, stopping.
 
-The protocol is that of sd_notify(3): datagrams of NAME=value lines to the socket in $NOTIFY_SOCKET. Each poll that
-ends feeds the watchdog of systemd.service(5), WatchdogSec=. systemd therefore also restarts a process that runs but no
-longer polls.
+The protocol is that of sd_notify(3): datagrams of NAME=value lines to the socket in $NOTIFY_SOCKET. The watchdog of
+systemd.service(5), WatchdogSec=, is fed while /livez answers 200. systemd therefore also restarts a process that runs
+but no longer polls.
 """
 
+import asyncio
 import os
 import socket
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from app.verdict import Verdict
 
 _MICROSECONDS = 1_000_000
 _FEEDINGS = 4
 """How many times the watchdog is fed within its timeout."""
-_WATCHDOG_FACTOR = 1.5
-"""How many times the monitor's longest silence the watchdog's timeout must be. A feeding that becomes due just after a
-poll has ended is sent when the next one ends."""
 _STOP_SECONDS = 5.0
 """How long the service may take to stop after the drain."""
 
 
 class Systemd:
-    """Sends notifications to systemd. Without $NOTIFY_SOCKET, every method does nothing.
+    """Sends notifications to systemd. Without $NOTIFY_SOCKET, every method does nothing."""
 
-    longest_silence_seconds: the longest time between the ends of two polls of a monitor that works. If WatchdogSec= is
-    too short for that, clustercheckd asks systemd for more: systemd would otherwise kill a service that works.
-    """
-
-    def __init__(self, environ: Mapping[str, str], longest_silence_seconds: float) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = _address(environ)
         self._unsent: dict[str, str] = {}
         self._ready = False
         self._watchdog_seconds = _watchdog_seconds(environ)
-        self._fed_at = float("-inf")
-        shortest = _WATCHDOG_FACTOR * longest_silence_seconds
-        if self._watchdog_seconds is not None and self._watchdog_seconds < shortest:
-            self._watchdog_seconds = shortest
-            self._unsent["WATCHDOG_USEC"] = _microseconds(shortest)
+
+    async def feed_watchdog(self, is_alive: Callable[[], bool]) -> None:
+        """Feed the watchdog while is_alive returns true, until cancelled."""
+        while self._watchdog_seconds is not None:
+            if is_alive():
+                self._send("WATCHDOG=1\n")
+            await asyncio.sleep(self._watchdog_seconds / _FEEDINGS)
 
     def polled(self) -> None:
         """Record that a poll has ended, failed or not. The first call makes the service ready."""
         if not self._ready:
             self._ready = True
             self._unsent["READY"] = "1"
-        now = time.monotonic()
-        feed_due = self._watchdog_seconds is not None and now - self._fed_at >= self._watchdog_seconds / _FEEDINGS
-        if (feed_due or self._unsent) and self._send("WATCHDOG=1\n" if feed_due else "") and feed_due:
-            self._fed_at = now
+        if self._unsent:
+            self._send()
 
     def changed(self, verdict: Verdict) -> None:
         """Show a new verdict in `systemctl status`."""
@@ -62,11 +55,11 @@ class Systemd:
         self._unsent["EXTEND_TIMEOUT_USEC"] = _microseconds(drain_seconds + _STOP_SECONDS)
         self._send()
 
-    def _send(self, feed: str = "") -> bool:
-        """Send feed and the unsent values; return whether that worked. Keep the values for the next call if not."""
+    def _send(self, feed: str = "") -> None:
+        """Send feed and the unsent values; keep those for the next call if that fails."""
         if self._address is None:
             self._unsent.clear()
-            return True
+            return
         message = feed + "".join(f"{name}={value}\n" for name, value in self._unsent.items())
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
@@ -74,9 +67,8 @@ class Systemd:
                 sending.setblocking(False)  # noqa: FBT003 (socket's own signature)
                 sending.sendto(message.encode(), self._address)
         except OSError:
-            return False
+            return
         self._unsent.clear()
-        return True
 
 
 def _address(environ: Mapping[str, str]) -> str | None:

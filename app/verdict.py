@@ -14,30 +14,31 @@ rule accepts is unavailable. Every answer anywhere (health check, status, log, c
      8  wsrep_cluster_status Disconnected, or wsrep_connected not ON   disconnected
      9  wsrep_cluster_status not Primary                               non-primary
     10  wsrep_ready not ON                                             not-ready
-    11  wsrep_reject_queries other than NONE                           rejects-queries
-    12  offline_mode on                                                offline
-    13  skip_networking on                                             no-networking
-    14  pxc_maint_mode other than DISABLED                             maintenance
-    15  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
-    16  state 2 or 3, wsrep_sst_donor_rejects_queries on               donor-rejects-queries
-    17  wsrep_local_state 2, donors not allowed                        donor
-    18  wsrep_local_state 3, donors not allowed                        joined
-    19  wsrep_local_state not 2, 3 or 4                                unknown-state
-    20  read-only, and read-only nodes not allowed                     read-only
-    21  wsrep_local_recv_queue above max_recv_queue                    lagging
-    22  Threads_connected at max_connections, full nodes not allowed   full
-    23  wsrep_local_state 2 or 3                                       AVAILABLE: donor
-    24  wsrep_local_state 4                                            AVAILABLE: synced
+    11  the server takes no logins                                     rejects-logins
+    12  wsrep_reject_queries other than NONE                           rejects-queries
+    13  offline_mode on                                                offline
+    14  skip_networking on                                             no-networking
+    15  pxc_maint_mode other than DISABLED                             maintenance
+    16  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
+    17  state 2 or 3, wsrep_sst_donor_rejects_queries on, and
+        wsrep_desync not ON                                            donor-rejects-queries
+    18  wsrep_local_state 2, donors not allowed                        donor
+    19  wsrep_local_state 3, donors not allowed                        joined
+    20  wsrep_local_state not 2, 3 or 4                                unknown-state
+    21  read-only, and read-only nodes not allowed                     read-only
+    22  wsrep_local_recv_queue above max_recv_queue                    lagging
+    23  Threads_connected at max_connections, full nodes not allowed   full
+    24  wsrep_local_state 2 or 3                                       AVAILABLE: donor
+    25  wsrep_local_state 4                                            AVAILABLE: synced
 
 If a rule needs a variable that the server did not send, or that clustercheckd cannot read, the rule makes the node
-unavailable. There are two exceptions. Some servers do not have super_read_only (rule 20) or the variables of rules 11
-to 14 and 16: such a server does not have the feature either, so a missing variable does not match. Percona XtraDB
+unavailable. There are two exceptions. Some servers do not have the variables of rules 12 to 15 and 17, or those of rule
+21 but read_only: such a server does not have the feature either, so a missing variable does not match. Percona XtraDB
 Cluster has wsrep_on only as a session variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of
 wsrep_local_state in the Galera documentation.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from app.node_state import NodeState, PollFailure, one_line
 from app.reason import PLANNED, Reason
@@ -97,35 +98,27 @@ def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
 
 
 def decide(
-    poll: NodeState | PollFailure | None,
+    result: NodeState | PollFailure | None,
     age_seconds: float,
     policy: Policy,
     switches: Switches,
-    known: Verdict | None = None,
 ) -> Verdict:
     """Return the verdict, by the rules in this module's docstring.
 
-    poll: the result of the latest poll, None before the first one. age_seconds: time since that poll began.
-    known: the verdict by rules 4 to 24, from a caller that has kept it for this poll and this policy.
+    result: that of the latest poll, None before the first one has ended. age_seconds: time since that poll began.
     """
     if switches.disabled_file is not None:
         return _no(Reason.DISABLED, switches.disabled_file)
     if switches.shutting_down:
         return _no(Reason.SHUTTING_DOWN, "clustercheckd is shutting down")
-    if poll is None:
+    if result is None:
         return _no(Reason.STARTING, "the first poll of the node has not ended yet")
     # A negated comparison, so that an age of NaN is stale too.
     if not age_seconds <= policy.max_age_seconds:
         return _no(Reason.STALE, f"the last completed poll began more than {policy.max_age_seconds:.3g} s ago")
-    return known or _verdict_on(poll, policy)
-
-
-@lru_cache(maxsize=64)
-def _verdict_on(poll: NodeState | PollFailure, policy: Policy) -> Verdict:
-    """Apply rules 4 to 24. They depend only on the arguments, so health checks between two polls share one result."""
-    if isinstance(poll, PollFailure):
-        return _no(poll.reason, poll.detail)
-    return _component_verdict(poll) or _node_verdict(poll, policy)
+    if isinstance(result, PollFailure):
+        return _no(result.reason, result.detail)
+    return _component_verdict(result) or _node_verdict(result, policy)
 
 
 def _component_verdict(node: NodeState) -> Verdict | None:
@@ -153,8 +146,10 @@ def _component_verdict(node: NodeState) -> Verdict | None:
 
 
 def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Apply rules 11 to 24: whether a working member of a primary component may take traffic under this policy."""
+    """Apply rules 11 to 25: whether a working member of a primary component may take traffic under this policy."""
     state = node.wsrep_local_state
+    if node.rejects_logins is not None:
+        return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
     if not _absent_or(node.wsrep_reject_queries, "NONE"):
         return _no(Reason.REJECTS_QUERIES, f"wsrep_reject_queries is {_seen(node.wsrep_reject_queries)}")
     if not _absent_or(node.offline_mode, *_OFF):
@@ -165,10 +160,12 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
     if not _absent_or(node.pxc_maint_mode, "DISABLED"):
         return _no(Reason.MAINTENANCE, f"pxc_maint_mode is {_seen(node.pxc_maint_mode)}")
     strict = not policy.available_when_donor
-    if strict and state == _DONOR and _is(node.wsrep_desync, "ON"):
+    desynced = _is(node.wsrep_desync, "ON")
+    if strict and state == _DONOR and desynced:
         return _no(Reason.DESYNCED, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
-    # Must precede the planned reasons below: the sessions cannot run queries, so a drain must not keep them.
-    if state in (_DONOR, _JOINED) and not _absent_or(node.wsrep_sst_donor_rejects_queries, *_OFF):
+    # Must precede the planned reasons below: the sessions cannot run queries, so a drain must not keep them. On a node
+    # that was desynced by hand, they can.
+    if state in (_DONOR, _JOINED) and not desynced and not _absent_or(node.wsrep_sst_donor_rejects_queries, *_OFF):
         return _no(Reason.DONOR_REJECTS_QUERIES, f"{_state(node)}, wsrep_sst_donor_rejects_queries is ON")
     if strict and state in (_DONOR, _JOINED):
         reason = Reason.DONOR if state == _DONOR else Reason.JOINED
@@ -183,12 +180,14 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Apply rules 20 to 22, for a node whose wsrep state is accepted. Return None if the node passes all of them."""
+    """Apply rules 21 to 23, for a node whose wsrep state is accepted. Return None if the node passes all of them."""
     if not policy.available_when_readonly:
         if not _is(node.read_only, *_OFF):
             return _no(Reason.READ_ONLY, f"read_only is {_seen(node.read_only)}; AVAILABLE_WHEN_READONLY=0")
-        if not _absent_or(node.super_read_only, *_OFF):
-            return _no(Reason.READ_ONLY, f"super_read_only is {_seen(node.super_read_only)}; AVAILABLE_WHEN_READONLY=0")
+        for name in ("super_read_only", "tx_read_only", "transaction_read_only"):
+            value: str | None = getattr(node, name)
+            if not _absent_or(value, *_OFF):
+                return _no(Reason.READ_ONLY, f"{name} is {_seen(value)}; AVAILABLE_WHEN_READONLY=0")
     limit, queue = policy.max_recv_queue, node.wsrep_local_recv_queue
     if limit is not None and (queue is None or not 0 <= queue <= limit):
         return _no(Reason.LAGGING, f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={limit}")

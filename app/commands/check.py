@@ -3,12 +3,9 @@
 import dataclasses
 import json
 
-from app.commands.account import account_advice
 from app.commands.standard_streams import say
 from app.database.poller import poll_once
-from app.database.refusal import refusal_of
 from app.node_state import NodeState, PollFailure
-from app.reason import Reason
 from app.settings import Settings
 from app.switches import ManualSwitches
 from app.verdict import Verdict, decide
@@ -31,16 +28,7 @@ def check(settings: Settings, *, as_json: bool) -> int:
         say(json.dumps(document))
     else:
         say(f"{'available' if verdict.available else 'NOT available'} {verdict.reason}: {verdict.detail}")
-        _advise(settings, seen)
     return AVAILABLE if verdict.available else NOT_AVAILABLE
-
-
-def _advise(settings: Settings, seen: NodeState | PollFailure) -> None:
-    """Print the statement that creates or alters the account, if the server refused the login."""
-    if isinstance(seen, PollFailure) and seen.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED):
-        refusal = refusal_of(settings.database(), settings.clustercheck_deadline)
-        if refusal is not None:
-            say("\n".join(account_advice(refusal)))
 
 
 def verdict_of(settings: Settings, seen: NodeState | PollFailure) -> Verdict:

@@ -5,11 +5,9 @@ It adds these guarantees to the driver's:
 - If TLS is required, only the server's greeting is exchanged without it.
 - The server cannot choose how the password is sent. clustercheckd answers only the plugins in `PLUGINS`, which send the
   password in clear text only within TLS or a unix socket.
-- clustercheckd reads at most `MOST_BYTES` in a poll, before the login as well as after it.
+- clustercheckd reads at most `MOST_BYTES` of an answer, before the login as well as after it.
 - No answer is taken for the answer to another statement: before clustercheckd sends statements, nothing may be left
   unread, and each statement has one result.
-- An answer that equals the last one to the same statement, byte for byte, is not parsed again: at rest that is most of
-  the cost of a poll.
 - `Connection.close` closes the connection at once, whatever the peer does.
 """
 
@@ -17,16 +15,21 @@ import asyncio
 import contextlib
 import getpass
 import os
-from collections import deque
+import socket
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Self
 
 from pymysql.constants import CLIENT, COMMAND
+from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
 
-from app.database.faults import PlainTextError, RefusedPluginError, TooManyBytesError, UnaskedBytesError
+from app.database.faults import (
+    PlainTextError,
+    RefusedPluginError,
+    TooManyBytesError,
+    UnaskedBytesError,
+    is_error_of_server,
+)
 from app.database.login import Login
 from app.database.resolver import connect_to_first
 from app.node_state import Rows
@@ -47,23 +50,13 @@ PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 """The supported authentication plugins. Plugins that need no answer, such as unix_socket, work without being listed."""
 
 MOST_BYTES = 64 * 1024
-"""How much a server may send over one connection in one poll. A login with its answers takes about 3 KiB."""
+"""How much a server may send over one connection in a login, or in answer to statements sent together: some 3 KiB."""
 
-_CHUNK_BYTES = 16 * 1024
-_MOST_STATEMENTS = 8
-"""How many statements to remember. There are four, but the SELECT changes with the variables that the server has."""
-
-
+_ACCEPT_QUEUE_SECONDS = 0.01
+"""How long to wait before another try while the accept queue of a unix socket is full."""
+_KEEPALIVE_SECONDS, _DEAD_SECONDS = 10, 30
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """The answer to a statement: the bytes received, and the rows that the driver made of them."""
-
-    received: bytes
-    rows: Rows
 
 
 class Connection(aiomysql.Connection):  # type: ignore[misc]
@@ -73,13 +66,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
     _writer: asyncio.StreamWriter | None
     _logging_in = False
     _bytes_left = MOST_BYTES
-    _ahead = b""  # received, but not read by the driver yet
-
-    def __init__(self, **options: object) -> None:
-        super().__init__(**options)
-        self._awaited: deque[str] = deque()
-        self._received = bytearray()  # of the answer that the driver reads
-        self._last_answers: dict[str, _Answer] = {}
 
     @classmethod
     async def to(cls, login: Login, addresses: Sequence[str] = ()) -> Self:
@@ -87,14 +73,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
         TLS verifies the name of the host. Raises any exception: the driver does not limit them to its own.
         """
-        connection = cls.unopened(login)
-        await connection.open(addresses)
-        return connection
-
-    @classmethod
-    def unopened(cls, login: Login) -> Self:
-        """Return a connection that `open` opens. After a failed login, it still has the server's greeting."""
-        return cls(
+        connection = cls(
             host=login.host,
             port=login.port,
             unix_socket=login.socket,
@@ -109,54 +88,26 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             autocommit=None,
             program_name="clustercheckd",
         )
-
-    async def open(self, addresses: Sequence[str] = ()) -> None:
-        """Connect and log in, as `to` does."""
         try:
-            await self._open(addresses)
+            await connection._open(addresses)
         except BaseException:
-            self.close()
+            connection.close()
             raise
+        return connection
 
-    def begin_poll(self) -> None:
-        """Begin a poll: allow the server another `MOST_BYTES`."""
-        self._bytes_left = MOST_BYTES
+    async def answers(self, *statements: str) -> list[Rows | MySQLError]:
+        """Send statements together; return the rows of each, or the server's error in their place.
 
-    async def send(self, *statements: str) -> None:
-        """Send statements without waiting for their answers: `next_rows` returns the rows of one after the other.
-
-        Raises `UnaskedBytesError` if bytes of an earlier answer are left, or arrived since.
+        Raises `UnaskedBytesError` if bytes of an earlier answer are left, or if a statement has a further result, and
+        whatever the driver raises if the connection fails.
         """
+        self._bytes_left = MOST_BYTES
         self._ensure_alive()
-        if self._awaited or self._has_unread_bytes():
+        if await self._has_unread_bytes():
             raise UnaskedBytesError
         # In one write, so that the server wakes once.
         self._write_bytes(b"".join(map(_query, statements)))
-        self._awaited.extend(statements)
-
-    async def next_rows(self) -> Rows:
-        """Return the rows of the next statement sent; none if it has no result."""
-        statement = self._awaited.popleft()
-        last = self._last_answers.get(statement)
-        if last is not None and await self._receives(last.received):
-            return last.rows
-        # The packets of each answer are numbered from 1.
-        self._next_seq_id = 1
-        self._received.clear()
-        await self._read_query_result()
-        # A further result may arrive later, and would pass for the answer to the next statement.
-        if self._result.has_next:
-            raise UnaskedBytesError
-        if len(self._last_answers) == _MOST_STATEMENTS:
-            self._last_answers.clear()
-        answer = _Answer(bytes(self._received), self._result.rows or ())
-        self._last_answers[statement] = answer
-        return answer.rows
-
-    async def rows(self, statement: str) -> Rows:
-        """Send a statement and return its rows; none if it has no result."""
-        await self.send(statement)
-        return await self.next_rows()
+        return [await self._answer() for _ in statements]
 
     async def quit(self) -> None:
         """Send COM_QUIT, so that the server does not log and count an aborted client, and close. Takes up to 0.5 s."""
@@ -180,14 +131,25 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         # Replaces the driver's own `_connect`. That closes a failed connection without aborting it, and its timeout may
         # swallow our deadline on Python 3.11 (python/cpython#86296).
         if self._unix_socket:
-            self._reader, self._writer = await asyncio.open_unix_connection(self._unix_socket)
+            self._reader, self._writer = await _open_unix_connection(self._unix_socket)
             self._secure = True
         else:
             self._reader, self._writer = await connect_to_first(addresses, self._port)
-            self._set_keep_alive()
+            self._notice_dead_network()
         self._next_seq_id = 0
         await self._get_server_information()
         await self._request_authentication()
+
+    def _notice_dead_network(self) -> None:
+        """Have the kernel end the connection once the peer's host has been silent for half a minute.
+
+        The kernel of a host whose server merely hangs still answers.
+        """
+        peer = self._writer.get_extra_info("socket")  # type: ignore[union-attr]
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_SECONDS)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_SECONDS)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_SECONDS * 1000)
 
     async def _request_authentication(self) -> None:
         # If the greeting offers no TLS, aiomysql would continue in plain text and send the password.
@@ -201,50 +163,36 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         await super()._request_authentication()
         self._logging_in = False
 
-    def _has_unread_bytes(self) -> bool:
-        """Return whether bytes, or the end of the connection, wait to be read."""
-        if self._ahead:
-            return True
-        # StreamReader has no method for this. Its `read` returns at once if something waits, and pauses otherwise.
-        reading = self._reader.read(1)  # type: ignore[union-attr]
+    async def _answer(self) -> Rows | MySQLError:
+        # The packets of each answer are numbered from 1.
+        self._next_seq_id = 1
         try:
-            reading.send(None)
-        except StopIteration:
-            return True
-        reading.close()
-        return False
-
-    async def _receives(self, answer: bytes) -> bool:
-        """Wait for the next bytes, and return whether they are this answer. If not, leave them to the driver."""
-        while len(self._ahead) < len(answer) and answer.startswith(self._ahead):
-            try:
-                received = await self._reader.read(_CHUNK_BYTES)  # type: ignore[union-attr]
-            except asyncio.CancelledError:
-                # As the driver does: the rest of the answer would pass for the answer to the next statement.
-                self.close()
+            await self._read_query_result()
+        except MySQLError as fault:
+            if not is_error_of_server(fault):
                 raise
-            if not received:
-                return False
-            self._ahead += received
-        if not self._ahead.startswith(answer):
+            return fault
+        # A further result may arrive later, and would pass for the answer to the next statement.
+        if self._result.has_next:
+            raise UnaskedBytesError
+        return self._result.rows or ()
+
+    async def _has_unread_bytes(self) -> bool:
+        """Return whether bytes, or the end of the connection, wait to be read."""
+        try:
+            async with asyncio.timeout(0):
+                await self._reader.read(1)  # type: ignore[union-attr]
+        except TimeoutError:
             return False
-        self._charge(len(answer))
-        self._ahead = self._ahead[len(answer) :]
         return True
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
         # The driver reads everything through this method. asyncio buffers at most 128 KiB of what was not read yet.
-        self._charge(num_bytes)
-        read, self._ahead = self._ahead[:num_bytes], self._ahead[num_bytes:]
-        if len(read) < num_bytes:
-            read += await super()._read_bytes(num_bytes - len(read))
-        self._received += read
-        return read
-
-    def _charge(self, count: int) -> None:
-        self._bytes_left -= count
+        self._bytes_left -= num_bytes
         if self._bytes_left < 0:
             raise TooManyBytesError
+        read: bytes = await super()._read_bytes(num_bytes)
+        return read
 
     def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> Coroutine[Any, Any, MysqlPacket]:
         return self._read_login_packet() if self._logging_in else super()._read_packet(packet_type)
@@ -262,7 +210,15 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return packet
 
 
-@lru_cache(maxsize=_MOST_STATEMENTS)
+async def _open_unix_connection(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    while True:
+        try:
+            return await asyncio.open_unix_connection(path)
+        except BlockingIOError:
+            # The accept queue is full. TCP would wait for a place; a unix socket has to be asked again.
+            await asyncio.sleep(_ACCEPT_QUEUE_SECONDS)
+
+
 def _query(statement: str) -> bytes:
     """Return a statement as a packet: its length in three bytes, its number 0, and COM_QUERY."""
     payload = bytes([COMMAND.COM_QUERY]) + statement.encode()

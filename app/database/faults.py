@@ -21,7 +21,11 @@ _FIRST_ERROR_OF_SERVER = 1000
 _ERRORS_OF_CLIENT = range(2000, 3000)
 _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 
+LOOKING_UP = "looking up the host's name"
+"""The phase of a login that does not concern the server."""
+
 _IN_WORDS = {
+    Reason.REJECTS_LOGINS: "the server takes no logins",
     Reason.TOO_MANY_CONNECTIONS: "the server has no connection left for user {user}",
     Reason.ACCESS_DENIED: "the server refused user {user}",
     Reason.HOST_BLOCKED: "the server does not accept connections from this host",
@@ -121,6 +125,19 @@ def is_refusal(fault: BaseException, seen: PollFailure) -> bool:
     )
 
 
+def is_rejection(fault: BaseException, failure: PollFailure, phase: str) -> bool:
+    """Return whether a login failed because the server takes none, so that clients cannot log in either.
+
+    It may have no thread or no memory left, have a broken init_connect, close the connection in the handshake, refuse
+    connections, or not answer.
+    """
+    return (
+        failure.reason in (Reason.REJECTS_LOGINS, Reason.CONNECTION_LOST)
+        or (failure.reason is Reason.TIMEOUT and phase != LOOKING_UP)
+        or isinstance(fault, ConnectionRefusedError)
+    )
+
+
 def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
     # aiomysql wraps a fault that occurs while it reads in an error of its own.
     return next((one for one in (fault, fault.__cause__) if isinstance(one, ssl.SSLError)), None)
@@ -145,9 +162,6 @@ def _fault_seen(fault: BaseException, attempt: Attempt) -> PollFailure:
         case BrokenPipeError() | ConnectionResetError() | ConnectionAbortedError():
             # The peer accepted the connection and closed it.
             return _driver_fault(fault, attempt)
-        case BlockingIOError():
-            # The backlog of a unix socket is full: the server accepts no connections. TCP would time out.
-            return PollFailure(Reason.TIMEOUT, f"{login} does not accept connections: its queue is full")
         case OSError():
             # Only a failed connect comes here: later, the driver wraps every OSError in an error of its own.
             return PollFailure(Reason.UNREACHABLE, f"cannot connect to {login}: {os_words(fault)}")

@@ -1,33 +1,30 @@
-"""The statements of a poll: the two cheapest ones that read every variable the verdict needs.
+"""One session on the server, and the statements of a poll: the two cheapest ones that read what the verdict needs.
 
-A node that is not ready answers SHOW, whatever the server. MariaDB refuses BEGIN, COMMIT and prepared statements on
-such a node; Percona XtraDB Cluster refuses even a SELECT without a table (error 1047). An account with USAGE may run
-all of them.
+A node that is not ready answers SHOW and SET, whatever the server. MariaDB refuses BEGIN, COMMIT and prepared
+statements on such a node; Percona XtraDB Cluster refuses even a SELECT without a table (error 1047). An account with
+USAGE may run all statements here.
 
 The status variables come from SHOW STATUS: nothing cheaper has them. For the system variables, SHOW costs the server
 about ten times as much as `SELECT @@global.a, @@global.b, ...`. But the whole SELECT fails if the server lacks one of
-the variables (error 1193). Therefore:
-
-- The first poll on a connection uses SHOW, which shows the variables that this server has.
-- Each further poll uses SELECT with those variables. If the server refuses it, the same poll falls back to SHOW.
-- After a refusal, the next `SHOWS_AFTER_REFUSAL` polls use SHOW, and update the list of variables. The poll after those
-  tries SELECT again.
+the variables (error 1193). Therefore a session reads them with SHOW until it knows which of them this server has. If
+the server refuses the SELECT, the same poll uses SHOW again.
 """
 
+import asyncio
 from typing import Protocol
 
 from pymysql.err import MySQLError
 
-from app.database.faults import error_number, is_error_of_server
-from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, Rows
+from app.database.faults import error_number
+from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, NodeState, PollFailure, Rows, parse_node_state
 
-SHOWS_AFTER_REFUSAL = 20
-"""How many polls use SHOW after the server refused the SELECT: 5 s at the default interval."""
-
+_UNKNOWN_SYSTEM_VARIABLE = 1193  # the server has no wsrep at all, which the poll will show
+# A session that nobody uses any more, because the network was cut or this process was killed, must not count towards
+# the account's limit for the server's usual eight hours. sql_select_limit=0 would hide every row.
+_SESSION_SETTINGS = "SET SESSION wait_timeout={}, sql_select_limit=DEFAULT"
 # If the server's wsrep_sync_wait includes SHOW, a SHOW may wait up to 30 s for the applier, or fail outside a primary
 # component. aiomysql's init_command is no alternative: it also sends COMMIT, which a node that is not ready refuses.
 _NO_SYNC_WAIT = "SET SESSION wsrep_sync_wait=0"
-_UNKNOWN_SYSTEM_VARIABLE = 1193  # the server has no wsrep at all, which the SHOWs will show
 # In session scope: in global scope, MySQL 8 and PXC lock the list of all threads.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN ({', '.join(map(repr, STATUS_VARIABLES))})"
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map(repr, SYSTEM_VARIABLES))})"
@@ -36,64 +33,87 @@ _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map
 class RunsStatements(Protocol):
     """A connection to the server."""
 
-    async def send(self, *statements: str) -> None:
-        """Send statements without waiting for their answers."""
+    async def answers(self, *statements: str) -> list[Rows | MySQLError]:
+        """Send statements; return the rows of each, or the server's error in their place."""
 
-    async def next_rows(self) -> Rows:
-        """Return the rows of the next statement sent. Raises `MySQLError` with the server's error number."""
+    async def quit(self) -> None:
+        """Log out and close."""
 
-    async def rows(self, statement: str) -> Rows:
-        """Send a statement and return its rows. Raises as `next_rows`."""
+    def close(self) -> None:
+        """Close at once."""
 
 
 class Session:
-    """Runs the statements over one connection. Every method raises what the connection raises."""
+    """A session that has logged in.
 
-    def __init__(self, connection: RunsStatements) -> None:
+    known: the system variables that this server has; empty until a session has seen them.
+    """
+
+    def __init__(self, connection: RunsStatements, known: tuple[str, ...] = ()) -> None:
+        self.known = known
         self._connection = connection
-        self._known: tuple[str, ...] = ()
-        self._select = ""
-        self._shows_left = 0
+        self._reading: asyncio.Task[NodeState | PollFailure] | None = None
 
-    async def begin(self) -> None:
-        """Prepare the session. Call this once, before the first `read`."""
-        try:
-            await self._connection.rows(_NO_SYNC_WAIT)
-        except MySQLError as fault:
-            if error_number(fault) != _UNKNOWN_SYSTEM_VARIABLE:
-                raise
+    @property
+    def reading(self) -> asyncio.Task[NodeState | PollFailure] | None:
+        """A `read` that the server has not answered yet."""
+        return None if self._reading is None or self._reading.done() else self._reading
 
-    async def read(self) -> Rows:
-        """Return rows of name and value for `parse_node_state`."""
-        if not self._known or self._shows_left:
-            self._shows_left = max(0, self._shows_left - 1)
-            return await self._connection.rows(_SHOW_STATUS) + await self._show()
-        # Both at once: each statement that waits for the answer to the one before wakes both processes once more.
-        await self._connection.send(_SHOW_STATUS, self._select)
-        status = await self._connection.next_rows()
-        selected = await self._selected()
-        if selected is None:
-            self._shows_left = SHOWS_AFTER_REFUSAL
-            selected = await self._show()
-        return status + selected
+    async def begin(self, idle_seconds: int) -> None:
+        """Prepare the session. The server ends it if no statement arrives for so long. Raises as `read`."""
+        # Not together: a server whose init_connect fails answers the first statement with the error, and closes.
+        for statement in (_SESSION_SETTINGS.format(idle_seconds), _NO_SYNC_WAIT):
+            (answer,) = await self._connection.answers(statement)
+            if isinstance(answer, MySQLError) and error_number(answer) != _UNKNOWN_SYSTEM_VARIABLE:
+                raise answer
 
-    async def _show(self) -> Rows:
-        rows = await self._connection.rows(_SHOW_VARIABLES)
-        sent = {row[0].lower() for row in rows if row and isinstance(row[0], bytes)}
+    async def read(self) -> NodeState | PollFailure:
+        """Read the node's state once. Raises whatever the driver raises.
+
+        If this call is cancelled, the statements are not: the server would keep them, and the caller would send the
+        same ones over another session. `reading` then waits for their answer.
+        """
+        self._reading = reading = asyncio.create_task(self._read())
+        # For a caller that was cancelled, nobody else retrieves the exception.
+        reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait([reading])
+        return reading.result()
+
+    async def quit(self) -> None:
+        """Log out, within 0.5 s. If the server has not answered yet, close at once."""
+        if self.reading is not None:
+            self.close()
+        else:
+            await self._connection.quit()
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        if self._reading is not None:
+            self._reading.cancel()
+        self._connection.close()
+
+    async def _read(self) -> NodeState | PollFailure:
+        if not self.known:
+            status, variables = await self._connection.answers(_SHOW_STATUS, _SHOW_VARIABLES)
+            return self._shown(status, variables)
+        select = f"SELECT {', '.join(f'@@global.{name}' for name in self.known)}"
+        status, selected = await self._connection.answers(_SHOW_STATUS, select)
+        # One row, with a value for each name.
+        if isinstance(selected, MySQLError) or [len(row) for row in selected] != [len(self.known)]:
+            (variables,) = await self._connection.answers(_SHOW_VARIABLES)
+            return self._shown(status, variables)
+        return parse_node_state((*_rows(status), *zip(self.known, selected[0], strict=True)))
+
+    def _shown(self, status: Rows | MySQLError, variables: Rows | MySQLError) -> NodeState | PollFailure:
+        """Parse what both SHOWs returned, and remember which system variables this server has."""
+        shown = _rows(variables)
+        sent = {row[0].lower() for row in shown if row and isinstance(row[0], bytes)}
         # Use only names that were asked for: a name from a server must not become part of a statement.
-        self._known = tuple(name for name in SYSTEM_VARIABLES if name.encode() in sent)
-        self._select = f"SELECT {', '.join(f'@@global.{name}' for name in self._known)}"
-        return rows
+        self.known = tuple(name for name in SYSTEM_VARIABLES if name.encode() in sent)
+        return parse_node_state((*_rows(status), *shown))
 
-    async def _selected(self) -> Rows | None:
-        """Return what the SELECT selected, as rows of name and value; None if the server refuses it."""
-        try:
-            rows = await self._connection.next_rows()
-        except MySQLError as fault:
-            if not is_error_of_server(fault):
-                raise
-            return None
-        # For example, there is no row if the server's sql_select_limit is 0.
-        if len(rows) != 1 or len(rows[0]) != len(self._known):
-            return None
-        return tuple(zip(self._known, rows[0], strict=True))
+
+def _rows(answer: Rows | MySQLError) -> Rows:
+    if isinstance(answer, MySQLError):
+        raise answer
+    return answer

@@ -71,7 +71,7 @@ class Status(BaseModel):
     node: NodeState | None = Field(description="what the latest poll read; null if it failed")
     failure: PollFailure | None = Field(description="why the latest poll failed; null if it did not")
     policy: Policy
-    health_checks_held: int = Field(description="health checks that waited for a poll to end, since the start")
+    login_failure: PollFailure | None = Field(description="why the latest login failed; null if it did not")
     connections: StatusConnections
     changes: list[StatusChange] = Field(description="the latest changes of the verdict, oldest first")
 
@@ -98,9 +98,9 @@ def create_application(sources: Sources) -> FastAPI:
     @application.get(STATUS_PATH, summary="Verdict, node state and recent changes")
     async def status() -> Status:
         """Answer 200 whatever the verdict."""
+        verdict = await monitor.fresh_verdict()
         # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
         monitor.note_change()
-        verdict = monitor.verdict()
         seen = monitor.result
         return Status(
             version=__version__,
@@ -114,7 +114,7 @@ def create_application(sources: Sources) -> FastAPI:
             node=seen if isinstance(seen, NodeState) else None,
             failure=seen if isinstance(seen, PollFailure) else None,
             policy=replace(monitor.policy, max_age_seconds=round(monitor.policy.max_age_seconds, _DIGITS)),
-            health_checks_held=sources.counts.held,
+            login_failure=sources.logins.login_failure,
             connections=StatusConnections(
                 open=len(register),
                 refused=register.refused,

@@ -1,7 +1,7 @@
 """The fast path: answers health checks, and passes all other requests on to the FastAPI application.
 
-The answer leaves in the same step of the event loop. There is one exception: while a poll is late, an answer that would
-be 200 is held until that poll ends.
+If the latest poll is fresh enough, the answer leaves in the same step of the event loop. If not, it waits for the next
+one: see `Monitor.fresh_verdict`.
 """
 
 from collections.abc import Collection
@@ -58,13 +58,12 @@ class Answer:
 
 
 class HealthCheckCounts:
-    """The counts since the start: answers by path and status, and held answers.
+    """The counts since the start: answers by path and status.
 
     All keys exist from the start, so that no request can add one.
     """
 
     def __init__(self, drain_status: int = UNAVAILABLE, *, any_path: bool = False) -> None:
-        self.held = 0
         verdict = {AVAILABLE, UNAVAILABLE, drain_status}
         statuses = {
             **dict.fromkeys(VERDICT_PATHS, verdict | {_BAD_REQUEST}),
@@ -122,12 +121,7 @@ class HealthChecks:
             policy = overridden(self._monitor.policy, query) if query else None
         except BadOverrideError as fault:
             return plain_answer(_BAD_REQUEST, f"{fault}\r\n")
-        verdict = self._monitor.verdict(policy)
-        # A 503 is never held: it is safe at any time, and the load balancer's check may be about to time out.
-        if verdict.available and self._monitor.in_doubt:
-            self._counts.held += 1
-            verdict = await self._monitor.next_verdict(policy)
-        return verdict_answer(verdict, self._drain_status)
+        return verdict_answer(await self._monitor.fresh_verdict(policy), self._drain_status)
 
 
 @lru_cache(maxsize=64)

@@ -19,13 +19,16 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from app import __version__
-from app.http.sources import Sources
+from app.http.sources import Logins, Sources
 from app.monitor import DURATION_BOUNDS_SECONDS, Monitor
 from app.node_state import NodeState
-from app.reason import Reason
+from app.reason import POLL_FAILURES, Reason
 
 _READ = "read"
 """The outcome of a poll that did not fail."""
+
+_ACCEPTED = "accepted"
+"""The outcome of a login that did not fail."""
 
 _NODE_COUNTS = {
     "wsrep_local_state": "wsrep_local_state: 1 joining, 2 donor or desynced, 3 joined, 4 synced, 5 inconsistent.",
@@ -63,6 +66,7 @@ class _ServiceCollector(Collector):
         if isinstance(seen, NodeState) and monitor.age_seconds <= monitor.policy.max_age_seconds:
             yield from _node_metrics(seen)
         yield from _poll_metrics(monitor)
+        yield from _login_metrics(self._sources.logins)
         yield _gauge("poll_interval_seconds", "CLUSTERCHECK_POLL_INTERVAL.", self._sources.interval_seconds)
         yield _gauge("deadline_seconds", "CLUSTERCHECK_DEADLINE.", self._sources.deadline_seconds)
         yield from self._client_metrics()
@@ -80,7 +84,6 @@ class _ServiceCollector(Collector):
             for status, count in answered.items():
                 checks.add_metric((path, str(status)), count)
         yield checks
-        yield _counter("health_checks_held", "Health checks that waited for a poll to end.", counts.held)
         yield _gauge("connections", "Open connections of clients.", len(register))
         closed = {
             "refused": register.refused,
@@ -133,6 +136,16 @@ def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
     buckets = list(zip(bounds, accumulate(monitor.durations), strict=True))
     durations.add_metric((), buckets, monitor.duration_seconds)
     yield durations
+
+
+def _login_metrics(logins: Logins) -> Iterator[Metric]:
+    outcomes = {
+        _ACCEPTED if reason is None else reason.value: logins.logins[reason] for reason in (None, *POLL_FAILURES)
+    }
+    words = "Logins to the server, by outcome: accepted, or why the login failed."
+    yield _counters("logins", words, "outcome", outcomes)
+    words = "1 if the latest login failed because of the account or the path to the server, else 0."
+    yield _gauge("login_refused", words, logins.account_refused)
 
 
 def _gauge(name: str, words: str, value: float) -> Metric:

@@ -27,9 +27,8 @@ _log = logging.getLogger(__name__)
 _FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
 _FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
 _BACKLOG = 4096
-_GRACE_SECONDS = 1
-_GIVE_UP_SECONDS = 0.8
-"""How long held health checks may wait while the service stops. The rest of the grace time is for their answers."""
+_ANSWER_SECONDS = 0.2
+"""How long the answers of held health checks may take to leave while the service stops."""
 
 
 class ListenError(SettingsError):
@@ -40,8 +39,9 @@ class Server(uvicorn.Server):
     """A uvicorn server that stops on SIGTERM and SIGINT, with exit status 0.
 
     drain_seconds: how long it serves after the first signal, with switches.shutting_down set. A second signal stops it
-    at once. on_stop: called after a signal, with the seconds that are left to serve. give_up: called shortly before the
-    server stops if answers are still held; it must release them.
+    at once. deadline_seconds: how long a health check may be held. on_stop: called after a signal, with the seconds
+    that are left to serve. give_up: called shortly before the server stops if answers are still held; it must release
+    them.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Server(uvicorn.Server):
         register: ConnectionRegister,
         switches: ManualSwitches,
         drain_seconds: float,
+        deadline_seconds: float,
         *,
         give_up: Callable[[], object],
         on_stop: Callable[[float], None] = lambda _: None,
@@ -58,6 +59,7 @@ class Server(uvicorn.Server):
         self._give_up = give_up
         self._on_stop = on_stop
         self._drain_seconds = drain_seconds
+        self._deadline_seconds = deadline_seconds
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         super().__init__(
@@ -74,7 +76,8 @@ class Server(uvicorn.Server):
                 date_header=False,
                 # Do not trust what a client says about its own address.
                 proxy_headers=False,
-                timeout_graceful_shutdown=_GRACE_SECONDS,
+                # An int for type checkers only: it is passed to asyncio.wait_for.
+                timeout_graceful_shutdown=deadline_seconds + _ANSWER_SECONDS,  # type: ignore[arg-type]
             ),
         )
 
@@ -95,7 +98,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does, but first answer the held health checks: uvicorn would answer them with 500."""
-        giving_up = self._loop.call_later(_GIVE_UP_SECONDS, self._give_up)
+        giving_up = self._loop.call_later(self._deadline_seconds, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()
 
