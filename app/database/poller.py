@@ -187,7 +187,11 @@ class Poller:
         if self._rejections == 1 and self._session is not None:
             outcome = await self._try_login(self._deadline_seconds)
         if isinstance(outcome, Session) and self._session is not None:
-            result = await self._read(outcome)
+            try:
+                result = await self._read(outcome)
+            except asyncio.CancelledError:
+                outcome.close()
+                raise
             return result if isinstance(result, PollFailure) else outcome
         return outcome
 

@@ -1,28 +1,18 @@
-"""One connection to a server: answers that are remembered, and answers that nobody asked for."""
+"""One connection to a server, and what it makes of answers that nobody asked for."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import pytest
+from pymysql.err import MySQLError
 
 from app.database.connection import MOST_BYTES, Connection
-from app.database.faults import TooManyBytesError, UnaskedBytesError
+from app.database.faults import TooManyBytesError, UnaskedBytesError, error_number
 from app.database.login import Database
-from tests.fake_mysql import OK, Behaviour, Peer, fake_mysql
+from tests.fake_mysql import OK, Behaviour, Peer, error, fake_mysql
 
 FIRST, SECOND = "SHOW STATUS", "SHOW GLOBAL VARIABLES"
-ANSWERS = {FIRST: {"wsrep_ready": "ON"}, SECOND: {"read_only": "OFF"}}
 DEADLINE_SECONDS = 10.0
-
-
-def answering(answers: Mapping[str, Mapping[str, str]]) -> Behaviour:
-    """Answer statements for ever."""
-
-    def behaviour(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(answers[FIRST], answers[SECOND])
-
-    return behaviour
 
 
 def connected(behaviour: Behaviour, scenario: Callable[[Connection], Awaitable[None]]) -> None:
@@ -41,63 +31,51 @@ def connected(behaviour: Behaviour, scenario: Callable[[Connection], Awaitable[N
         asyncio.run(running(server.port))
 
 
-def test_an_answer_that_equals_the_last_one_is_not_parsed_again() -> None:
+def test_each_statement_has_its_own_answer_and_its_own_error() -> None:
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries({"wsrep_ready": "ON"}, {"read_only": "OFF"}, lambda: True)
+
     async def scenario(connection: Connection) -> None:
-        first, second = await connection.rows(FIRST), await connection.rows(SECOND)
-        assert first == ((b"wsrep_ready", b"ON"),)
-        await connection.send(FIRST, SECOND)
-        assert await connection.next_rows() is first
-        assert await connection.next_rows() is second
-        # Whatever the order.
-        assert await connection.rows(SECOND) is second
-        assert await connection.rows(FIRST) is first
+        first, refused, second = await connection.answers(FIRST, "SELECT 1", SECOND)
+        assert (first, second) == (((b"wsrep_ready", b"ON"),), ((b"read_only", b"OFF"),))
+        assert isinstance(refused, MySQLError)
+        assert error_number(refused) == 1047
 
-    connected(answering(ANSWERS), scenario)
+    connected(behaviour, scenario)
 
 
-def test_an_answer_that_equals_the_last_one_counts_towards_the_most_bytes_of_a_poll() -> None:
+def test_answers_together_are_bounded_and_the_next_ones_have_the_same_bound() -> None:
     long = {f"wsrep_{number}": "x" * 200 for number in range(MOST_BYTES * 2 // 3 // 200)}
 
-    async def scenario(connection: Connection) -> None:
-        for statement in (FIRST, SECOND, FIRST, SECOND):
-            connection.begin_poll()
-            await connection.rows(statement)
-        connection.begin_poll()
-        await connection.send(FIRST, SECOND)
-        await connection.next_rows()
-        with pytest.raises(TooManyBytesError):
-            await connection.next_rows()
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(long, long)
 
-    connected(answering({FIRST: long, SECOND: long}), scenario)
+    async def scenario(connection: Connection) -> None:
+        for statement in (FIRST, SECOND, FIRST):
+            await connection.answers(statement)
+        with pytest.raises(TooManyBytesError):
+            await connection.answers(FIRST, SECOND)
+
+    connected(behaviour, scenario)
 
 
 def test_a_cancelled_wait_for_an_answer_ends_the_connection() -> None:
-    def answers_once(peer: Peer) -> None:
+    def is_silent(peer: Peer) -> None:
         peer.log_in()
-        peer.answer_queries(ANSWERS[FIRST], ANSWERS[SECOND], statements=1)
         peer.hang()
 
     async def scenario(connection: Connection) -> None:
-        await connection.rows(FIRST)
-        await connection.send(FIRST)
-        waiting = asyncio.ensure_future(connection.next_rows())
-        await asyncio.sleep(0)
+        waiting = asyncio.ensure_future(connection.answers(FIRST))
+        await asyncio.sleep(0.05)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        with pytest.raises(Exception, match="Not connected"):
-            await connection.send(FIRST)
+        with pytest.raises(Exception, match="Cancelled during execution"):
+            await connection.answers(FIRST)
 
-    connected(answers_once, scenario)
-
-
-def test_nothing_is_sent_while_an_answer_is_awaited() -> None:
-    async def scenario(connection: Connection) -> None:
-        await connection.send(FIRST)
-        with pytest.raises(UnaskedBytesError):
-            await connection.send(SECOND)
-
-    connected(answering(ANSWERS), scenario)
+    connected(is_silent, scenario)
 
 
 def test_a_further_result_is_refused_before_it_arrives() -> None:
@@ -110,6 +88,23 @@ def test_a_further_result_is_refused_before_it_arrives() -> None:
 
     async def scenario(connection: Connection) -> None:
         with pytest.raises(UnaskedBytesError):
-            await connection.rows(FIRST)
+            await connection.answers(FIRST)
 
     connected(announces_another, scenario)
+
+
+def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
+    def speaks_unasked(peer: Peer) -> None:
+        peer.log_in()
+        peer.receive()
+        with peer.in_one_piece():
+            peer.send(error(1999))
+            peer.send(OK)
+        peer.hang()
+
+    async def scenario(connection: Connection) -> None:
+        await connection.answers(FIRST)
+        with pytest.raises(UnaskedBytesError):
+            await connection.answers(FIRST)
+
+    connected(speaks_unasked, scenario)

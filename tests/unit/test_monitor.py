@@ -1,7 +1,8 @@
-"""The loop, with hand-written pollers that fail in ways no server can be brought to."""
+"""The monitor, with hand-written pollers that take their time and fail in ways no server can be brought to."""
 
 import asyncio
 import dataclasses
+import itertools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,14 +10,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.monitor import IN_DOUBT_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
+from app.monitor import IDLE_SECONDS, REFUSAL_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
 from app.verdict import Policy, Switches
 from tests.measured import within
 
 INTERVAL_SECONDS = 0.01
-MAX_AGE_SECONDS = 0.3
+DEADLINE_SECONDS = 0.3
+MAX_AGE_SECONDS = 2.0
 SYNCED = NodeState(
     wsrep_local_state=4, wsrep_cluster_status="Primary", wsrep_ready="ON", wsrep_connected="ON", wsrep_provider="x.so"
 )
@@ -60,10 +62,20 @@ async def hanging() -> NodeState:
 async def running(
     poller: ScriptedPoller,
     switches: Callable[[], Switches] = Switches,
+    *,
+    interval_seconds: float = INTERVAL_SECONDS,
     max_age_seconds: float = MAX_AGE_SECONDS,
+    clock: Callable[[], float] = boot_seconds,
 ) -> AsyncIterator[Monitor]:
     """Run a monitor on the poller."""
-    monitor = Monitor(poller, interval_seconds=INTERVAL_SECONDS, policy=Policy(max_age_seconds), switches=switches)
+    monitor = Monitor(
+        poller,
+        interval_seconds=interval_seconds,
+        deadline_seconds=DEADLINE_SECONDS,
+        policy=Policy(max_age_seconds),
+        switches=switches,
+        clock=clock,
+    )
     task = asyncio.create_task(monitor.run())
     try:
         yield monitor
@@ -80,122 +92,178 @@ async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
             await asyncio.sleep(0.002)
 
 
+async def asked_until(monitor: Monitor, condition: Callable[[], bool]) -> None:
+    """Ask for a verdict again and again, as a load balancer does, until a condition holds."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await monitor.fresh_verdict()
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+
 def test_before_the_first_poll_the_node_is_starting() -> None:
     async def scenario() -> None:
         async with running(ScriptedPoller(hanging)) as monitor:
             await asyncio.sleep(0)
             assert monitor.verdict().reason is Reason.STARTING
-            assert not monitor.polled.is_set()
+            assert (await monitor.fresh_verdict()).reason is Reason.STARTING
+
+    asyncio.run(scenario())
+
+
+def test_a_question_begins_a_poll_and_gets_its_verdict() -> None:
+    async def scenario() -> None:
+        async with running(ScriptedPoller(SYNCED, DOWN, SYNCED)) as monitor:
+            for expected in (Reason.SYNCED, Reason.UNREACHABLE, Reason.SYNCED):
+                assert (await monitor.fresh_verdict()).reason is expected
+                await asyncio.sleep(2 * INTERVAL_SECONDS)
+
+    asyncio.run(scenario())
+
+
+def test_a_fresh_result_is_used_again() -> None:
+    poller = ScriptedPoller(SYNCED)
+
+    async def scenario() -> None:
+        async with running(poller, interval_seconds=60, max_age_seconds=100) as monitor:
+            await asyncio.gather(*(monitor.fresh_verdict() for _ in range(50)))
+            assert [(await monitor.fresh_verdict()).available for _ in range(50)] == [True] * 50
+
+    asyncio.run(scenario())
+    assert poller.calls == 1
+
+
+def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
+    async def slowly() -> NodeState:
+        await asyncio.sleep(0.1)
+        return SYNCED
+
+    poller = ScriptedPoller(SYNCED, slowly, DOWN)
+
+    async def scenario() -> None:
+        async with running(poller) as monitor:
+            await monitor.fresh_verdict()
+            await asyncio.sleep(2 * INTERVAL_SECONDS)
+            verdicts = await asyncio.gather(*(monitor.fresh_verdict() for _ in range(50)))
+            assert {verdict.reason for verdict in verdicts} == {Reason.SYNCED}
+            assert (poller.calls, poller.most_under_way) == (2, 1)
+
+    asyncio.run(scenario())
+
+
+def test_no_poll_begins_sooner_than_the_interval_after_the_one_before() -> None:
+    began_at: list[float] = []
+
+    async def noted() -> NodeState:
+        began_at.append(time.monotonic())
+        return SYNCED
+
+    async def scenario() -> None:
+        async with running(ScriptedPoller(noted), interval_seconds=0.05) as monitor:
+            async with asyncio.timeout(5):
+                while len(began_at) < 10:
+                    await monitor.fresh_verdict()
+                    await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    # An event loop may run a timer some milliseconds early.
+    assert all(later - earlier > 0.045 for earlier, later in itertools.pairwise(began_at))
+
+
+def test_without_questions_a_poll_begins_every_second() -> None:
+    began_at: list[float] = []
+
+    async def noted() -> NodeState:
+        began_at.append(time.monotonic())
+        return SYNCED
+
+    async def scenario() -> None:
+        async with running(ScriptedPoller(noted)):
+            await until(lambda: len(began_at) >= 3)
+
+    asyncio.run(scenario())
+    for earlier, later in itertools.pairwise(began_at):
+        assert later - earlier > IDLE_SECONDS - 0.05
+        within("a poll that nobody asked for", later - earlier, IDLE_SECONDS + 0.2)
+
+
+def test_a_200_is_not_given_while_the_poll_hangs() -> None:
+    async def scenario() -> None:
+        async with running(ScriptedPoller(SYNCED, hanging)) as monitor:
+            assert (await monitor.fresh_verdict()).available
+            await asyncio.sleep(2 * INTERVAL_SECONDS)
+            began = time.monotonic()
+            assert (await monitor.fresh_verdict()).reason is Reason.STALE
+            assert time.monotonic() - began >= DEADLINE_SECONDS
+            # It is not old enough to be stale for those who only look.
+            assert monitor.verdict().available
+
+    asyncio.run(scenario())
+
+
+def test_a_503_is_given_after_a_twentieth_of_a_second_while_the_poll_hangs() -> None:
+    async def scenario() -> None:
+        async with running(ScriptedPoller(DOWN, hanging)) as monitor:
+            assert (await monitor.fresh_verdict()).reason is Reason.UNREACHABLE
+            await asyncio.sleep(2 * INTERVAL_SECONDS)
+            began = time.monotonic()
+            assert (await monitor.fresh_verdict()).reason is Reason.UNREACHABLE
+            within("a known 503", time.monotonic() - began, REFUSAL_SECONDS + 0.1)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("switches", [Switches(disabled_file="/file"), Switches(shutting_down=True)])
+def test_what_is_switched_by_hand_waits_for_no_poll(switches: Switches) -> None:
+    async def scenario() -> None:
+        async with running(ScriptedPoller(hanging), lambda: switches) as monitor:
+            began = time.monotonic()
+            assert not (await monitor.fresh_verdict()).available
+            within("a verdict by hand", time.monotonic() - began, 0.04)
+
+    asyncio.run(scenario())
+
+
+def test_after_a_sleep_of_the_machine_a_question_waits_for_a_poll_instead_of_being_stale() -> None:
+    asleep_seconds = 0.0
+
+    async def scenario() -> None:
+        nonlocal asleep_seconds
+        poller = ScriptedPoller(SYNCED, dataclasses.replace(SYNCED, wsrep_ready="OFF"))
+        async with running(poller, clock=lambda: boot_seconds() + asleep_seconds) as monitor:
+            assert (await monitor.fresh_verdict()).available
+            asleep_seconds = 3600.0
+            assert monitor.verdict().reason is Reason.STALE
+            assert (await monitor.fresh_verdict()).reason is Reason.NOT_READY
 
     asyncio.run(scenario())
 
 
 def test_a_fault_of_the_poller_is_an_error_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        poller = ScriptedPoller(SYNCED, failing, failing, failing, SYNCED)
-        async with running(poller) as monitor:
-            await until(lambda: monitor.verdict().reason is Reason.ERROR)
-            await until(lambda: monitor.verdict().available)
+        async with running(ScriptedPoller(SYNCED, failing, failing, failing, SYNCED)) as monitor:
+            await asked_until(monitor, lambda: monitor.verdict().reason is Reason.ERROR)
+            await asked_until(monitor, lambda: monitor.verdict().available)
 
     with caplog.at_level(logging.INFO):
         asyncio.run(scenario())
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
-def test_one_poll_is_under_way_at_a_time() -> None:
-    async def slowly() -> NodeState:
-        await asyncio.sleep(3 * INTERVAL_SECONDS)
-        return SYNCED
-
-    poller = ScriptedPoller(slowly)
-
+def test_polls_that_end_no_more_are_noted_and_then_no_longer_alive() -> None:
     async def scenario() -> None:
-        async with running(poller):
-            await until(lambda: poller.calls > 5)
-
-    asyncio.run(scenario())
-    assert poller.most_under_way == 1
-
-
-def test_an_poll_that_is_followed_by_none_turns_stale() -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(SYNCED, hanging)) as monitor:
-            await until(lambda: monitor.verdict().available)
-            began = time.monotonic()
-            await until(lambda: not monitor.verdict().available)
-            assert monitor.verdict().reason is Reason.STALE
-            within("stale", time.monotonic() - began, MAX_AGE_SECONDS + 0.1)
+        async with running(ScriptedPoller(SYNCED, hanging), max_age_seconds=0.1) as monitor:
+            await asked_until(monitor, lambda: not monitor.alive)
+            assert [change.verdict.reason for change in monitor.changes] == [Reason.SYNCED, Reason.STALE]
 
     asyncio.run(scenario())
 
 
-def test_what_was_read_before_a_sleep_of_the_machine_is_not_served_after_it() -> None:
-    asleep_seconds = 0.0
-
-    async def scenario() -> None:
-        nonlocal asleep_seconds
-        monitor = Monitor(
-            ScriptedPoller(SYNCED),
-            interval_seconds=60,
-            policy=Policy(max_age_seconds=61),
-            switches=Switches,
-            clock=lambda: boot_seconds() + asleep_seconds,
-        )
-        task = asyncio.create_task(monitor.run())
-        await monitor.polled.wait()
-        assert monitor.verdict().available
-        assert not monitor.in_doubt
-        asleep_seconds = 60.5
-        assert monitor.in_doubt
-        asleep_seconds = 3600.0
-        assert monitor.verdict().reason is Reason.STALE
-        task.cancel()
-
-    asyncio.run(scenario())
-
-
-def test_an_poll_is_in_doubt_from_a_tenth_of_a_second_after_the_next_one_is_due() -> None:
-    passed_seconds = 0.0
-
-    async def scenario() -> None:
-        nonlocal passed_seconds
-        poller = ScriptedPoller(SYNCED, hanging)
-        monitor = Monitor(
-            poller, interval_seconds=1, policy=Policy(100), switches=Switches, clock=lambda: passed_seconds
-        )
-        task = asyncio.create_task(monitor.run())
-        await monitor.polled.wait()
-        passed_seconds = 1 + IN_DOUBT_SECONDS
-        assert not monitor.in_doubt
-        passed_seconds += 0.001
-        assert monitor.in_doubt
-        assert monitor.verdict().available
-        task.cancel()
-
-    asyncio.run(scenario())
-
-
+@pytest.mark.parametrize("interval", [0.25, 2.0])
 @pytest.mark.parametrize("taken", [0.0, 0.3, 0.79])
-def test_two_slow_polls_in_a_row_are_no_reason_to_be_stale(taken: float) -> None:
-    interval, deadline = 0.25, 0.8
-    # The older one is served until the next has taken its time.
-    assert max(taken, interval) + deadline < oldest_usable_seconds(interval, deadline)
-
-
-def test_failures_that_each_take_long_keep_their_reason_in_between() -> None:
-    async def slowly() -> PollFailure:
-        await asyncio.sleep(MAX_AGE_SECONDS)
-        return DOWN
-
-    poller = ScriptedPoller(slowly)
-
-    async def scenario() -> None:
-        # Two in a row are nearly as old as a poll may be.
-        async with running(poller, max_age_seconds=2.5 * MAX_AGE_SECONDS) as monitor:
-            await until(lambda: poller.calls > 4)
-            assert [change.verdict.reason for change in monitor.changes] == [Reason.UNREACHABLE]
-
-    asyncio.run(scenario())
+def test_two_slow_polls_in_a_row_are_no_reason_to_be_stale(taken: float, interval: float) -> None:
+    deadline = 0.8
+    # The older one counts until the next has taken its time, even if nobody asks for it.
+    assert max(taken, interval, IDLE_SECONDS) + deadline < oldest_usable_seconds(interval, deadline)
 
 
 def test_each_change_of_verdict_is_kept_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -203,18 +271,46 @@ def test_each_change_of_verdict_is_kept_and_logged_once(caplog: pytest.LogCaptur
 
     async def scenario() -> list[Reason]:
         async with running(poller) as monitor:
-            await until(lambda: poller.calls > 10)
+            await asked_until(monitor, lambda: poller.calls > 10)
+            assert monitor.polls >= 10
             return [change.verdict.reason for change in monitor.changes]
 
     with caplog.at_level(logging.INFO):
         reasons = asyncio.run(scenario())
     assert reasons == [Reason.SYNCED, Reason.UNREACHABLE, Reason.SYNCED]
-    changes = [record for record in caplog.records if record.name == "app.change_log"]
-    assert [(record.levelname, record.getMessage(), vars(record)["reason"]) for record in changes] == [
-        ("INFO", "available", "synced"),
-        ("WARNING", "unavailable", "unreachable"),
-        ("INFO", "available", "synced"),
+    fields = ("levelname", "message", "reason", "was", "changes")
+    assert [tuple(vars(record)[field] for field in fields) for record in caplog.records] == [
+        ("INFO", "available", "synced", None, None),
+        ("WARNING", "unavailable", "unreachable", "synced", None),
+        ("INFO", "available", "synced", "unreachable", None),
     ]
+
+
+def test_a_node_that_flaps_is_logged_once_a_minute_with_the_number_of_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seconds = 0.0
+    poller = ScriptedPoller(SYNCED)
+
+    async def scenario() -> None:
+        nonlocal seconds
+        async with running(poller, clock=lambda: boot_seconds() + seconds) as monitor:
+            await monitor.fresh_verdict()
+            for number in range(40):
+                poller.script = [DOWN if number % 2 == 0 else SYNCED]
+                await asyncio.sleep(2 * INTERVAL_SECONDS)
+                await monitor.fresh_verdict()
+            assert len(monitor.changes) == 41
+            logged = len(caplog.records)
+            assert logged == 9
+            seconds = 61
+            await monitor.fresh_verdict()
+            assert len(caplog.records) == logged + 1
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+    last = vars(caplog.records[-1])
+    assert (last["message"], last["changes"]) == ("available", 32)
 
 
 def test_a_switch_counts_at_once() -> None:
@@ -223,7 +319,7 @@ def test_a_switch_counts_at_once() -> None:
     async def scenario() -> None:
         switches = lambda: Switches(disabled_file=switched[0] if switched else None)  # noqa: E731
         async with running(ScriptedPoller(SYNCED), switches) as monitor:
-            await until(lambda: monitor.verdict().available)
+            assert (await monitor.fresh_verdict()).available
             switched.append("/file")
             assert monitor.verdict().reason is Reason.DISABLED
 
@@ -233,22 +329,20 @@ def test_a_switch_counts_at_once() -> None:
 def test_a_policy_of_one_request_decides_instead_of_the_configured_one() -> None:
     async def scenario() -> None:
         async with running(ScriptedPoller(dataclasses.replace(SYNCED, read_only="ON"))) as monitor:
-            await until(lambda: monitor.verdict().available)
             stricter = dataclasses.replace(monitor.policy, available_when_readonly=False)
+            assert (await monitor.fresh_verdict(stricter)).reason is Reason.READ_ONLY
             assert monitor.verdict(stricter).reason is Reason.READ_ONLY
-            assert (await monitor.next_verdict(stricter)).reason is Reason.READ_ONLY
             assert monitor.verdict().available
 
     asyncio.run(scenario())
 
 
-def test_no_verdict_outlives_the_poll_it_rests_on() -> None:
+def test_a_monitor_that_has_stopped_is_not_alive_and_gives_no_200() -> None:
     async def scenario() -> None:
-        async with running(ScriptedPoller(SYNCED, *[DOWN] * 20, SYNCED)) as monitor:
-            await until(lambda: monitor.verdict().available)
-            await until(lambda: monitor.verdict().reason is Reason.UNREACHABLE)
-            await until(lambda: monitor.verdict().available)
-        # Stopped.
+        async with running(ScriptedPoller(SYNCED)) as monitor:
+            assert (await monitor.fresh_verdict()).available
+            assert monitor.alive
         assert monitor.verdict().reason is Reason.ERROR
+        assert not monitor.alive
 
     asyncio.run(scenario())

@@ -50,20 +50,21 @@ def cuts_after_login(peer: Peer) -> None:
 
 def cuts_mid_packet(peer: Peer) -> None:
     """Hang up in the middle of a result."""
-    peer.log_in()
-    peer.receive()
-    peer.send(OK)
+    peer.begin_session()
     peer.receive()
     peer.connection.sendall(b"\xff\x00\x00\x01\x02")
 
 
 def fails_statements(peer: Peer) -> None:
     """Let the client in, then refuse its statements with an error that has no cause of its own."""
-    peer.log_in()
-    peer.receive()
-    peer.send(OK)
-    peer.receive()
-    peer.send(error(1205, "Lock wait timeout exceeded"))
+    peer.begin_session()
+    while peer.receive():
+        peer.send(error(1205, "Lock wait timeout exceeded"))
+
+
+def begins_and_is_silent(peer: Peer) -> None:
+    """Begin a session, then never answer."""
+    peer.begin_session()
     peer.hang()
 
 
@@ -72,13 +73,25 @@ def resets(peer: Peer) -> None:
     peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
+def begins_then(payload: bytes) -> Behaviour:
+    """Log the client in, and answer its first statement with this."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.receive()
+        peer.send(payload)
+
+    return behaviour
+
+
 BROKEN: list[tuple[str, Behaviour, Reason, str]] = [
     ("never greets", Peer.hang, Reason.TIMEOUT, "within 0.3 s while connecting"),
     ("greets and never answers", greets_and_is_silent, Reason.TIMEOUT, "within 0.3 s while connecting"),
-    ("logs in and never answers", logs_in_and_is_silent, Reason.TIMEOUT, "while reading the node's state"),
+    ("logs in and never answers", logs_in_and_is_silent, Reason.TIMEOUT, "while logging in"),
+    ("never answers a poll", begins_and_is_silent, Reason.TIMEOUT, "while reading the node's state"),
     ("closes at once", sends_bytes(b""), Reason.CONNECTION_LOST, "closed the connection while connecting"),
     ("resets", resets, Reason.CONNECTION_LOST, "closed the connection while connecting"),
-    ("cuts after login", cuts_after_login, Reason.CONNECTION_LOST, "while reading the node's state"),
+    ("cuts after login", cuts_after_login, Reason.CONNECTION_LOST, "while logging in"),
     ("cuts mid-packet", cuts_mid_packet, Reason.CONNECTION_LOST, "while reading the node's state"),
     (
         "a web server",
@@ -104,6 +117,9 @@ BROKEN: list[tuple[str, Behaviour, Reason, str]] = [
     ("pam", greets_then(auth_switch("dialog")), Reason.ACCESS_DENIED, "plugin dialog"),
     ("parsec", greets_then(auth_switch("parsec")), Reason.ACCESS_DENIED, "plugin parsec"),
     ("offline mode", greets_then(error(3032)), Reason.OFFLINE, "offline mode"),
+    ("no thread left", says(error(1135)), Reason.REJECTS_LOGINS, "the server takes no logins (error 1135)"),
+    ("out of memory", greets_then(error(1041)), Reason.REJECTS_LOGINS, "(error 1041)"),
+    ("init_connect fails", begins_then(error(1184)), Reason.REJECTS_LOGINS, "(error 1184)"),
     ("shutting down", greets_then(error(1053)), Reason.CONNECTION_LOST, "(error 1053)"),
     ("an error with no cause of its own", greets_then(error(1999)), Reason.ERROR, "(error 1999)"),
 ]
@@ -268,8 +284,8 @@ def worked_once_then(*packets: bytes) -> Behaviour:
     """Give one poll, then answer every statement with these packets and close."""
 
     def behaviour(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
+        peer.begin_session()
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=2)
         peer.receive()
         for payload in packets:
             peer.send(payload)
@@ -317,8 +333,8 @@ def test_a_new_connection_that_fails_as_well_is_not_replaced_again() -> None:
 
 def test_a_timeout_on_a_held_connection_is_not_retried() -> None:
     def hangs_after_one_poll(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
+        peer.begin_session()
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=2)
         peer.hang()
 
     async def scenario(poller: Poller) -> None:

@@ -1,12 +1,10 @@
 """A poll at half its price: a SELECT in place of a SHOW, wherever the server answers it."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 
 from app.database.login import Database
 from app.database.poller import Poller
-from app.database.session import SHOWS_AFTER_REFUSAL
 from app.node_state import NodeState, PollFailure
 from tests.fake_mysql import OK, SYNCED_STATUS, SYNCED_VARIABLES, FakeMySQL, Peer, error, fake_mysql, galera
 
@@ -73,8 +71,8 @@ def test_select_and_show_give_the_same_node_state_for_all_that_any_server_has() 
 
 def test_both_statements_are_sent_before_the_first_is_answered() -> None:
     def answers_two_at_once(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
+        peer.begin_session()
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=2)
         status, select = peer.receive(), peer.receive()
         assert status.startswith(b"\x03SHOW STATUS")
         # The packets of each answer are numbered from 1.
@@ -93,78 +91,6 @@ def test_both_statements_are_sent_before_the_first_is_answered() -> None:
         polling(server, scenario)
 
 
-class ByteByByte:
-    """A connection that sends each byte by itself."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.recv = connection.recv
-        self._send = connection.sendall
-
-    def sendall(self, data: bytes) -> None:
-        """Send all bytes."""
-        for byte in data:
-            self._send(bytes([byte]))
-
-
-def test_every_change_is_read_wherever_the_network_cuts_the_answer() -> None:
-    status = {"wsrep_local_state": "4", "wsrep_ready": "ON", "wsrep_cluster_size": "3"}
-    variables = {**VARIABLES, "max_connections": "151"}
-
-    def behaviour(peer: Peer) -> None:
-        peer.log_in()
-        peer.connection = ByteByByte(peer.connection)  # type: ignore[assignment]
-        peer.answer_queries(status, variables)
-
-    async def scenario(poller: Poller) -> None:
-        first = await poller.poll()
-        assert await poller.poll() is await poller.poll()
-        # The same length, longer, shorter; in the first column, in the last, in both answers, back again.
-        for values, name, value in [
-            (status, "wsrep_local_state", "2"),
-            (status, "wsrep_cluster_size", "12"),
-            (status, "wsrep_cluster_size", "1"),
-            (variables, "max_connections", "152"),
-            (variables, "wsrep_desync", "OFF"),
-            (status, "wsrep_local_state", "4"),
-            (variables, "max_connections", "9999"),
-        ]:
-            values[name] = value
-            for _ in range(2):
-                seen = await poller.poll()
-                assert isinstance(seen, NodeState)
-                assert str(getattr(seen, name)) == value
-        status["wsrep_cluster_size"], variables["wsrep_desync"], variables["max_connections"] = "3", "ON", "151"
-        assert await poller.poll() == first
-        assert server.connections == 1
-
-    with fake_mysql(behaviour) as server:
-        polling(server, scenario)
-
-
-def test_an_answer_that_begins_like_the_last_one_and_ends_is_a_lost_connection() -> None:
-    def behaviour(peer: Peer) -> None:
-        peer.log_in()
-        if server.connections == 1:
-            peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
-            peer.receive()
-            with peer.in_one_piece():
-                peer.rows(SYNCED_STATUS)
-                peer.cut(10)
-            return
-        peer.answer_queries({**SYNCED_STATUS, "wsrep_local_state": "2"}, SYNCED_VARIABLES)
-
-    async def scenario(poller: Poller) -> None:
-        assert isinstance(await poller.poll(), NodeState)
-        seen = await poller.poll()
-        assert isinstance(seen, NodeState)
-        assert seen.wsrep_local_state == 2
-        assert server.connections == 2
-
-    with fake_mysql(behaviour) as server:
-        polling(server, scenario)
-
-
 def test_a_select_refused_falls_back_to_the_show_in_the_same_poll() -> None:
     status = {"wsrep_ready": "ON"}
     ready = [True]
@@ -176,17 +102,10 @@ def test_a_select_refused_falls_back_to_the_show_in_the_same_poll() -> None:
         assert isinstance(seen, NodeState)
         assert (seen.wsrep_ready, seen.pxc_maint_mode) == ("OFF", "DISABLED")
         assert verbs(server) == ["SHOW", "SELECT", "SHOW"]
-        # Not both each time.
-        for _ in range(SHOWS_AFTER_REFUSAL):
-            assert seen == await poller.poll()
-        assert verbs(server) == ["SHOW"] * SHOWS_AFTER_REFUSAL
-        assert seen == await poller.poll()
-        assert verbs(server) == ["SELECT", "SHOW"]
-        # And back to the SELECT for good.
+        # It tries the SELECT again at each poll: the node may be ready.
         ready[0], status["wsrep_ready"] = True, "ON"
-        for _ in range(SHOWS_AFTER_REFUSAL + 2):
-            await poller.poll()
-        assert verbs(server)[-2:] == ["SELECT", "SELECT"]
+        await poller.poll()
+        assert verbs(server) == ["SELECT"]
 
     def behaviour(peer: Peer) -> None:
         peer.log_in()
@@ -210,9 +129,9 @@ def test_a_variable_that_is_gone_is_noticed_by_the_show() -> None:
         seen = await poller.poll()
         assert isinstance(seen, NodeState)
         assert seen.pxc_maint_mode is None
-        for _ in range(SHOWS_AFTER_REFUSAL + 1):
-            assert seen == await poller.poll()
-        assert verbs(server)[-1] == "SELECT"
+        verbs(server)
+        assert seen == await poller.poll()
+        assert verbs(server) == ["SELECT"]
 
     with fake_mysql(behaviour) as server:
         polling(server, scenario)
@@ -231,7 +150,7 @@ def test_a_select_that_answers_nothing_or_half_is_passed_over() -> None:
     async def scenario(poller: Poller) -> None:
         seen = await poller.poll()
         assert isinstance(seen, NodeState)
-        for _ in range(3 * (SHOWS_AFTER_REFUSAL + 1)):
+        for _ in range(3):
             assert seen == await poller.poll()
 
     with fake_mysql(behaviour) as server:
@@ -270,8 +189,8 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
     def behaviour(peer: Peer) -> None:
         if server.connections == 2:
             return galera(variables={"read_only": "ON"})(peer)
-        peer.log_in()
-        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
+        peer.begin_session()
+        peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=2)
         peer.receive()
         select = peer.receive()
         with peer.in_one_piece():
@@ -304,7 +223,7 @@ def test_a_statement_with_two_results_is_refused() -> None:
     async def scenario(poller: Poller) -> None:
         seen = await poller.poll()
         assert isinstance(seen, PollFailure)
-        assert seen.detail == (f"127.0.0.1:{server.port} sent an answer to no statement while reading the node's state")
+        assert seen.detail == (f"127.0.0.1:{server.port} sent an answer to no statement while logging in")
 
     with fake_mysql(behaviour) as server:
         polling(server, scenario)
@@ -314,7 +233,7 @@ def test_rows_that_make_no_sense_end_the_connection() -> None:
     def behaviour(peer: Peer) -> None:
         peer.log_in()
         if server.connections == 1:
-            peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=2)
+            peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES, statements=3)
             peer.receive()
             peer.table(["one"], [["1"]])
             peer.hang()

@@ -126,7 +126,8 @@ def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
     with fake_mysql(behaviour) as server:
         try:
             polling(server, authority, new_loop, scenario)
-            assert server.connections == ATTEMPTS
+            # A login has more time than a poll: the polls wait for the same one.
+            assert server.connections == (1 if "hangs" in fault else ATTEMPTS)
         finally:
             over.set()
 
