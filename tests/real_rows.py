@@ -11,8 +11,14 @@ from app.node_state import NodeState, parse_node_state
 VERSIONS = ("10.11.19-MariaDB-0+deb12u1", "11.8.6-MariaDB-0+deb13u1 from Debian", "11.8.9-MariaDB-4 from Debian")
 """Servers that answered so. Only the version differs; 11.8.6 sends the same with its plugin wsrep_provider on."""
 
-UNKNOWN_TO_MARIADB = {"wsrep_flow_control_status", "super_read_only", "offline_mode", "pxc_maint_mode"}
-"""What is asked for and gets no row: Percona XtraDB Cluster and MySQL have these."""
+NOT_EVERYWHERE = {
+    "wsrep_flow_control_status",
+    "super_read_only",
+    "offline_mode",
+    "pxc_maint_mode",
+    "transaction_read_only",
+}
+"""What 10.11 has no row for: Percona XtraDB Cluster and MySQL have these, MariaDB 11.1 and newer the last one."""
 
 SYNCED = {
     "Threads_connected": "5",
@@ -28,6 +34,7 @@ SYNCED = {
     "max_connections": "151",
     "read_only": "OFF",
     "skip_networking": "OFF",
+    "tx_read_only": "OFF",
     "version": VERSIONS[0],
     "wsrep_desync": "OFF",
     "wsrep_node_name": "node1",
@@ -72,6 +79,7 @@ NOT_GALERA = {
     "max_connections": "151",
     "read_only": "OFF",
     "skip_networking": "OFF",
+    "tx_read_only": "OFF",
     "version": VERSIONS[0],
     "wsrep_desync": "OFF",
     "wsrep_node_name": "plain",

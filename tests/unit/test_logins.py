@@ -300,8 +300,12 @@ def test_a_full_accept_queue_is_asked_again_within_the_poll(tmp_path: Path) -> N
 
     async def scenario(listening: socket.socket) -> None:
         poller = Poller(Database(socket=path, username="someone"), DEADLINE_SECONDS)
-        asyncio.get_running_loop().call_later(DEADLINE_SECONDS / 3, lambda: listening.accept()[0].close())
-        asyncio.get_running_loop().call_later(DEADLINE_SECONDS / 3, exits.enter_context, accepting(listening))
+
+        def make_room() -> None:
+            listening.accept()[0].close()
+            exits.enter_context(accepting(listening))
+
+        asyncio.get_running_loop().call_later(DEADLINE_SECONDS / 3, make_room)
         assert isinstance(await poller.poll(), NodeState)
         await poller.close()
 

@@ -33,6 +33,8 @@ def cut_off(state: int, comment: str, cluster_status: str, *, connected: str = "
 
 
 # name, node, policy, available, reason
+WRITERS = replace(STRICT, available_when_readonly=False)
+
 ROWS = [
     # Seen on live MariaDB clusters.
     ("synced", SYNCED, STRICT, True, Reason.SYNCED),
@@ -250,6 +252,38 @@ ROWS = [
         (f"wsrep_provider {value!r}", replace(SYNCED, wsrep_provider=value), DONORS, False, Reason.NOT_GALERA)
         for value in (None, "", "?", "??/?", "NONE", "None")
     ),
+    ("logins rejected", replace(SYNCED, rejects_logins="error 1135"), DONORS, False, Reason.REJECTS_LOGINS),
+    ("logins rejected, and read-only", replace(SYNCED, rejects_logins=""), DONORS, False, Reason.REJECTS_LOGINS),
+    (
+        "logins rejected, outside a primary component",
+        replace(SYNCED, rejects_logins="error 1135", wsrep_cluster_status="non-Primary"),
+        DONORS,
+        False,
+        Reason.NON_PRIMARY,
+    ),
+    *(
+        (f"{name} ON, {'' if allowed else 'not '}allowed", replace(SYNCED, **{name: "ON"}), policy, allowed, reason)
+        for name in ("super_read_only", "tx_read_only", "transaction_read_only")
+        for policy, allowed, reason in (
+            (STRICT, True, Reason.SYNCED),
+            (WRITERS, False, Reason.READ_ONLY),
+        )
+    ),
+    *(
+        (f"{name} {state} without the other", replace(SYNCED, **{name: state}), WRITERS, available, reason)
+        for name in ("super_read_only", "tx_read_only", "transaction_read_only")
+        for state, available, reason in ((None, True, Reason.SYNCED), ("?", False, Reason.READ_ONLY))
+    ),
+    *(
+        (
+            f"desynced by hand and donors that reject queries, state {node.wsrep_local_state}",
+            replace(node, wsrep_desync="ON", wsrep_sst_donor_rejects_queries="ON"),
+            DONORS,
+            True,
+            Reason.DONOR,
+        )
+        for node in (DONOR, JOINED)
+    ),
     ("skip_networking unreadable", replace(SYNCED, skip_networking="?"), DONORS, False, Reason.NO_NETWORKING),
     ("reject_queries empty", replace(SYNCED, wsrep_reject_queries=""), DONORS, False, Reason.REJECTS_QUERIES),
 ]
@@ -272,12 +306,12 @@ def test_no_poll_is_starting() -> None:
 
 
 @pytest.mark.parametrize("age", [1.1500001, 60.0, float("inf"), float("nan")])
-def test_an_poll_past_its_age_is_stale(age: float) -> None:
+def test_a_poll_past_its_age_is_stale(age: float) -> None:
     verdict = decide(SYNCED, age, STRICT, NO_SWITCH)
     assert (verdict.available, verdict.reason) == (False, Reason.STALE)
 
 
-def test_an_poll_at_its_age_still_counts() -> None:
+def test_a_poll_at_its_age_still_counts() -> None:
     assert decide(SYNCED, 1.15, STRICT, NO_SWITCH).available
 
 
