@@ -82,15 +82,8 @@ class _ServiceCollector(Collector):
         yield checks
         yield _counter("health_checks_held", "Health checks that waited for a poll to end.", counts.held)
         yield _gauge("connections", "Open connections of clients.", len(register))
-        closed = {
-            "refused": register.refused,
-            "evicted": register.evicted,
-            "timed-out": register.timed_out,
-            "oversized": register.oversized,
-            "malformed": register.malformed,
-        }
         words = "Connections closed without an answer, by cause; malformed requests got a 400."
-        yield _counters("connections_closed", words, "cause", closed)
+        yield _counters("connections_closed", words, "cause", register.closed)
 
 
 def _verdict_metrics(monitor: Monitor) -> Iterator[Metric]:
