@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated
 
 from fastapi import FastAPI, Response
@@ -47,14 +48,14 @@ class StatusChange(BaseModel):
 
 
 class StatusConnections(BaseModel):
-    """The connections of clients: how many are open, and how many failed since the start, by cause."""
+    """The connections of clients."""
 
     open: int = Field(description="open now")
-    refused: int = Field(description="closed because the client is not in CLUSTERCHECK_ALLOW_FROM")
-    evicted: int = Field(description="closed to make room for a new connection")
-    timed_out: int = Field(description="closed because no complete request arrived in time")
-    oversized: int = Field(description="closed because the request was too long")
-    malformed: int = Field(description="answered with 400: the request was not valid HTTP, or exceeded a limit")
+    closed: dict[str, int] = Field(
+        description="closed since the start, by cause. refused: the client is not in CLUSTERCHECK_ALLOW_FROM. evicted: "
+        "to make room for a new connection. timed-out: no complete request arrived in time. malformed: the request was "
+        "not valid HTTP, or exceeded a limit, and got a 400."
+    )
 
 
 class Status(BaseModel):
@@ -78,7 +79,7 @@ class Status(BaseModel):
 
 def create_application(sources: Sources) -> FastAPI:
     """Return the application that answers `PATHS`. The fast path passes those requests on to it."""
-    monitor, register = sources.monitor, sources.register
+    monitor = sources.monitor
     registry = create_registry(sources)
     application = FastAPI(
         title="clustercheckd",
@@ -93,55 +94,67 @@ def create_application(sources: Sources) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
 
+    # Both documents are made once a poll: 256 clients that ask for one at once would delay a health check by a second.
+    @lru_cache(maxsize=1)
+    def status_document(_made_for: object) -> bytes:
+        return _status(sources).model_dump_json().encode()
+
+    @lru_cache(maxsize=1)
+    def metrics_document(_made_for: object) -> bytes:
+        return generate_latest(registry)
+
+    def latest() -> object:
+        # The verdict changes between polls when the operator drains the node. While a poll hangs, the age grows.
+        return monitor.polls, monitor.verdict(), int(monitor.age_seconds)
+
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)
-    @application.get(STATUS_PATH, summary="Verdict, node state and recent changes")
-    async def status() -> Status:
+    @application.get(STATUS_PATH, summary="Verdict, node state and recent changes", response_model=Status)
+    async def status() -> Response:
         """Answer 200 whatever the verdict."""
-        verdict = await monitor.fresh_verdict()
-        # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
-        monitor.note_change()
-        seen = monitor.result
-        return Status(
-            version=__version__,
-            available=verdict.available,
-            draining=verdict.draining,
-            reason=verdict.reason,
-            detail=verdict.detail,
-            since=datetime.fromtimestamp(monitor.changes[-1].at, UTC),
-            disabled_since=_moment(sources.switches.disabled_at()),
-            age_seconds=round(monitor.age_seconds, _DIGITS),
-            node=seen if isinstance(seen, NodeState) else None,
-            failure=seen if isinstance(seen, PollFailure) else None,
-            policy=replace(monitor.policy, max_age_seconds=round(monitor.policy.max_age_seconds, _DIGITS)),
-            login_failure=sources.logins.login_failure,
-            connections=StatusConnections(
-                open=len(register),
-                refused=register.refused,
-                evicted=register.evicted,
-                timed_out=register.timed_out,
-                oversized=register.oversized,
-                malformed=register.malformed,
-            ),
-            changes=[
-                StatusChange(
-                    at=datetime.fromtimestamp(change.at, UTC),
-                    available=change.verdict.available,
-                    reason=change.verdict.reason,
-                    detail=change.verdict.detail,
-                )
-                for change in monitor.changes
-            ],
-        )
+        await monitor.fresh_verdict()
+        return Response(status_document(latest()), media_type="application/json")
 
     # Not in the schema, which describes only JSON.
     @application.head(METRICS_PATH, include_in_schema=False)
     @application.get(METRICS_PATH, include_in_schema=False)
     async def metrics() -> Response:
         """Answer 200 whatever the verdict, always in the text format: there is no content negotiation."""
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(metrics_document(latest()), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return application
+
+
+def _status(sources: Sources) -> Status:
+    monitor = sources.monitor
+    # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
+    monitor.note_change()
+    verdict = monitor.verdict()
+    seen = monitor.result
+    return Status(
+        version=__version__,
+        available=verdict.available,
+        draining=verdict.draining,
+        reason=verdict.reason,
+        detail=verdict.detail,
+        since=datetime.fromtimestamp(monitor.changes[-1].at, UTC),
+        disabled_since=_moment(sources.switches.disabled_at()),
+        age_seconds=round(monitor.age_seconds, _DIGITS),
+        node=seen if isinstance(seen, NodeState) else None,
+        failure=seen if isinstance(seen, PollFailure) else None,
+        policy=replace(monitor.policy, max_age_seconds=round(monitor.policy.max_age_seconds, _DIGITS)),
+        login_failure=sources.logins.login_failure,
+        connections=StatusConnections(open=len(sources.register), closed=sources.register.closed),
+        changes=[
+            StatusChange(
+                at=datetime.fromtimestamp(change.at, UTC),
+                available=change.verdict.available,
+                reason=change.verdict.reason,
+                detail=change.verdict.detail,
+            )
+            for change in monitor.changes
+        ],
+    )
 
 
 def _moment(at: float | None) -> datetime | None:

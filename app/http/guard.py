@@ -7,16 +7,17 @@ uvicorn's internals, so the version of uvicorn is pinned.
 
 import asyncio
 import logging
+import re
 import resource
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.utils import get_remote_addr
 
 from app.settings import IPNetwork
 
@@ -30,20 +31,24 @@ DEADLINE_SECONDS = 2.0
 REQUEST_BYTES = 8192
 """How many bytes a client may send before its request is complete."""
 
-TARGET_BYTES, HEADER_FIELDS = 1024, 100
-"""How long a request's target may be, and how many header fields a request may have. To decode more would take longer
-than the answer."""
+TARGET_BYTES = 512
+"""How long the target of a request may be, its path and query. To decode more would take longer than the answer."""
 
 CONNECTIONS = 256
-"""How many connections may be open. For a new one above that, the guard closes the oldest connection without a complete
-request or, if there is none, the oldest one whose answer is held."""
+"""How many connections may be open. For a new one above that, the guard closes one: see `ConnectionRegister.add`."""
 
 _LAST_REQUEST_SECONDS = 0.2
 """How long an accepted connection may take to send its request while the service stops."""
 
+_SWEEP_SECONDS = 0.25
+"""How late the guard may close a connection whose time is over."""
+
 _OTHER_DESCRIPTORS = 32
 """How many descriptors to reserve for everything but clients. Without one for the database, a healthy node would get
 503."""
+
+_ORIGIN = re.compile(rb"^https?://[^/?#]+/?", re.IGNORECASE)
+"""What a proxy puts before the path: it asks for http://db1:9200/ instead of / (RFC 9112, 3.2.2)."""
 
 _log = logging.getLogger(__name__)
 _LOG_SECONDS = 60.0
@@ -56,6 +61,14 @@ class RefusedRequestError(Exception):
 class GuardedProtocol(HttpToolsProtocol):
     """One connection with limits. If it exceeds one, it is closed or gets a 400, but never a 503."""
 
+    url = b""
+    address = ""  # of the client; empty for every client of a unix socket
+
+    # No answer depends on the header fields or the body. Without a callback the parser skips them: to receive 8 KiB of
+    # them would take longer than the answer.
+    on_header = None  # type: ignore[assignment]
+    on_body = None  # type: ignore[assignment]
+
     def __init__(
         self,
         register: "ConnectionRegister",
@@ -67,7 +80,6 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._register = register
         self._bytes = 0
-        self._refusal: str | None = None
 
     @property
     def being_answered(self) -> bool:
@@ -75,14 +87,17 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Set up the connection as uvicorn does, without the addresses, and register it or refuse it."""
-        # uvicorn's own method also reads the addresses of both ends. Those seven system calls are a tenth of the cost
-        # of a health check, and no answer needs them.
+        """Set up the connection as uvicorn does, and register it or refuse it."""
+        # uvicorn's own method reads the addresses of both ends in seven system calls, a tenth of the cost of a health
+        # check. This is one.
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.address = peer[0]
         self.connections.add(self)
         self.transport = transport
         self.flow = FlowControl(transport)
         self.scheme = "http"
-        if self._register.allows(transport):
+        if self._register.allows(self.address):
             self._register.add(self)
         else:
             transport.abort()
@@ -93,13 +108,12 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse the received bytes, up to `REQUEST_BYTES`; above that, close the connection or ignore them."""
+        """Parse the received bytes, up to `REQUEST_BYTES`."""
         self._bytes += len(data)
         if self._bytes <= REQUEST_BYTES:
             super().data_received(data)
-        elif not self.being_answered:
-            self._register.oversized += 1
-            self.transport.abort()
+        else:
+            self.send_400_response(f"the request is longer than {REQUEST_BYTES} bytes")
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keep the connection open if a client closes its sending side after its request, as nc -N does."""
@@ -108,7 +122,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin the answer, after which uvicorn closes the connection. uvicorn adds `connection: close` to it."""
         if len(self.url) > TARGET_BYTES:
-            self._refuse(f"the request's target is longer than {TARGET_BYTES} bytes")
+            raise RefusedRequestError
+        if not self.url.startswith(b"/"):
+            self.url = _ORIGIN.sub(b"/", self.url)
         super().on_headers_complete()
         self.cycle.keep_alive = False
 
@@ -116,27 +132,16 @@ class GuardedProtocol(HttpToolsProtocol):
         """Begin the only request of a connection, and refuse any further one."""
         # 8 KiB hold 450 pipelined requests. Each would cost memory and none would get an answer.
         if self.cycle is not None:
-            self._refuse("one request per connection")
+            raise RefusedRequestError
         super().on_message_begin()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Receive a header field, up to `HEADER_FIELDS` of them."""
-        super().on_header(name, value)
-        if len(self.headers) > HEADER_FIELDS:
-            self._refuse(f"the request has more than {HEADER_FIELDS} header fields")
-
-    def on_body(self, body: bytes) -> None:
-        """Ignore the body: no answer depends on it."""
 
     def send_400_response(self, msg: str) -> None:
         """Answer 400 to a request that cannot be parsed. Ignore what follows a request that was parsed."""
         if self.cycle is None:
-            self._register.malformed += 1
-            super().send_400_response(f"{self._refusal or msg}\r\n")
-
-    def _refuse(self, why: str) -> NoReturn:
-        self._refusal = why
-        raise RefusedRequestError(why)
+            if len(self.url) > TARGET_BYTES:
+                msg = f"the request's target is longer than {TARGET_BYTES} bytes"
+            self._register.closed["malformed"] += 1
+            super().send_400_response(f"{msg}\r\n")
 
     def shutdown(self) -> None:
         """Give a request that is under way 0.2 s to arrive. uvicorn would close the connection at once."""
@@ -144,80 +149,68 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class ConnectionRegister:
-    """Decides who may connect, and limits the number and the duration of connections.
+    """Decides who may connect, and limits the number of connections.
 
-    allowed: the networks that may connect; None for all.
-
-    It counts the connections closed without an answer: refused (client not allowed), evicted (to make room for a new
-    one), timed_out (after `DEADLINE_SECONDS`) and oversized (more than `REQUEST_BYTES`). malformed counts the requests
-    that got a 400 because they could not be parsed.
+    The client address with the most connections loses one of them for a new one. So no client can cost another one its
+    answer. allowed: the networks that may connect; None for all. closed: how many connections the guard has closed
+    since the start, by cause. All but the malformed requests, which got a 400, got no answer.
     """
 
     def __init__(self, allowed: Sequence[IPNetwork] | None = None) -> None:
-        self.refused = 0
-        self.evicted = 0
-        self.timed_out = 0
-        self.oversized = 0
-        self.malformed = 0
+        self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
         self._allowed = None if allowed is None else tuple(allowed)
         self._logged_at = -_LOG_SECONDS
         self._most = connections_within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        self._made_at: dict[GuardedProtocol, float] = {}
+        self._made_at: dict[GuardedProtocol, float] = {}  # the oldest first
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         """Return how many connections are open."""
         return len(self._made_at)
 
-    def allows(self, transport: asyncio.Transport) -> bool:
-        """Return whether a peer may connect. A peer without an address uses a unix socket, which has permissions."""
-        if self._allowed is None:
+    def allows(self, address: str) -> bool:
+        """Return whether a client may connect. One without an address uses a unix socket, which has permissions."""
+        if self._allowed is None or not address or _is_in(address, self._allowed):
             return True
-        client = get_remote_addr(transport)
-        if client is None or _is_in(client[0], self._allowed):
-            return True
-        self.refused += 1
+        self.closed["refused"] += 1
         now = time.monotonic()
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
             detail = "not in CLUSTERCHECK_ALLOW_FROM; logged once a minute"
-            _log.warning("client refused", extra={"client": client[0], "count": self.refused, "detail": detail})
+            _log.warning("client refused", extra={"client": address, "count": self.closed["refused"], "detail": detail})
         return False
 
     def add(self, protocol: GuardedProtocol) -> None:
-        """Register a new connection and start its time limit. If there are too many, close the oldest idle one."""
+        """Register a new connection. If there are too many, close one of the address that has the most.
+
+        Of that address, close the oldest connection without a complete request or, if there is none, the oldest one.
+        """
         if len(self._made_at) >= self._most:
-            idle = (other for other in self._made_at if not other.being_answered)
-            self.evicted += 1
-            self._end(next(idle, next(iter(self._made_at))))
+            count = Counter(other.address for other in self._made_at)
+            most = max(count.values())
+            crowd = [other for other in self._made_at if count[other.address] == most]
+            self._end("evicted", next((other for other in crowd if not other.being_answered), crowd[0]))
         self._made_at[protocol] = time.monotonic()
+        # One timer for all: a timer for each connection would be a twentieth of the cost of a health check.
         if self._timer is None:
-            self._timer = protocol.loop.call_later(DEADLINE_SECONDS, self._end_overdue)
+            self._timer = protocol.loop.call_later(DEADLINE_SECONDS, self._end_overdue, protocol.loop)
 
     def remove(self, protocol: GuardedProtocol) -> None:
         """Remove a connection that has ended."""
         self._made_at.pop(protocol, None)
 
-    def _end(self, protocol: GuardedProtocol) -> None:
+    def _end(self, cause: str, protocol: GuardedProtocol) -> None:
+        self.closed[cause] += 1
         self.remove(protocol)
         protocol.transport.abort()
 
-    def _end_overdue(self) -> None:
-        self._timer = None
-        now = time.monotonic()
-        wait_seconds = DEADLINE_SECONDS
+    def _end_overdue(self, loop: asyncio.AbstractEventLoop) -> None:
+        overdue_at = time.monotonic() - DEADLINE_SECONDS
         for protocol, made_at in list(self._made_at.items()):
-            left = made_at + DEADLINE_SECONDS - now
-            if left > 0:
-                wait_seconds = left
-                break
             # A held answer waits for the node, not for the client.
-            if not protocol.being_answered:
-                self.timed_out += 1
-                self._end(protocol)
-        if self._made_at:
-            loop = next(iter(self._made_at)).loop
-            self._timer = loop.call_later(wait_seconds, self._end_overdue)
+            if made_at <= overdue_at and not protocol.being_answered:
+                self._end("timed-out", protocol)
+        self._timer = loop.call_later(_SWEEP_SECONDS, self._end_overdue, loop) if self._made_at else None
 
 
 def connections_within(descriptors: int) -> int:

@@ -85,15 +85,8 @@ class _ServiceCollector(Collector):
                 checks.add_metric((path, str(status)), count)
         yield checks
         yield _gauge("connections", "Open connections of clients.", len(register))
-        closed = {
-            "refused": register.refused,
-            "evicted": register.evicted,
-            "timed-out": register.timed_out,
-            "oversized": register.oversized,
-            "malformed": register.malformed,
-        }
         words = "Connections closed without an answer, by cause; malformed requests got a 400."
-        yield _counters("connections_closed", words, "cause", closed)
+        yield _counters("connections_closed", words, "cause", register.closed)
 
 
 def _verdict_metrics(monitor: Monitor) -> Iterator[Metric]:

@@ -18,25 +18,12 @@ AT_ONCE = 64
 SECONDS = 60
 SEED = 4
 
-_METHODS = [
-    b"GET",
-    b"HEAD",
-    b"OPTIONS",
-    b"POST",
-    b"PUT",
-    b"DELETE",
-    b"CONNECT",
-    b"TRACE",
-    b"PRI",
-    b"M-SEARCH",
-    b"X",
-    b"",
-]
+_METHODS = [b"", *b"GET HEAD OPTIONS POST PUT DELETE CONNECT TRACE PRI M-SEARCH X".split()]
 _TARGETS = [
     b"/", b"*", b"/readyz", b"/livez", b"/status", b"/openapi.json", b"//", b"/%00", b"/%ff%fe", b"", b"?", b"#",
-    b"http://x/", b"http://[::1]:80/", b"http://", b"http://[", b"x:443", b"/?available_when_donor=1",
-    b"/?available_when_donor=%ff", b"/?max_recv_queue=99999999999999999999", b"/readyz?a&b&c", b"/\xc3\xa9",
-    b"/?" + b"&" * 2000, b"/" + b"a" * 7000,
+    b"http://x/", b"http://x", b"http://x?a=1", b"http://[::1]:80/", b"http://", b"http://[", b"x:443",
+    b"/?available_when_donor=1", b"/?available_when_donor=%ff", b"/?max_recv_queue=99999999999999999999",
+    b"/readyz?a&b&c", b"/\xc3\xa9", b"/?" + b"&" * 2000, b"/" + b"a" * 7000,
 ]  # fmt: skip
 _VERSIONS = [b"HTTP/1.0", b"HTTP/1.1", b"HTTP/2.0", b"HTTP/0.9", b"HTTP/9.9", b"http/1.1", b"", b"ICY"]
 _HEADERS = [
@@ -48,21 +35,7 @@ _HEADERS = [
     b"X-Forwarded-For: 1.2.3.4", b"Accept-Encoding: " + b"gzip," * 500, b"Range: bytes=0-", b"If-None-Match: *",
 ]  # fmt: skip
 _BODIES = [b"", b"", b"", b"hello", b"5\r\nhello\r\n0\r\n\r\n", b"zz\r\n", b"\0" * 100, b"GET / HTTP/1.1\r\n\r\n"]
-_SPLICES = [
-    b"\r\n",
-    b"\r",
-    b"\n",
-    b"\0",
-    b" ",
-    b"%",
-    b"\xff",
-    b"\x80",
-    b"\r\n\r\n",
-    b":",
-    b"?",
-    b"HTTP/1.1",
-    b"\x16\x03\x01",
-]
+_SPLICES = [b"\r\n", b"\r", b"\n", b"\0", b" ", b"\r\n\r\n", *b"% \xff \x80 : ? HTTP/1.1 \x16\x03\x01".split(b" ")]
 
 
 def composed(chance: random.Random) -> bytes:

@@ -193,7 +193,7 @@ class TestAllowFrom:
                     assert connection.recv(1) == b""
                 except ConnectionResetError:
                     continue
-        assert service.status()["connections"]["refused"] == 20
+        assert service.status()["connections"]["closed"]["refused"] == 20
         told = [line for line in service.log.read_text().splitlines() if "CLUSTERCHECK_ALLOW_FROM" in line]
         assert len(told) == 1
         assert "WARNING client refused client=::1 count=1 " in told[0]

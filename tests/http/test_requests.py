@@ -8,6 +8,7 @@ import pytest
 from harness.ports import Ports
 from harness.service import Service
 from harness.stack import Stack
+from harness.waiting import wait_for
 from tests.conftest import Services
 
 REQUESTS = {
@@ -27,6 +28,9 @@ REQUESTS = {
     "keepalived": b"GET / HTTP/1.0\r\nUser-Agent: KeepAliveClient\r\nHost: 10.0.0.1:9200\r\n\r\n",
     "curl": b"GET / HTTP/1.1\r\nHost: localhost:9200\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n",
     "absolute form": b"GET http://localhost:9200/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "absolute form without a path": b"GET http://db1:9200 HTTP/1.1\r\nHost: db1:9200\r\n\r\n",
+    "absolute form with a query alone": b"GET http://db1:9200?available_when_donor=1 HTTP/1.1\r\nHost: db1\r\n\r\n",
+    "absolute form with a query": b"GET HTTP://[::1]:9200/readyz?available_when_donor=0 HTTP/1.1\r\nHost: x\r\n\r\n",
     "empty query": b"GET /? HTTP/1.0\r\n\r\n",
     "post": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
     "a method nobody uses": b"PROPFIND / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -118,6 +122,9 @@ def test_every_answer_says_connection_close_and_ends_the_connection(unreachable:
         ("GET", "/favicon.ico", 404),
         ("OPTIONS", "/nothing", 404),
         ("GET", "//", 404),
+        ("GET", "http://db1:9200/status", 200),
+        ("GET", "http://db1:9200/nothing", 404),
+        ("GET", "http://db1:9200/?x", 400),
         ("GET", "/%2e%2e/etc", 404),
     ],
 )
@@ -141,6 +148,13 @@ def test_status_tells_what_is_known(unreachable: Service) -> None:
     assert status["failure"]["reason"] == "unreachable"
     assert status["policy"]["available_when_donor"] is False
     assert [change["reason"] for change in status["changes"]] == ["unreachable"]
+
+
+@pytest.mark.parametrize("path", ["/status", "/metrics"])
+def test_a_document_is_made_once_a_poll(unreachable: Service, path: str) -> None:
+    bodies = [unreachable.get(path).body for _ in range(10)]
+    assert len(set(bodies)) < len(bodies)
+    wait_for("the document of the next poll", lambda: unreachable.get(path).body != bodies[-1])
 
 
 def test_the_schema_describes_status(unreachable: Service) -> None:

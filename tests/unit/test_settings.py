@@ -49,7 +49,7 @@ def test_the_defaults_are_the_documented_ones(load: Load) -> None:
     settings = load()
     assert Database() == settings.database()
     assert dataclasses.replace(settings.policy(), max_age_seconds=0) == Policy(0)
-    assert settings.policy().max_age_seconds == pytest.approx(0.25 + 2 * 0.8 + 0.1)
+    assert settings.policy().max_age_seconds == pytest.approx(1 + 0.8 + 0.1)
     assert (settings.clustercheck_host, settings.clustercheck_port) == ("*", 9200)
 
 
