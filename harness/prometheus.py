@@ -25,13 +25,24 @@ _STEP_SECONDS = 0.1
 
 
 class Prometheus:
-    """One Prometheus process that scrapes services. The label instance is the address and the port."""
+    """One Prometheus process that scrapes services. The label instance is the address and the port.
 
-    def __init__(self, directory: Path, port: int, services: Sequence[Service], *, interval: str = "200ms") -> None:
+    haproxy: the port of an HAProxy that exports its metrics; None without one.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int,
+        services: Sequence[Service],
+        *,
+        haproxy: int | None = None,
+        interval: str = "200ms",
+    ) -> None:
         self.port = port
         self.log = directory / "prometheus.log"
         config = directory / "prometheus.yml"
-        config.write_text(_config(services, interval))
+        config.write_text(_config(services, haproxy, interval))
         command = [
             "prometheus",
             f"--config.file={config}",
@@ -52,6 +63,10 @@ class Prometheus:
             message = f"more than one value for an instance: {expression}"
             raise AssertionError(message)
         return values
+
+    def answers(self, expression: str) -> bool:
+        """Return whether an expression has a value now."""
+        return bool(self._ask("query", {"query": expression})["result"])
 
     def course(self, expression: str, since: float) -> list[float]:
         """Return the values that an expression of one series has had, without consecutive repeats.
@@ -85,9 +100,12 @@ class Prometheus:
             return False
 
 
-def _config(services: Sequence[Service], interval: str) -> str:
+def _config(services: Sequence[Service], haproxy: int | None, interval: str) -> str:
     text = _EXAMPLE.read_text()
     targets = "".join(f"          - {LOOPBACK}:{service.port}\n" for service in services)
     text = re.sub(r"(?: {10}- db\d:9200\n)+", targets, text)
     text = re.sub(r"(scrape_interval|evaluation_interval): 15s", rf"\1: {interval}", text)
-    return text.replace("- alerts.yml", f"- {ALERTS}")
+    text = text.replace("- alerts.yml", f"- {ALERTS}")
+    if haproxy is None:
+        return text.partition("  # HAProxy's own exporter")[0]
+    return text.replace("- lb1:8404", f"- {LOOPBACK}:{haproxy}")

@@ -51,9 +51,12 @@ class Stack(Block):
         haproxy.wait_until_up()
         return haproxy
 
-    def prometheus_for(self, services: Sequence[Service], directory: Path) -> Prometheus:
-        """Start a Prometheus that scrapes services, with its files in directory, and wait until it answers."""
-        prometheus = Prometheus(directory, self.installation.ports.free(), services)
+    def prometheus_for(self, services: Sequence[Service], directory: Path, haproxy: int | None = None) -> Prometheus:
+        """Start a Prometheus that scrapes services, with its files in directory, and wait until it answers.
+
+        haproxy: the port of an HAProxy that exports its metrics.
+        """
+        prometheus = Prometheus(directory, self.installation.ports.free(), services, haproxy=haproxy)
         self._exits.callback(prometheus.process.kill)
         prometheus.wait_until_up()
         return prometheus

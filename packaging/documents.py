@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LICENCE = "LICENSE"
 _FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "haproxy.cfg.example")
-_FOLDERS = ("docs", "contrib/prometheus", "contrib/kubernetes")
+_FOLDERS = ("docs", "contrib/grafana", "contrib/kubernetes", "contrib/prometheus")
 
 
 def documents() -> Iterator[Path]:

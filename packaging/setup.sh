@@ -2,9 +2,11 @@
 # Sets up what the packages are built and tested with. Says what it installs before it does.
 #   usage: packaging/setup.sh venv DIRECTORY    the virtual environment that builds them
 #          packaging/setup.sh tools             what tests/package runs besides
+#          packaging/setup.sh kustomize         of that, what tests/package/test_kubernetes.py runs
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 ACTIONLINT=v1.7.12
+KUSTOMIZE=v5.8.1
 
 say() { printf 'setup: %s\n' "$*"; }
 
@@ -49,11 +51,17 @@ tools() {
     done
     # shellcheck disable=SC2086
     install_packages $packages
-    # In no distribution. Without Go, its test says that it was left out.
-    if [ ! -x build/tools/actionlint ] && command -v go >/dev/null; then
-        say "installing actionlint $ACTIONLINT with Go into build/tools"
-        GOBIN=$PWD/build/tools go install "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT" 2>/dev/null \
-            || say "actionlint could not be installed" >&2
+    with_go actionlint "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT"
+    kustomize
+}
+
+kustomize() { with_go kustomize "sigs.k8s.io/kustomize/kustomize/v5@$KUSTOMIZE"; }
+
+# A program that is in no distribution. Without Go, its tests say that they were left out.
+with_go() {
+    if [ ! -x "build/tools/$1" ] && command -v go >/dev/null; then
+        say "installing $2 with Go into build/tools"
+        GOBIN=$PWD/build/tools go install "$2" 2>/dev/null || say "$1 could not be installed" >&2
     fi
 }
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from harness.ports import LOOPBACK
 from harness.service import without_settings
 from harness.stack import Stack
 from tests.http.test_process import SECONDS, run
+
+CONTRIB = Path(__file__).parents[2] / "contrib"
 
 CHOSEN = "chosen, it's \\ free"
 AVAILABLE = "available synced: wsrep_local_state is 4 (Synced)\n"
@@ -138,28 +141,37 @@ def test_a_host_that_no_account_is_for_gets_one(installation: Installation) -> N
         node.stop()
 
 
-def test_the_account_that_the_manifests_make_is_enough(installation: Installation, tmp_path: Path) -> None:
+@pytest.fixture
+def without_account(installation: Installation) -> Iterator[Node]:
+    """Run a node that has no account for clustercheckd yet."""
     node = installation.node("manifests")
     node.start()
     node.wait_until_up()
-    try:
-        for host in ("localhost", LOOPBACK):
-            node.sql(f"DROP USER 'clustercheck'@'{host}'")
-        (tmp_path / "clustercheck").write_text(CHOSEN)
-        script = (Path(__file__).parents[2] / "contrib/kubernetes/account.sh").read_text()
-        # The two functions are those of the image's entrypoint, which sources the script.
-        functions = f"""
-docker_process_sql() {{ mariadb --no-defaults --socket={node.socket}; }}
+    for host in ("localhost", LOOPBACK):
+        node.sql(f"DROP USER 'clustercheck'@'{host}'")
+    yield node
+    node.stop()
+
+
+def test_the_account_that_compose_makes_is_enough(without_account: Node, tmp_path: Path) -> None:
+    (tmp_path / "clustercheck").write_text(CHOSEN)
+    script = (CONTRIB / "compose/account.sh").read_text()
+    # The two functions are those of the image's entrypoint, which sources the script.
+    functions = f"""
+docker_process_sql() {{ mariadb --no-defaults --socket={without_account.socket}; }}
 docker_sql_escape_string_literal() {{ printf %s "$1" | sed -e 's/[\\\\]/\\\\\\\\/g' -e "s/'/''/g"; }}
 """
-        subprocess.run(
-            ["bash", "-ec", functions + script.replace("/secret/", f"{tmp_path}/")], check=True, timeout=SECONDS
-        )
-        settings = {
-            **over_tcp(node),
-            "MYSQL_USERNAME": "clustercheck",
-            "MYSQL_PASSWORD_FILE": f"{tmp_path}/clustercheck",
-        }
-        assert run("check", **settings).stdout.startswith("NOT available not-galera: ")
-    finally:
-        node.stop()
+    subprocess.run(["bash", "-ec", functions + script.replace("/secret/", f"{tmp_path}/")], check=True, timeout=SECONDS)
+    is_enough(without_account, tmp_path / "clustercheck")
+
+
+def test_the_account_for_kubernetes_is_enough(without_account: Node, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("change-me")
+    without_account.sql((CONTRIB / "kubernetes/account.sql").read_text())
+    is_enough(without_account, tmp_path / "password")
+
+
+def is_enough(node: Node, password: Path) -> None:
+    """Check that clustercheckd reads the node, which is no member of a cluster."""
+    settings = {**over_tcp(node), "MYSQL_USERNAME": "clustercheck", "MYSQL_PASSWORD_FILE": str(password)}
+    assert run("check", **settings).stdout.startswith("NOT available not-galera: ")

@@ -18,11 +18,11 @@ from app.monitor import Monitor
 from app.node_state import NodeState, PollFailure
 from app.switches import ManualSwitches
 from app.verdict import Policy
+from tests.queries import of_the_dashboard, on_the_page, rows
 
 ROOT = Path(__file__).parents[2]
 CONTRIB = ROOT / "contrib" / "prometheus"
 ALERTS, TESTS = (CONTRIB / "alerts.yml").read_text(), (CONTRIB / "alerts_test.yml").read_text()
-PAGE = (ROOT / "docs" / "operations.md").read_text()
 SUFFIXES = re.compile(r"_(bucket|sum|count)$")
 PROMTOOL_SECONDS = 60
 
@@ -70,17 +70,6 @@ def promtool(*arguments: str) -> str:
     return done.stdout
 
 
-def section(heading: str) -> str:
-    """Give the text under a heading of the page."""
-    return PAGE.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
-
-
-def rows(heading: str) -> list[list[str]]:
-    """Give the cells of the table under a heading, without its first two lines."""
-    lines = [line for line in section(heading).splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
-
-
 def alerts() -> dict[str, str]:
     """Give the text of each alert, by name."""
     _, *blocks = ALERTS.split("      - alert: ")
@@ -119,15 +108,14 @@ def test_the_page_has_every_alert_with_its_severity() -> None:
 
 
 def test_alerts_and_queries_ask_for_metrics_that_exist(metrics: dict[str, str]) -> None:
-    queries = "".join(query for _, query in rows("Queries worth a panel"))
-    for text in (ALERTS, queries):
+    for text in (ALERTS, "".join([*on_the_page().values(), *of_the_dashboard().values()])):
         asked = set(re.findall(r"\bclustercheckd_(\w+)", text))
         assert asked
         assert {SUFFIXES.sub("", name) for name in asked} <= metrics.keys()
 
 
 def test_promtool_accepts_the_queries(tmp_path: Path) -> None:
-    queries = [query.strip("`") for _, query in rows("Queries worth a panel")]
+    queries = [*on_the_page().values(), *of_the_dashboard().values()]
     rules = [f"      - record: query_{number}\n        expr: '{query}'\n" for number, query in enumerate(queries)]
     path = tmp_path / "queries.yml"
     path.write_text("groups:\n  - name: queries\n    rules:\n" + "".join(rules))

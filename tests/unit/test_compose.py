@@ -30,7 +30,7 @@ def test_its_settings_are_settings() -> None:
 
 def test_the_account_is_the_one_that_the_node_makes() -> None:
     settings = settings_from(SERVICES["clustercheckd"]["environment"])
-    script = (ROOT / "contrib/kubernetes/account.sh").read_text()
+    script = (ROOT / "contrib/compose/account.sh").read_text()
     assert f"CREATE USER {settings.mysql_username}@{settings.mysql_host} " in script
     assert re.search(r"cat (/[\w/]+)", script)[1] in [secret["target"] for secret in SERVICES["galera"]["secrets"]]  # type: ignore[index]
 

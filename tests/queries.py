@@ -1,0 +1,36 @@
+"""The queries that people copy: those of the dashboard and those of docs/operations.md."""
+
+import json
+import re
+from typing import Any
+
+from tests.unit.manifests import ROOT
+
+DASHBOARD: dict[str, Any] = json.loads((ROOT / "contrib" / "grafana" / "clustercheckd.json").read_text())
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Return the cells of the table under a heading of docs/operations.md, without its first two lines."""
+    section = PAGE.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def on_the_page() -> dict[str, str]:
+    """Return the queries of docs/operations.md, by what they answer."""
+    return {question: query.strip("`") for question, query in rows("Queries worth a panel")}
+
+
+def of_the_dashboard() -> dict[str, str]:
+    """Return the queries of the dashboard as Grafana sends them with all variables at All, by panel."""
+    values = {variable["name"]: variable.get("allValue") for variable in DASHBOARD["templating"]["list"]}
+
+    def value(found: "re.Match[str]") -> str:
+        return "30s" if found[1] == "__rate_interval" else str(values[found[1]])
+
+    return {
+        f"{panel['title']} {target['refId']}": re.sub(r"\$(\w+)", value, target["expr"])
+        for panel in DASHBOARD["panels"]
+        for target in panel["targets"]
+    }
