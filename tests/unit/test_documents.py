@@ -203,7 +203,7 @@ class TestCommands:
             ("watch", {printing.STOPPED, printing.FAILED}),
             ("status", {status.AVAILABLE, status.NOT_AVAILABLE}),
             ("drain and undrain", {drain.DONE, drain.FAILED}),
-            ("migrate", {migrate.DONE, migrate.NOTHING_FOUND, migrate.MISUSED}),
+            ("migrate", {migrate.DONE, migrate.NOTHING_FOUND, 2}),
             ("clustercheck", {clustercheck.AVAILABLE, clustercheck.NOT_AVAILABLE}),
         ],
     )
