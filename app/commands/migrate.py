@@ -62,9 +62,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     usual = "what is in " + " and ".join(_XINETD)
     add = parser.add_argument
     add("paths", nargs="*", type=Path, metavar="PATH", help=f"xinetd service, or NAME=value file (default: {usual})")
-    add("--output", type=Path, metavar="PATH", help="env file to write (default: standard output)")
+    add("--output", metavar="PATH", help="env file to write (default: standard output)")
     about_password = "file to write the password to (default: %(default)s); never overwritten"  # noqa: S105
-    add("--password-file", type=Path, metavar="PATH", default=_PASSWORD_FILE, help=about_password)
+    add("--password-file", metavar="PATH", default=_PASSWORD_FILE, help=about_password)
 
 
 def command_parser() -> Parser:
@@ -88,7 +88,8 @@ def migrate(
         if service or given:
             if service:
                 to_check += _lines_to_check(_command(service)[0], (DISABLED_FILE, *configuration_files))
-            _write(service, effective(given), to_check, typed.output, typed.password_file.absolute())
+            output, password_file = typed.output and Path(typed.output), Path(typed.password_file).absolute()
+            _write(service, effective(given), to_check, output, password_file)
     except OSError as fault:
         message = f"{fault.filename}: {fault.strerror}"
         raise SettingsError(message) from None
@@ -115,8 +116,9 @@ def _found(
     of_script = [path for path in map(Path, configuration_files) if path.exists()]
     of_variables = [path for path in files if named and not _SECTION.search(_text_of(path))]
     given = [given for path in (*of_script, *of_variables) for given in assignments(path, to_check)]
-    if not services:
+    if given and not services:
         to_check.append("found no service of xinetd: write CLUSTERCHECK_PORT and CLUSTERCHECK_ALLOW_FROM by hand")
+    if not services:
         return {}, given
     service = services[0]
     words = (word.partition("=") for word in service["env"].value.split())
