@@ -88,7 +88,7 @@ def migrate(
         if service or given:
             if service:
                 to_check += _lines_to_check(_command(service)[0], (DISABLED_FILE, *configuration_files))
-            output, password_file = typed.output and Path(typed.output), Path(typed.password_file).absolute()
+            output, password_file = typed.output and Path(typed.output).resolve(), Path(typed.password_file).absolute()
             _write(service, effective(given), to_check, output, password_file)
     except OSError as fault:
         message = f"{fault.filename}: {fault.strerror}"
@@ -115,6 +115,11 @@ def _found(
         raise SettingsError("\n".join([*lines, "an env file replaces one of these: clustercheckd migrate PATH"]))
     of_script = [path for path in map(Path, configuration_files) if path.exists()]
     of_variables = [path for path in files if named and not _SECTION.search(_text_of(path))]
+    for path in of_variables:
+        if _text_of(path).startswith("#!"):
+            # Read as NAME=value lines, MYSQL_PASSWORD="${2-...}" would be the password.
+            message = f"{path} is a script: name the xinetd service that runs it, or write the env file by hand"
+            raise SettingsError(message)
     given = [given for path in (*of_script, *of_variables) for given in assignments(path, to_check)]
     if given and not services:
         to_check.append("found no service of xinetd: write CLUSTERCHECK_PORT and CLUSTERCHECK_ALLOW_FROM by hand")

@@ -287,6 +287,8 @@ class TestOutput:
         )
         assert (host.env_file.read_text(), sorted(host.directory.iterdir())) == ("MYSQL_HOST=as_it_was\n", before)
         assert (host.migrate("/no/file"), host.error) == (2, "/no/file: No such file or directory")
+        assert host.migrate(host.script) == 2
+        assert host.error.startswith(f"{host.script} is a script: name the xinetd service that runs it")
 
     def test_both_files_are_for_the_services_group_and_the_password_is_never_overwritten(self, host: Host) -> None:
         host.serve(f" server_args = me {SECRET}")
@@ -307,10 +309,10 @@ class TestOutput:
         stays = f"#   {host.password} exists and stays as it is: it must contain the password\n"
         assert host.text == host.env_file.read_text() + stays
 
-    @pytest.mark.parametrize("limit", [5, 30])
-    def test_a_full_disk_leaves_neither_file(self, host: Host, limit: int) -> None:
-        # The env file is longer than either limit; the password is shorter than the second.
-        host.serve(f" server_args = me {SECRET}")
+    @pytest.mark.parametrize(("password", "full"), [(SECRET, "clustercheckd.env"), (SECRET * 1000, "password")])
+    def test_a_full_disk_leaves_neither_file(self, host: Host, password: str, full: str) -> None:
+        limit = len(password) // 2
+        host.serve(f" server_args = me {password}")
         words = ["migrate", "--output", str(host.env_file), "--password-file", str(host.password), str(host.service)]
         done = subprocess.run(
             [sys.executable, "-m", "app", *words],
@@ -320,7 +322,7 @@ class TestOutput:
             check=False,
         )
         assert done.returncode == 2
-        assert done.stderr.endswith(f"clustercheckd: {host.env_file}: File too large\n")
+        assert done.stderr.endswith(f"clustercheckd: {host.directory / full}: File too large\n")
         assert sorted(path.name for path in host.directory.iterdir()) == ["clustercheck", "xinetd.d"]
 
     def test_a_full_standard_output_is_a_failure(self, host: Host) -> None:
