@@ -315,7 +315,7 @@ class TestOutput:
         host.serve(f" server_args = me {password}")
         words = ["migrate", "--output", str(host.env_file), "--password-file", str(host.password), str(host.service)]
         done = subprocess.run(
-            [sys.executable, "-m", "app", *words],
+            [sys.executable, "-B", "-m", "app", *words],  # -B: the limit would cut its own bytecode off
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
             capture_output=True,
             text=True,
