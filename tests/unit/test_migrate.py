@@ -135,6 +135,7 @@ class TestXinetd:
             "CLUSTERCHECK_ALLOW_FROM": "0.0.0.0/0",
             "CLUSTERCHECK_ANY_PATH": "1",
         }
+        assert "found no service of xinetd" not in host.error
         for before, name, after in (
             (f"{host.sysconfig}, line 3", "AVAILABLE_WHEN_DONOR", f"{host.service}, line 12 (server_args)"),
             (f"{host.service}, line 14 (env)", "CLUSTERCHECK_DEADLINE", f"{host.sysconfig}, line 2"),
