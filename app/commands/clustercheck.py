@@ -13,9 +13,8 @@ import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from app.commands.script import CONFIGURATION_FILES, DEFAULTS, assignments, positionals
+from app.commands.script import CONFIGURATION_FILES, Given, assignments, effective, positionals
 from app.commands.standard_streams import open_missing_streams
 from app.database.address import parse_port
 from app.database.login import Database
@@ -39,14 +38,8 @@ USAGE = (
 
 AVAILABLE, NOT_AVAILABLE = 0, 1
 
-_DEFAULTS = {
-    **DEFAULTS,
-    "CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE,
-    "CLUSTERCHECK_DEADLINE": "0.8",
-}
-# The script uses an empty user name or password as it is. For any other variable, empty means the default.
-_KEPT_EMPTY = ("MYSQL_USERNAME", "MYSQL_PASSWORD")
-_VARIABLES = (*_DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET")
+# In addition to the script's own.
+_DEFAULTS = {"CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE, "CLUSTERCHECK_DEADLINE": "0.8"}
 
 # How long to wait for a client's request, and after the answer for the end of its connection.
 _CLIENT_SECONDS = 0.1
@@ -54,28 +47,13 @@ _REQUEST_BYTES = 8192
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
 
 
-class _MisusedError(Exception):
-    """A setting is not valid. The message is one line that names it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    database: Database
-    policy: Policy
-    deadline_seconds: float
-
-
-def main(
-    arguments: Sequence[str] | None = None,
-    environ: Mapping[str, str] | None = None,
-    configuration_files: Sequence[str] = CONFIGURATION_FILES,
-) -> int:
+def main(arguments: Sequence[str] | None = None, configuration_files: Sequence[str] = CONFIGURATION_FILES) -> int:
     """Answer one health check on standard output; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] in (["-h"], ["--help"]):
         print(USAGE)
         return AVAILABLE
-    values, complaints = _values(given, os.environ if environ is None else environ, configuration_files)
+    values, complaints = _values(given, configuration_files)
     verdict = _verdict(values)
     if not verdict.available:
         complaints.append(f"{verdict.reason}: {verdict.detail}")
@@ -97,67 +75,55 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
         # This needs no poll, so it works while the server hangs or a setting is wrong.
         return decide(None, 0.0, Policy(0.0), switches)
     try:
-        settings = _settings(values)
-    except (_MisusedError, DatabaseSettingsError) as fault:
+        database, policy = _settings(values)
+    except DatabaseSettingsError as fault:
         return Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
-    seen = poll_once(settings.database, settings.deadline_seconds)
-    return decide(seen, 0.0, settings.policy, switches)
+    return decide(poll_once(database, policy.max_age_seconds), 0.0, policy, switches)
 
 
-def _values(
-    arguments: Sequence[str],
-    environ: Mapping[str, str],
-    configuration_files: Sequence[str],
-) -> tuple[dict[str, str], list[str]]:
+def _values(arguments: Sequence[str], configuration_files: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return the value of each variable that has one, and a line for each mistake."""
-    values = dict(_DEFAULTS)
     complaints: list[str] = []
-    files = [
-        {name: value for _, name, value in assignments(path, _VARIABLES, complaints)}
-        for path in configuration_files
-        if os.path.exists(path)  # noqa: PTH110 (never raises)
-    ]
-    for source in (environ, *files, positionals(arguments)):
-        for name in _VARIABLES:
-            if name in source and (source[name] or name in _KEPT_EMPTY):
-                values[name] = source[name]
-    return values, complaints
+    given = [Given(name, value, "the environment") for name, value in os.environ.items()]
+    for path in configuration_files:
+        if os.path.exists(path):  # noqa: PTH110 (never raises)
+            given += assignments(path, complaints)
+    given += positionals(arguments, "the arguments")
+    return _DEFAULTS | {name: found.value for name, found in effective(given).items()}, complaints
 
 
-def _settings(values: Mapping[str, str]) -> _Settings:
+def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
     try:
         deadline_seconds = seconds_in(values["CLUSTERCHECK_DEADLINE"])
     except ValueError:
         deadline_seconds = 0.0
     if not 0.05 <= deadline_seconds <= 60:  # noqa: PLR2004 (clustercheckd's own bounds)
         message = f"CLUSTERCHECK_DEADLINE={values['CLUSTERCHECK_DEADLINE']}: must be 0.05 to 60 seconds"
-        raise _MisusedError(message)
+        raise DatabaseSettingsError(message)
     if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
         message = f"CLUSTERCHECK_DISABLED_FILE={values['CLUSTERCHECK_DISABLED_FILE']}: must be an absolute path"
-        raise _MisusedError(message)
+        raise DatabaseSettingsError(message)
     for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
         if values[name] not in ("0", "1"):
             message = f"{name}={values[name]}: must be 0 or 1"
-            raise _MisusedError(message)
+            raise DatabaseSettingsError(message)
     defaults_file, port = values["DEFAULTS_EXTRA_FILE"], values.get("MYSQL_PORT")
-    return _Settings(
-        database=Database(
-            socket=values.get("MYSQL_SOCKET"),
-            host=values.get("MYSQL_HOST"),
-            port=parse_port("MYSQL_PORT", port) if port else None,
-            username=values["MYSQL_USERNAME"] or None,
-            # If the password is empty, the defaults file supplies it.
-            password=values["MYSQL_PASSWORD"] or None,
-            # The script ignores a file that it cannot read.
-            defaults_extra_file=defaults_file if os.access(defaults_file, os.R_OK) else None,
-        ),
-        policy=Policy(
-            max_age_seconds=deadline_seconds,
-            available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
-            available_when_readonly=values["AVAILABLE_WHEN_READONLY"] == "1",
-        ),
-        deadline_seconds=deadline_seconds,
+    database = Database(
+        socket=values.get("MYSQL_SOCKET"),
+        host=values.get("MYSQL_HOST"),
+        port=parse_port("MYSQL_PORT", port) if port else None,
+        username=values["MYSQL_USERNAME"] or None,
+        # If the password is empty, the defaults file supplies it.
+        password=values["MYSQL_PASSWORD"] or None,
+        # The script ignores a file that it cannot read.
+        defaults_extra_file=defaults_file if os.access(defaults_file, os.R_OK) else None,
     )
+    policy = Policy(
+        max_age_seconds=deadline_seconds,
+        available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
+        available_when_readonly=values["AVAILABLE_WHEN_READONLY"] == "1",
+    )
+    return database, policy
 
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:

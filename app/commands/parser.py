@@ -82,7 +82,7 @@ _HEADINGS = {
 """The other flags stand under "flags"."""
 
 _FLAGS = {name: flag_of(name) for name in Settings.model_fields if name not in WITHOUT_FLAG}
-_FLAGS_OF_NO_SETTING = ("--env-file", "--password-file")
+_FLAGS_OF_NO_SETTING = ("--env-file", "--output", "--password-file")
 """Those with a value."""
 
 _JSON = {"json": "print JSON"}

@@ -3,12 +3,14 @@
 import itertools
 import re
 import shlex
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
 """Files of NAME=value lines. They take precedence over the environment, because the script sources them."""
 
+# In the order of the positional arguments.
 DEFAULTS = {
     "MYSQL_USERNAME": "clustercheckuser",
     "MYSQL_PASSWORD": "clustercheckpassword!",
@@ -19,67 +21,70 @@ DEFAULTS = {
 }
 """The script's defaults."""
 
-_POSITIONALS = (
-    "MYSQL_USERNAME",
-    "MYSQL_PASSWORD",
-    "AVAILABLE_WHEN_DONOR",
-    "ERR_FILE",
-    "AVAILABLE_WHEN_READONLY",
-    "DEFAULTS_EXTRA_FILE",
+VARIABLES = (
+    *DEFAULTS,
+    "MYSQL_HOST",
+    "MYSQL_PORT",
+    "MYSQL_SOCKET",
+    "CLUSTERCHECK_DISABLED_FILE",
+    "CLUSTERCHECK_DEADLINE",
 )
-_ACCOUNT_POSITIONALS = 2
+"""Every variable that is read; others are ignored."""
+
+# The script uses an empty user name or password as it is. For any other variable, empty means the default.
+_KEPT_EMPTY = ("MYSQL_USERNAME", "MYSQL_PASSWORD")
 
 
-class _EveryName:
-    """Contains every name of a variable."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The value of a variable. where: its source, as in "/etc/sysconfig/clustercheck, line 3"."""
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.isidentifier()
-
-
-EVERY_NAME = _EveryName()
-"""For `assignments`: every assignment."""
+    name: str
+    value: str
+    where: str
 
 
-def all_positionals(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with user and password first; both are empty if the first argument is a dash.
+def positionals(arguments: Sequence[str], where: str) -> list[Given]:
+    """Return the variables that the positional arguments set.
 
-    Newer versions of the script accept the dash. The account is then in the option file, and no secret is on the
-    command line.
+    A dash stands for an empty user and an empty password, as in newer versions of the script. The account is then in
+    the option file, and no secret is on the command line.
     """
-    if arguments[:1] == ["-"]:
-        return [*[""] * _ACCOUNT_POSITIONALS, *arguments[1:]]
-    return list(arguments)
+    user, rest = arguments[:1], arguments[1:]
+    values = ("", "", *rest) if list(user) == ["-"] else arguments
+    return [Given(name, value, where) for name, value in zip(DEFAULTS, values, strict=False)]
 
 
-def positionals(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the variables that the positional arguments set."""
-    return dict(zip(_POSITIONALS, all_positionals(arguments), strict=False))
-
-
-def assignments(path: str, names: Container[str], complaints: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Parse NAME=value lines as a shell does, without running anything; yield line number, name and value of each.
-
-    Other names are ignored. Each mistake in the file is appended to complaints.
-    """
+def assignments(path: str | Path, complaints: list[str]) -> Iterator[Given]:
+    """Parse NAME=value lines as a shell does, without running anything. Each mistake is appended to complaints."""
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError as fault:
         complaints.append(f"{path}: {fault.strerror}")
         return
     for number, line in enumerate(lines, 1):
+        where = f"{path}, line {number}"
         try:
             words = _shell_words(line)
         except ValueError:
-            complaints.append(f"{path}, line {number}: a quote is not closed; the line is ignored")
+            complaints.append(f"{where}: a quote is not closed; the line is ignored")
             continue
         for word in words:
             name, equals, value = word.partition("=")
-            if not equals or name not in names:
+            if not equals or name not in VARIABLES:
                 continue
             if "'" not in line and re.search(r"[$`]", value):
-                complaints.append(f"{path}, line {number}: {name} is used as written: clustercheckd does not expand it")
-            yield number, name, value
+                complaints.append(f"{where}: {name} is used as written: clustercheckd does not expand it")
+            yield Given(name, value, where)
+
+
+def effective(given: Iterable[Given]) -> dict[str, Given]:
+    """Return what applies for each variable: the last one that was given, or the script's default."""
+    values = {name: Given(name, value, "the script's default") for name, value in DEFAULTS.items()}
+    for variable in given:
+        if variable.name in VARIABLES and (variable.value or variable.name in _KEPT_EMPTY):
+            values[variable.name] = variable
+    return values
 
 
 def _shell_words(line: str) -> list[str]:

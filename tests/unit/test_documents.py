@@ -7,12 +7,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from app.commands import check, clustercheck, drain, migrate, status
 from app.commands import rows as printing
 from app.commands.parser import COMMANDS as SERVICE_COMMANDS
 from app.commands.parser import NAMES
-from app.commands.script import CONFIGURATION_FILES, DEFAULTS
+from app.commands.script import CONFIGURATION_FILES
 from app.database.address import USUAL_SOCKETS
 from app.http.api import PATHS
 from app.http.health_checks import LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
@@ -21,7 +22,7 @@ from app.settings import DURATIONS, WITHOUT_FLAG, Settings, default_of, flag_of
 from app.variables import misspelt_names, variables_of
 from app.verdict import decide
 from tests.unit.manifests import ROOT
-from tests.unit.pages import PAGES, flags_in, flags_of, without_blocks
+from tests.unit.pages import PAGES, blocks_under, commands_of, flags_in, flags_of, without_blocks
 
 REFERENCE = ROOT / "docs" / "reference"
 README = (ROOT / "README.md").read_text()
@@ -72,13 +73,22 @@ class TestLinks:
 
 
 class TestMigrating:
-    """docs/migrating-from-clustercheck.md; tests/unit/test_migrate.py holds the places that migrate looks in."""
+    """docs/migrating-from-clustercheck.md."""
 
-    def test_it_has_the_scripts_defaults_and_files(self) -> None:
+    def test_it_names_each_place_that_migrate_reads(self) -> None:
         page = PAGES["docs/migrating-from-clustercheck.md"].read_text()
-        for name in ("MYSQL_USERNAME", "MYSQL_PASSWORD", "DEFAULTS_EXTRA_FILE"):
-            assert f"`{name}` (default `{DEFAULTS[name]}`)" in page
-        assert all(f"`{path}`" in page for path in CONFIGURATION_FILES)
+        assert all(f"`{path}`" in page for path in ("/etc/xinetd.d", *CONFIGURATION_FILES))
+
+    def test_the_play_for_a_fleet_runs_the_commands_of_the_steps_in_their_order_one_node_at_a_time(self) -> None:
+        page = "docs/migrating-from-clustercheck.md"
+        ((play,),) = (yaml.safe_load(block.text) for block in blocks_under(page, "A fleet", "yaml"))
+        typed = [command.line for block in blocks_under(page, "Steps", "console") for command in commands_of(block)]
+        assert play["serial"] == 1
+        run = [task[name]["cmd"] for task in play["tasks"] for name in task if name.endswith((".command", ".shell"))]
+        assert run == typed[: len(run)]
+        assert len(run) == 3
+        (url,) = (task["ansible.builtin.uri"]["url"] for task in play["tasks"] if "ansible.builtin.uri" in task)
+        assert typed[len(run)] == f"curl -i {url}"
 
 
 class TestReadme:
@@ -196,7 +206,7 @@ class TestCommands:
             ("watch", {printing.STOPPED, printing.FAILED}),
             ("status", {status.AVAILABLE, status.NOT_AVAILABLE}),
             ("drain and undrain", {drain.DONE, drain.FAILED}),
-            ("migrate", {migrate.DONE, migrate.NOTHING_FOUND, migrate.MISUSED}),
+            ("migrate", {migrate.DONE, migrate.NOTHING_FOUND, 2}),
             ("clustercheck", {clustercheck.AVAILABLE, clustercheck.NOT_AVAILABLE}),
         ],
     )

@@ -1,600 +1,387 @@
-"""`clustercheckd migrate` on the forms that packages, roles and modules install: written after their documentation."""
+"""`clustercheckd migrate`: xinetd's service and the script's variables become an env file."""
 
-import itertools
-import os
+import resource
 import stat
 import subprocess
 import sys
-from dataclasses import dataclass
+import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from app.commands.migrate import migrate
-from app.commands.migration.evaluate import evaluate
-from app.commands.migration.found import Given
-from app.commands.migration.places import Places
-from app.switches import DISABLED_FILE
+from app.commands.migrate import NOTHING_FOUND, migrate
+from app.settings import SettingsError
+from app.variables import read_env_file
 
 SECRET = "s3cret&word"
-
-# Percona's packages, and their clones: six positional arguments; no variable counts.
-POSITIONAL = """#!/bin/bash
-# MYSQL_USERNAME=comment
-if [[ $1 == '-h' || $1 == '--help' ]];then
-    exit
-fi
-MYSQL_USERNAME="${1-clustercheckuser}"
-MYSQL_PASSWORD="${2-clustercheckpassword!}"
-AVAILABLE_WHEN_DONOR=${3:-0}
-ERR_FILE="${4:-/dev/null}"
-AVAILABLE_WHEN_READONLY=${5:-1}
-DEFAULTS_EXTRA_FILE=${6:-OPTION-FILE}
-TIMEOUT=10
-EXTRA_ARGS=""
-if [[ -n "$MYSQL_USERNAME" ]]; then
-    EXTRA_ARGS="$EXTRA_ARGS --user=${MYSQL_USERNAME}"
-fi
-STATE=$(mysql $EXTRA_ARGS -e "SHOW STATUS LIKE 'wsrep_local_state'" 2>${ERR_FILE})
-"""
-
-# Percona XtraDB Cluster 8.4 and later: a dash stands for user and password.
-WITH_DASH = """#!/bin/bash
-if [[ "$1" == "-" ]]; then
-  shift
-  MYSQL_USERNAME=""
-  MYSQL_PASSWORD=""
-  AVAILABLE_WHEN_DONOR=${1:-0}
-  ERR_FILE="${2:-/dev/null}"
-  AVAILABLE_WHEN_READONLY=${3:-1}
-  DEFAULTS_EXTRA_FILE=${4:-OPTION-FILE}
-else
-  MYSQL_USERNAME="${1-clustercheckuser}"
-  MYSQL_PASSWORD="${2-clustercheckpassword!}"
-  AVAILABLE_WHEN_DONOR=${3:-0}
-  ERR_FILE="${4:-/dev/null}"
-  AVAILABLE_WHEN_READONLY=${5:-1}
-  DEFAULTS_EXTRA_FILE=${6:-OPTION-FILE}
-fi
-"""
-
-# Red Hat's packages, and the newest version of the script's author: variables, and a file that is sourced.
-VARIABLES = """#!/bin/bash
-if [ -e "/var/tmp/clustercheck.disabled" ]; then
-    exit 1
-fi
-if [ -f SYSCONFIG ]; then
-    . SYSCONFIG
-fi
-MYSQL_USERNAME="${MYSQL_USERNAME-clustercheckuser}"
-MYSQL_PASSWORD="${MYSQL_PASSWORD-clustercheckpassword!}"
-MYSQL_HOST="${MYSQL_HOST:-127.0.0.1}"
-MYSQL_PORT="${MYSQL_PORT:-3306}"
-ERR_FILE="${ERR_FILE:-/dev/null}"
-AVAILABLE_WHEN_DONOR=${AVAILABLE_WHEN_DONOR:-0}
-AVAILABLE_WHEN_READONLY=${AVAILABLE_WHEN_READONLY:-1}
-DEFAULTS_EXTRA_FILE=${DEFAULTS_EXTRA_FILE:-OPTION-FILE}
-"""
-
-# The Puppet module galera: its values are written into the script.
-WRITTEN_IN = """#!/bin/bash
-MYSQL_USERNAME="clustercheck"
-MYSQL_PASSWORD="s3cret&word"
-MYSQL_HOST="localhost"
-AVAILABLE_WHEN_DONOR="0"
-ERR_FILE="${4:-/dev/null}"
-AVAILABLE_WHEN_READONLY="${AVAILABLE_WHEN_READONLY:--1}"
-DEFAULTS_EXTRA_FILE=${6:-OPTION-FILE}
-"""
-
-# OpenStack-Ansible: positional, with its own defaults and the address written in.
-ROLE = """#!/bin/bash
-MYSQL_USERNAME="${1-monitoring}"
-MYSQL_PASSWORD="${2-s3cret&word}"
-MYSQL_HOST="0.0.0.0"
-MYSQL_PORT="3306"
-AVAILABLE_WHEN_DONOR=${3:-0}
-ERR_FILE="${4:-/dev/null}"
-AVAILABLE_WHEN_READONLY=${5:-1}
-DEFAULTS_EXTRA_FILE=${6:-OPTION-FILE}
-"""
-
-MYSQLCHK = """# default: on
-# description: mysqlchk
+SERVICE = """# description: mysqlchk
 service mysqlchk
 {
-# this is a config for xinetd, place it in /etc/xinetd.d/
-        disable = no
-        flags           = REUSE
-        socket_type     = stream
+        disable         = no
         type            = UNLISTED
         port            = 9200
-        wait            = no
         user            = nobody
         server          = SCRIPT
         log_on_failure  += USERID
         only_from       = 0.0.0.0/0
-        per_source      = UNLIMITED
 }
+"""
+# After Percona's packages, and Red Hat's; then what administrators write.
+SCRIPT = """#!/bin/bash
+# MYSQL_USERNAME=comment
+MYSQL_USERNAME="${1-clustercheckuser}"
+MYSQL_PASSWORD="${2-clustercheckpassword!}"
+ERR_FILE="${4:-/dev/null}"
+EXTRA_ARGS="--user=$MYSQL_USERNAME --password=${MYSQL_PASSWORD}"
+if [ -e /var/tmp/clustercheck.disabled ]; then exit 1; fi
+[ "$AVAILABLE_WHEN_DONOR" = 1 ] && [ "${AVAILABLE_WHEN_READONLY:-1}" == 1 ]
+if [ -f SYSCONFIG ]; then . SYSCONFIG; fi
 """
 
 
-@dataclass
 class Host:
-    """A host's files below a directory, and what migrate made of them."""
+    """A host's files below a directory, and what migrate printed."""
 
-    directory: Path
-    capsys: pytest.CaptureFixture[str]
-    error: str = ""
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.directory = directory
+        self.service, self.script = directory / "xinetd.d/mysqlchk", directory / "clustercheck"
+        self.sysconfig, self.password = directory / "sysconfig", directory / "password"
+        self.env_file, self.option_file = directory / "clustercheckd.env", directory / "my.cnf"
+        self._capsys = capsys
+        self.service.parent.mkdir()
 
-    @property
-    def script(self) -> Path:
-        """Where the script is."""
-        return self.directory / "clustercheck"
-
-    @property
-    def password_file(self) -> Path:
-        """Where the password goes."""
-        return self.directory / "password"
-
-    @property
-    def option_file(self) -> Path:
-        """The mysql client's option file that is named."""
-        return self.directory / "my.cnf"
-
-    @property
-    def places(self) -> Places:
-        """The usual places, all in the directory."""
-        return Places(
-            xinetd_conf=self.directory / "xinetd.conf",
-            xinetd_directory=self.directory / "xinetd.d",
-            unit_directories=(self.directory / "etc-units", self.directory / "lib-units"),
-            kolla=self.directory / "config.json",
-            configuration_files=(str(self.directory / "sysconfig"),),
-            client_files=(str(self.directory / "global.cnf"),),
-        )
-
-    def write(self, name: str, text: str, mode: int = 0o644) -> Path:
-        """Write a file, with the places filled in."""
-        path = self.directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for word, value in (
-            ("SCRIPT", self.script),
-            ("OPTION-FILE", self.option_file),
-            ("SYSCONFIG", self.directory / "sysconfig"),
-        ):
-            text = text.replace(word, str(value))
-        path.write_text(text)
-        path.chmod(mode)
+    def write(self, path: Path, text: str) -> Path:
+        """Write a file, with the paths filled in."""
+        path.write_text(text.replace("SCRIPT", str(self.script)).replace("SYSCONFIG", str(self.sysconfig)))
         return path
 
-    def migrate(self, *arguments: str) -> int:
-        """Run the command; the output is in `text`, errors in `error`."""
-        code = migrate(["--password-file", str(self.password_file), *arguments], self.places)
-        self.text, self.error = self.capsys.readouterr()
+    def serve(self, more: str = "", old: str = "", new: str = "") -> Path:
+        """Write the xinetd service, with further lines or changes."""
+        return self.write(self.service, SERVICE.replace(old, new).replace("}", f"{more}\n}}"))
+
+    def migrate(self, *arguments: str | Path) -> int:
+        """Run the command as `app.__main__` does; return the exit status."""
+        words = ["--password-file", str(self.password), *map(str, arguments)]
+        try:
+            code = migrate(words, (f"{self.directory}/xinetd.conf", f"{self.service.parent}"), (f"{self.sysconfig}",))
+            self.text, self.error = self._capsys.readouterr()
+        except SettingsError as fault:
+            code, self.text, self.error = 2, self._capsys.readouterr().out, str(fault)
+        assert SECRET not in self.text + self.error
         return code
 
-    def settings(self, *arguments: str) -> dict[str, str]:
-        """Run the command; give what it set, quotes removed, the password in place of its file."""
-        assert self.migrate(*arguments) == 0, self.error
-        assert SECRET not in self.text + self.error
-        lines = [line for line in self.text.splitlines() if line and not line.startswith("#")]
-        settings = {name: value.strip("\"'") for name, _, value in (line.partition("=") for line in lines)}
-        if "MYSQL_PASSWORD_FILE" in settings:
-            assert settings["MYSQL_PASSWORD_FILE"] == str(self.password_file)
-            settings["MYSQL_PASSWORD_FILE"] = self.password_file.read_text().rstrip("\n")
-        return settings
-
-    def origin_of(self, name: str) -> str:
-        """Give the comment above a setting."""
-        lines = self.text.splitlines()
-        return next(above for above, line in itertools.pairwise(lines) if line.startswith(f"{name}="))
+    def settings(self, *arguments: str | Path) -> dict[str, str]:
+        """Run the command; return the settings, with the password in place of its file."""
+        assert self.migrate(*arguments, "--output", self.env_file) == 0, self.error
+        seen = {variable.name: variable.value for variable in read_env_file(str(self.env_file))}
+        if "MYSQL_PASSWORD_FILE" in seen:
+            assert seen["MYSQL_PASSWORD_FILE"] == str(self.password)
+            seen["MYSQL_PASSWORD_FILE"] = self.password.read_text().removesuffix("\n")
+        return seen
 
 
 @pytest.fixture
 def host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Host:
-    """Give a host without anything."""
-    return Host(tmp_path, capsys)
+    """Return a host with the script alone."""
+    host = Host(tmp_path, capsys)
+    host.write(host.script, SCRIPT)
+    return host
 
 
-def xinetd(**attributes: str) -> str:
-    """Give the service, with further attributes."""
-    lines = "".join(f"        {name} = {value}\n" for name, value in attributes.items())
-    return MYSQLCHK.replace("}\n", f"{lines}}}\n")
-
-
-class TestForms:
-    """What is installed out there."""
-
-    def test_the_xinetd_service_of_perconas_packages_as_it_comes(self, host: Host) -> None:
-        host.write("clustercheck", POSITIONAL)
-        host.write("xinetd.d/mysqlchk", MYSQLCHK)
-        host.write("xinetd.d/backup.rpmsave", MYSQLCHK)
-        host.write("xinetd.d/daytime", "service daytime\n{\n disable = yes\n type = INTERNAL\n}\n")
-        assert host.settings() == {
-            "MYSQL_USERNAME": "clustercheckuser",
-            "MYSQL_PASSWORD_FILE": "clustercheckpassword!",
-            "AVAILABLE_WHEN_DONOR": "0",
-            "AVAILABLE_WHEN_READONLY": "1",
-            "CLUSTERCHECK_PORT": "9200",
-            "CLUSTERCHECK_ANY_PATH": "1",
-        }
-        assert host.origin_of("MYSQL_USERNAME") == f"# {host.script}, line 6"
-        assert host.origin_of("CLUSTERCHECK_PORT") == f"# {host.directory}/xinetd.d/mysqlchk, line 10 (port)"
-        assert "the password is the default in the published script: change it" in host.text
-        assert "(only_from): everybody may connect; this is clustercheckd's default" in host.text
-        assert "(per_source): per_source = UNLIMITED: clustercheckd needs no such limit" in host.text
-
-    def test_its_arguments_count_and_its_variables_do_not(self, host: Host) -> None:
-        host.write("clustercheck", POSITIONAL)
-        host.write("my.cnf", "[client]\nsocket=/x.sock\n", 0o600)
-        arguments = f"check {SECRET} 1 /var/log/cc.log 0 {host.option_file}"
-        host.write(
-            "xinetd.d/mysqlchk",
-            xinetd(server_args=arguments, env="MYSQL_USERNAME=other AVAILABLE_WHEN_DONOR=0", bind="192.0.2.1"),
-        )
-        assert host.settings() == {
-            "DEFAULTS_EXTRA_FILE": str(host.option_file),
-            "MYSQL_USERNAME": "check",
-            "MYSQL_PASSWORD_FILE": SECRET,
-            "AVAILABLE_WHEN_DONOR": "1",
-            "AVAILABLE_WHEN_READONLY": "0",
-            "CLUSTERCHECK_HOST": "192.0.2.1",
-            "CLUSTERCHECK_PORT": "9200",
-            "CLUSTERCHECK_ANY_PATH": "1",
-        }
-        assert "line 17 (server_args): the log file /var/log/cc.log" in host.text
-        assert f"setfacl -m u:clustercheck:r {host.option_file}" in host.text
-
-    def test_the_socket_unit_of_percona_xtradb_cluster(self, host: Host) -> None:
-        host.write("clustercheck", WITH_DASH)
-        host.write("my.cnf", f"[client]\nuser=check\npassword={SECRET}\n", 0o640)
-        host.write("lib-units/clustercheck.socket", "[Socket]\nListenStream=9200\nAccept=yes\n")
-        host.write(
-            "lib-units/clustercheck@.service",
-            "# ExecStart=\n[Service]\nUser=mysql\nStandardInput=socket\nExecStart=SCRIPT - 1 /dev/null 1 OPTION-FILE\n",
-        )
-        # As it is installed, it is not enabled.
-        assert host.migrate() == 1
-        assert "clustercheck.socket runs clustercheck, but is off: it is not enabled" in host.error
-        host.write("etc-units/sockets.target.wants/clustercheck.socket", "")
-        expected = {
-            "DEFAULTS_EXTRA_FILE": str(host.option_file),
-            "AVAILABLE_WHEN_DONOR": "1",
-            "AVAILABLE_WHEN_READONLY": "1",
-            "CLUSTERCHECK_PORT": "9200",
-            "CLUSTERCHECK_ANY_PATH": "1",
-        }
-        assert host.settings() == expected
-        assert not host.password_file.exists()
-        # An administrator's drop-in replaces the command.
-        host.write(
-            "etc-units/clustercheck@.service.d/override.conf",
-            f"[Service]\nExecStart=\nEnvironment=WHO=check\nExecStart=-SCRIPT ${{WHO}} '{SECRET}' \\\n 0\n",
-        )
-        assert host.settings() == {
-            **expected,
-            "MYSQL_USERNAME": "check",
-            "MYSQL_PASSWORD_FILE": SECRET,
-            "AVAILABLE_WHEN_DONOR": "0",
-        }
-
-    @pytest.mark.parametrize("reached_by", ["xinetd", "the file alone"])
-    def test_red_hats_script_with_its_file(self, host: Host, reached_by: str) -> None:
-        host.write(
-            "sysconfig",
-            f'MYSQL_USERNAME="clustercheck"\nMYSQL_PASSWORD="{SECRET}"\nMYSQL_HOST="localhost"\nMYSQL_PORT="3306"\n'
-            "ERR_FILE=/dev/null # none\n",
-        )
-        if reached_by == "xinetd":
-            host.write("clustercheck", VARIABLES)
-            # As TripleO calls it. Its arguments are ignored, and the file takes precedence over what xinetd sets.
-            service = xinetd(env="MYSQL_USERNAME=other AVAILABLE_WHEN_DONOR=1", server_args="root geheim 0")
-            host.write("xinetd.d/galera-monitor", service.replace("mysqlchk", "galera-monitor"))
-        seen = host.settings()
-        expected = {"MYSQL_HOST": "localhost", "MYSQL_USERNAME": "clustercheck", "MYSQL_PASSWORD_FILE": SECRET}
-        assert {name: seen[name] for name in expected} == expected
-        assert host.origin_of("MYSQL_USERNAME") == f"# {host.directory}/sysconfig, line 1"
-        assert "MYSQL_PORT" not in seen
-        assert "MySQL's client ignores the port and connects to the socket for localhost" in host.text
-        if reached_by == "xinetd":
-            assert seen["AVAILABLE_WHEN_DONOR"] == "1"
-            assert seen["CLUSTERCHECK_DISABLED_FILE"] == DISABLED_FILE
-            assert f"{host.script} ignores its arguments, so they are not in this file" in host.text
-            assert "geheim" not in host.text
-
-    def test_the_puppet_module_galera(self, host: Host) -> None:
-        host.write("clustercheck", WRITTEN_IN)
-        host.write("etc-units/mysqlchk.socket", "[Socket]\nListenStream=[::1]:9201\nAccept=yes\n")
-        host.write("etc-units/mysqlchk@.service", "[Service]\nStandardInput=socket\nExecStart=SCRIPT\n")
-        # A socket in the file that the mysql client reads by default is what localhost leads to.
-        host.write("global.cnf", "[client]\nsocket = /data/mysql.sock\n")
-        # Named, it need not be enabled.
-        assert host.settings(str(host.directory / "etc-units/mysqlchk.socket")) == {
-            "MYSQL_HOST": "localhost",
-            "MYSQL_SOCKET": "/data/mysql.sock",
-            "MYSQL_USERNAME": "clustercheck",
-            "MYSQL_PASSWORD_FILE": SECRET,
-            "AVAILABLE_WHEN_DONOR": "0",
-            "AVAILABLE_WHEN_READONLY": "1",
-            "CLUSTERCHECK_HOST": "::1",
-            "CLUSTERCHECK_PORT": "9201",
-            "CLUSTERCHECK_ANY_PATH": "1",
-        }
-        assert "the script treats '-1' as this value" in host.origin_of("AVAILABLE_WHEN_READONLY")
-        assert "this does not run today: it is not enabled" not in host.text
-
-    def test_the_ansible_role_of_openstack(self, host: Host) -> None:
-        host.write("clustercheck", ROLE)
-        host.write(
-            "etc-units/mariadbcheck.socket",
-            "[Socket]\nListenStream=0.0.0.0:9200\nIPAddressDeny=any\nIPAddressAllow=10.0.3.0/24 localhost\n"
-            "Accept=yes\nFreeBind=true\n",
-        )
-        host.write("etc-units/mariadbcheck@.service", "[Service]\nExecStart=-SCRIPT\nStandardOutput=socket\n")
-        host.write("etc-units/sockets.target.wants/mariadbcheck.socket", "")
-        assert host.settings() == {
-            "MYSQL_HOST": "127.0.0.1",
-            "MYSQL_PORT": "3306",
-            "MYSQL_USERNAME": "monitoring",
-            "MYSQL_PASSWORD_FILE": SECRET,
-            "AVAILABLE_WHEN_DONOR": "0",
-            "AVAILABLE_WHEN_READONLY": "1",
-            "CLUSTERCHECK_HOST": "*",
-            "CLUSTERCHECK_PORT": "9200",
-            "CLUSTERCHECK_ALLOW_FROM": "10.0.3.0/24 127.0.0.0/8 ::1/128",
-            "CLUSTERCHECK_ANY_PATH": "1",
-        }
-        assert "does not contain 127.0.0.1" not in host.text
-
-    def test_the_container_of_kolla(self, host: Host) -> None:
-        host.write(
-            "config.json",
-            '{"command": "socat_wrapper -d -lf/var/log/kolla/mariadb/mariadb-clustercheck.log'
-            ' tcp-l:4569,fork,reuseaddr,bind=10.0.0.1 EXEC:clustercheck", "config_files": []}\n',
-        )
-        host.migrate()
-        assert "are not in this file: save them to a file with docker inspect" in host.text
-        variables = host.write(
-            "container.env",
-            f"PATH=/usr/bin\nMYSQL_USERNAME=haproxy\nMYSQL_PASSWORD='{SECRET}'\nMYSQL_HOST=10.0.0.1\n"
-            "AVAILABLE_WHEN_DONOR=1\n",
-        )
-        host.password_file.unlink()
-        seen = host.settings(str(host.directory / "config.json"), str(variables))
-        assert seen == {
-            "MYSQL_HOST": "10.0.0.1",
-            "MYSQL_USERNAME": "haproxy",
-            "MYSQL_PASSWORD_FILE": SECRET,
-            "AVAILABLE_WHEN_DONOR": "1",
-            "AVAILABLE_WHEN_READONLY": "1",
-            "CLUSTERCHECK_HOST": "10.0.0.1",
-            "CLUSTERCHECK_PORT": "4569",
-            "CLUSTERCHECK_ANY_PATH": "1",
-        }
-
-    def test_a_unit_that_runs_socat(self, host: Host) -> None:
-        host.write("clustercheck", POSITIONAL)
-        host.write("environment", f"MYSQL_HOST=db1\nPW='{SECRET}'\n")
-        unit = host.write(
-            "etc-units/check.service",
-            f"[Service]\nEnvironmentFile={host.directory}/environment\n"
-            "ExecStart=/usr/bin/socat TCP-LISTEN:9200,fork,range=10.0.0.0/8 EXEC:'SCRIPT user'\n",
-        )
-        for arguments in ((), (str(unit),)):
-            seen = host.settings(*arguments)
-            assert seen["MYSQL_USERNAME"] == "user"
-            assert (seen["CLUSTERCHECK_PORT"], seen["CLUSTERCHECK_ALLOW_FROM"]) == ("9200", "10.0.0.0/8")
-            assert "CLUSTERCHECK_ALLOW_FROM does not contain 127.0.0.1: add it" in host.text
-            # The script has no such variable, but the mysql client has.
-            assert seen["MYSQL_HOST"] == "db1"
+DEFAULT = {
+    "MYSQL_USERNAME": "clustercheckuser",
+    "MYSQL_PASSWORD_FILE": "clustercheckpassword!",
+    "AVAILABLE_WHEN_DONOR": "0",
+    "AVAILABLE_WHEN_READONLY": "1",
+    "CLUSTERCHECK_ANY_PATH": "1",
+}
 
 
 class TestXinetd:
     """xinetd.conf(5)."""
 
+    def test_the_service_as_packages_install_it(self, host: Host) -> None:
+        host.serve()
+        host.write(host.directory / "xinetd.d/mysqlchk.rpmsave", SERVICE)
+        host.write(host.directory / "xinetd.d/mysqlchk~", SERVICE)
+        host.write(host.directory / "xinetd.d/daytime", "service daytime\n{\n type = INTERNAL\n}\n")
+        host.write(host.directory / "xinetd.conf", "defaults\n{\n}\nincludedir /etc/xinetd.d\n")
+        expected = {**DEFAULT, "CLUSTERCHECK_PORT": "9200", "CLUSTERCHECK_ALLOW_FROM": "0.0.0.0/0"}
+        assert {name: value for name, value in host.settings().items() if name != "DEFAULTS_EXTRA_FILE"} == expected
+        text = host.env_file.read_text()
+        assert "# the script's default\nMYSQL_USERNAME=" in text
+        assert f"# {host.service}, line 6 (port)\nCLUSTERCHECK_PORT=" in text
+
+    def test_its_arguments_take_precedence_over_the_file_and_the_file_over_env(self, host: Host) -> None:
+        host.option_file.touch(0o644)
+        host.serve(
+            f" bind = 192.0.2.1\n server_args = check {SECRET} 1 /var/log/cc.log 0 {host.option_file}\n"
+            " env = MYSQL_USERNAME=x MYSQL_PORT=1 MYSQL_PORT=3307\n env += PATH=/bin CLUSTERCHECK_DEADLINE=2"
+        )
+        host.write(host.sysconfig, "MYSQL_HOST='db1'\nCLUSTERCHECK_DEADLINE=3\nAVAILABLE_WHEN_DONOR=0\n")
+        assert host.settings() == {
+            "MYSQL_USERNAME": "check",
+            "MYSQL_PASSWORD_FILE": SECRET,
+            "MYSQL_HOST": "db1",
+            "MYSQL_PORT": "3307",
+            "AVAILABLE_WHEN_DONOR": "1",
+            "AVAILABLE_WHEN_READONLY": "0",
+            "DEFAULTS_EXTRA_FILE": str(host.option_file),
+            "CLUSTERCHECK_DEADLINE": "3",
+            "CLUSTERCHECK_HOST": "192.0.2.1",
+            "CLUSTERCHECK_PORT": "9200",
+            "CLUSTERCHECK_ALLOW_FROM": "0.0.0.0/0",
+            "CLUSTERCHECK_ANY_PATH": "1",
+        }
+        assert "found no service of xinetd" not in host.error
+        for before, name, after in (
+            (f"{host.sysconfig}, line 3", "AVAILABLE_WHEN_DONOR", f"{host.service}, line 12 (server_args)"),
+            (f"{host.service}, line 14 (env)", "CLUSTERCHECK_DEADLINE", f"{host.sysconfig}, line 2"),
+        ):
+            line = f"{before}: {name} has another value in {after}, which is used here"
+            assert f"clustercheckd: check: {line}\n" in host.error
+            assert f"#   {line}\n" in host.env_file.read_text()
+
+    @pytest.mark.parametrize(
+        ("arguments", "user", "password"),
+        [
+            (" server_args = - 1 /dev/null 1 /no/file", None, None),
+            (f" server_args = clustercheck {SECRET}", "clustercheck", SECRET),
+            (f" flags = REUSE NAMEINARGS\n server_args = clustercheck me {SECRET}", "me", SECRET),
+            (f" server = /usr/bin/timeout\n server_args = 5 SCRIPT me {SECRET}", "me", SECRET),
+            (f" server = /usr/sbin/tcpd\n flags = NAMEINARGS\n server_args = SCRIPT me {SECRET}", "me", SECRET),
+        ],
+    )
+    def test_the_account_of_a_command(self, host: Host, arguments: str, user: str | None, password: str | None) -> None:
+        host.serve(arguments)
+        seen = host.settings()
+        assert (seen.get("MYSQL_USERNAME"), seen.get("MYSQL_PASSWORD_FILE")) == (user, password)
+        assert "DEFAULTS_EXTRA_FILE" not in seen or user
+        assert host.password.exists() == (password is not None)
+
     @pytest.mark.parametrize(
         ("only_from", "allowed"),
         [
-            ("10.0.0.0", "10.0.0.0/8"),
-            ("128.138.12.0 10", "128.138.12.0/24 10.0.0.0/8"),
-            ("192.0.2.{7,9}", "192.0.2.7/32 192.0.2.9/32"),
-            ("fd00::/8 192.0.2.1", "fd00::/8 192.0.2.1/32"),
+            ("10.0.0.0/8 192.0.2.1", "10.0.0.0/8 192.0.2.1/32"),
+            ("192.0.2.7/24 fd00::/8", "192.0.2.0/24 fd00::/8"),
             ("localhost", "127.0.0.1/32 ::1/128"),
-            ("192.0.2.7/24", "192.0.2.0/24"),
-            ("0.0.0.0", None),  # noqa: S104 (xinetd's wildcard)
-            ("10.0.0.0/8 0.0.0.0/0", None),
-            # Whoever is left out would take a healthy node for a dead one.
-            ("10.0.0.0/8 no-such-host.invalid", None),
+            ("10.0.0.1\n only_from += 10.0.0.2", "10.0.0.1/32 10.0.0.2/32"),
+            ("10.0.0.1\n only_from = 10.0.0.2", "10.0.0.2/32"),
+            # An incomplete list would refuse a load balancer.
+            ("10.0.0.1 10.1.0.0", None),
+            ("10.0.0.1 lb1.example", None),
+            ("192.0.2.{7,9}", None),
             ("", None),
         ],
     )
-    def test_only_from(self, host: Host, only_from: str, allowed: str | None) -> None:
-        host.write("clustercheck", POSITIONAL)
-        host.write("xinetd.d/mysqlchk", MYSQLCHK.replace("0.0.0.0/0", only_from))
+    def test_who_may_connect(self, host: Host, only_from: str, allowed: str | None) -> None:
+        host.serve(old="0.0.0.0/0", new=only_from)
         assert host.settings().get("CLUSTERCHECK_ALLOW_FROM") == allowed
-        if "invalid" in only_from:
-            assert "no address was found for no-such-host.invalid, so with this file everybody may connect" in host.text
+        by_hand = "everybody may connect until you write CLUSTERCHECK_ALLOW_FROM by hand"
+        assert (by_hand in host.error) == (allowed is None)
 
-    def test_the_defaults_section_and_lists_that_add_and_remove(self, host: Host) -> None:
-        host.write("clustercheck", POSITIONAL)
-        host.write(
-            "xinetd.conf",
-            "defaults\n{\n only_from = 10.0.0.0/8 192.0.2.1\n no_access = 10.9.9.9\n bind = 10.0.0.1\n}\n"
-            "includedir /etc/xinetd.d\n",
-        )
-        host.write(
-            "xinetd.d/mysqlchk",
-            MYSQLCHK.replace("only_from       =", "only_from -= 192.0.2.1\n only_from +=").replace(
-                "0.0.0.0/0", "192.0.2.2"
-            ),
-        )
-        seen = host.settings()
-        assert seen["CLUSTERCHECK_ALLOW_FROM"] == "10.0.0.0/8 192.0.2.2/32"
-        assert seen["CLUSTERCHECK_HOST"] == "10.0.0.1"
-        assert "no_access = 10.9.9.9: CLUSTERCHECK_ALLOW_FROM can only list who may connect" in host.text
+    def test_one_without_a_port_or_a_list_of_clients(self, host: Host) -> None:
+        host.serve(old="        port            = 9200\n")
+        host.write(host.service, host.service.read_text().replace("only_from", "no_access"))
+        assert not {"CLUSTERCHECK_PORT", "CLUSTERCHECK_HOST", "CLUSTERCHECK_ALLOW_FROM"} & set(host.settings())
+        assert "xinetd takes the port from /etc/services: write CLUSTERCHECK_PORT by hand" in host.error
+
+    def test_one_that_is_disabled_is_used_only_if_it_is_named(self, host: Host) -> None:
+        host.serve(old="= no", new="= yes")
+        assert host.migrate() == NOTHING_FOUND
+        disabled = f"check: {host.service}, line 4 (disable): this service is disabled"
+        assert disabled in host.error
+        assert host.settings(host.service)["CLUSTERCHECK_PORT"] == "9200"
+        assert disabled in host.error
+
+    def test_of_two_the_administrator_names_one(self, host: Host) -> None:
+        other = host.write(host.directory / "xinetd.d/other", SERVICE.replace("9200", "9201"))
+        host.serve()
+        assert (host.migrate("--output", host.env_file), host.env_file.exists()) == (2, False)
+        assert f"{host.service}, line 8 (server): runs clustercheck\n{other}, line 8 (server): runs" in host.error
+        assert host.settings(other)["CLUSTERCHECK_PORT"] == "9201"
+
+
+class TestLinesToCheck:
+    """What the script sets by itself is for people to read."""
+
+    def test_the_script_of_the_packages(self, host: Host) -> None:
+        host.serve(f" server_args = me {SECRET}")
+        host.settings()
+        lines = [
+            f'{host.script}, line 3: MYSQL_USERNAME="${{1-clustercheckuser}}"',
+            f"{host.script}, line 4: not shown, because it may contain a password",
+            f'{host.script}, line 5: ERR_FILE="${{4:-/dev/null}}"',
+        ]
+        assert host.error.splitlines()[-3:] == [f"clustercheckd: check: {line}" for line in lines]
+        assert host.env_file.read_text().splitlines()[-4:] == ["# Check these:", *(f"#   {line}" for line in lines)]
 
     @pytest.mark.parametrize(
-        ("name", "old", "new"),
+        "line",
         [
-            ("xinetd.d/mysqlchk", "disable = no", "disable = yes"),
-            ("xinetd.d/mysqlchk", "= REUSE", "= REUSE DISABLE"),
-            ("xinetd.conf", "", "defaults\n{\n disabled = mysqlchk other\n}\n"),
-            ("xinetd.conf", "", "defaults\n{\n enabled = other\n}\n"),
+            "MYSQL_HOST=db1",
+            "  export MYSQL_HOST=db1",
+            "readonly MYSQL_HOST=db1",
+            "declare -r MYSQL_HOST=db1",
+            "MYSQL_HOST+=db1",
+            ': "${AVAILABLE_WHEN_READONLY:=0}"',
+            ": ${AVAILABLE_WHEN_READONLY=0}",
+            "(( AVAILABLE_WHEN_DONOR = 1 ))",
+            "read -r MYSQL_USERNAME MYSQL_HOST < /etc/account",
+            "printf -v MYSQL_HOST %s db1",
+            "for MYSQL_HOST in db1 db2; do",
+            "unset MYSQL_HOST",
+            "[ -f /etc/other ] && . /etc/other",
+            'if true; then source "$other"; fi',
+            'if [ -e "/run/node.disabled" ]; then',
         ],
     )
-    def test_what_is_off_is_passed_over_unless_it_is_named(self, host: Host, name: str, old: str, new: str) -> None:
-        host.write("clustercheck", POSITIONAL)
-        host.write("xinetd.d/mysqlchk", MYSQLCHK)
-        file = host.directory / name
-        file.write_text(file.read_text().replace(old, new) if old else new)
-        assert (host.migrate(), host.text) == (1, "")
-        assert "the xinetd service mysqlchk" in host.error
-        assert "but is off: " in host.error
-        host.settings(*{str(file), str(host.directory / "xinetd.d/mysqlchk")})
-        assert "this does not run today: " in host.text
+    def test_every_form_in_which_it_may_set_one(self, host: Host, line: str) -> None:
+        host.write(host.script, f"#!/bin/sh\n# {line}\necho\n{line}\n")
+        host.serve()
+        host.settings()
+        assert host.error.splitlines()[-1] == f"clustercheckd: check: {host.script}, line 4: {line.strip()}"
+        assert f"{host.script}, line 2" not in host.error
 
-    def test_a_wrapper_in_front_of_the_script(self, host: Host) -> None:
-        host.write("clustercheck", POSITIONAL)
-        service = MYSQLCHK.replace(
-            "= SCRIPT", f"= /usr/sbin/tcpd\n flags = NAMEINARGS\n server_args = SCRIPT me {SECRET}"
-        )
-        host.write("xinetd.d/mysqlchk", service)
-        assert host.settings()["MYSQL_USERNAME"] == "me"
+    @pytest.mark.parametrize(
+        "line",
+        [f"MYSQL_USERNAME=a MYSQL_PASSWORD='{SECRET}'", f"MYSQL_HOST=db1 mysql -p{SECRET}", f"ERR_FILE=x PW={SECRET}"],
+    )
+    def test_none_that_may_contain_a_password_is_shown(self, host: Host, line: str) -> None:
+        host.write(host.script, line)
+        host.serve()
+        host.settings()
+        assert f"check: {host.script}, line 1: not shown, because it may contain a password\n" in host.error
 
-    def test_two_of_them_are_for_the_administrator_to_choose_from(self, host: Host) -> None:
-        host.write("clustercheck", POSITIONAL)
-        first = host.write("xinetd.d/mysqlchk", MYSQLCHK)
-        host.write("xinetd.d/second", MYSQLCHK.replace("service mysqlchk", "service second"))
-        assert (host.migrate(), host.text) == (2, "")
-        assert "the xinetd service mysqlchk" in host.error
-        assert "the xinetd service second" in host.error
-        assert host.settings(str(first))["CLUSTERCHECK_PORT"] == "9200"
-
-
-class TestScripts:
-    """What a script makes of its arguments and variables."""
-
-    def test_a_script_that_cannot_be_read_is_reported_and_assumed_to_work_as_our_own(self, host: Host) -> None:
-        host.write("xinetd.d/mysqlchk", xinetd(server_args="me", env="MYSQL_USERNAME=x AVAILABLE_WHEN_DONOR=1"))
-        host.write("sysconfig", f"AVAILABLE_WHEN_DONOR=0\nMYSQL_PASSWORD='{SECRET}'\n")
-        seen = host.settings()
-        assert (seen["MYSQL_USERNAME"], seen["AVAILABLE_WHEN_DONOR"]) == ("me", "0")
-        assert (
-            f"{host.script} is not a readable shell script: assumed that its arguments take precedence over"
-            in host.text
-        )
-
-    def test_the_script_itself_is_enough(self, host: Host) -> None:
-        seen = host.settings(str(host.write("clustercheck", WRITTEN_IN)))
-        assert (seen["MYSQL_USERNAME"], seen["MYSQL_PASSWORD_FILE"]) == ("clustercheck", SECRET)
-
-    def test_what_only_a_shell_can_evaluate_is_reported(self, host: Host) -> None:
-        script = WRITTEN_IN.replace('"clustercheck"', '"$(cat /etc/user)"').replace(
-            'HOST="localhost"', "HOST=`hostname`"
-        )
-        seen = host.settings(str(host.write("clustercheck", script)))
-        assert not {"MYSQL_USERNAME", "MYSQL_HOST"} & set(seen)
-        assert f"{host.script}, line 2: only a shell can evaluate MYSQL_USERNAME: set it by hand" in host.text
-
-    words = st.text(alphabet="ab1'\"\\$-:={} #;", max_size=16)
-
-    @given(words)
-    def test_words_are_what_bash_makes_of_them(self, text: str) -> None:
-        line = f"MYSQL_HOST={text}"
-        # No program can be run; what is set afterwards is all that counts.
-        program = f"a=AA; set -- one '' ; {line}\nprintf '%s|' \"$MYSQL_HOST\""
-        done = subprocess.run(
-            ["/bin/bash", "--norc", "-c", program], env={"PATH": ""}, capture_output=True, text=True, check=False
-        )
-        assume(done.returncode == 0 and not done.stderr)
-        path = Path(f"/proc/self/fd/{os.memfd_create('script')}")
-        path.write_text(f"#!/bin/bash\na=AA\n{line}\n")
-        try:
-            values = evaluate(path, ["one", ""], "arguments", {}).values
-        finally:
-            os.close(int(path.name))
-        seen = values.get("MYSQL_HOST", Given("unknown", "")).value
-        assert seen == "unknown" or f"{seen}|" == done.stdout
+    def test_a_script_that_cannot_be_read_and_escape_sequences(self, host: Host) -> None:
+        host.script.unlink()
+        host.serve()
+        host.settings()
+        assert f"check: {host.script}: No such file or directory: it may set variables itself" in host.error
+        host.script.write_text("MYSQL_HOST=\x1b[2J\n")
+        host.settings()
+        assert "line 1: MYSQL_HOST=?[2J\n" in host.error
 
 
 class TestOutput:
-    """What is printed is valid, and secrets are not."""
+    """What is written is whole and valid, or nothing is written."""
 
-    def test_the_password_file_is_for_its_group_and_never_overwritten(self, host: Host) -> None:
-        host.write("clustercheck", WRITTEN_IN)
-        previous = os.umask(0o077)
-        try:
-            host.settings(str(host.script))
-        finally:
-            os.umask(previous)
-        assert stat.S_IMODE(host.password_file.stat().st_mode) == 0o640
-        # Once more, for a look at the output: it holds that password already.
-        host.settings(str(host.script))
-        host.password_file.write_text("another\n")
-        assert (host.migrate(str(host.script)), host.text) == (2, "")
-        assert f"clustercheckd: {host.password_file} already exists: move it away" in host.error
-        assert host.password_file.read_text() == "another\n"
-        assert SECRET not in host.error
+    def test_the_files_of_variables_alone(self, host: Host) -> None:
+        host.write(host.sysconfig, f'MYSQL_USERNAME="check"\nMYSQL_PASSWORD="{SECRET}"\nMYSQL_HOST=$(hostname)x\n')
+        assert host.migrate() == 2
+        assert host.error == f"{host.sysconfig}, line 3: MYSQL_HOST cannot be written to an env file: set it by hand"
+        more = host.write(host.directory / "more", "MYSQL_HOST=db1\n")
+        seen = host.settings(more)
+        assert (seen["MYSQL_USERNAME"], seen["MYSQL_PASSWORD_FILE"], seen["MYSQL_HOST"]) == ("check", SECRET, "db1")
+        assert "CLUSTERCHECK_ANY_PATH" not in seen
+        assert "check: found no service of xinetd: write CLUSTERCHECK_PORT and CLUSTERCHECK_ALLOW_FROM" in host.error
+        assert f"check: {host.sysconfig}, line 3: MYSQL_HOST is used as written" in host.error
 
-    def test_a_password_file_that_cannot_be_made_is_one_line(self, host: Host) -> None:
-        host.write("clustercheck", WRITTEN_IN)
-        code = migrate(["--password-file", "/no/directory/password", str(host.script)], host.places)
-        text, error = host.capsys.readouterr()
-        assert (code, text) == (2, "")
-        assert error.startswith("clustercheckd: /no/directory/password: No such file or directory: ")
+    def test_nothing_found_exits_with_1_and_touches_no_file(self, host: Host) -> None:
+        host.env_file.write_text("MYSQL_HOST=as_it_was\n")
+        before = sorted(host.directory.iterdir())
+        assert (host.migrate("--output", host.env_file), host.text) == (NOTHING_FOUND, "")
+        assert (
+            "found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate PATH" in host.error
+        )
+        assert (host.env_file.read_text(), sorted(host.directory.iterdir())) == ("MYSQL_HOST=as_it_was\n", before)
+        assert (host.migrate("/no/file"), host.error) == (2, "/no/file: No such file or directory")
+        assert host.migrate(host.script) == 2
+        assert host.error.startswith(f"{host.script} is a script: name the xinetd service that runs it")
 
-    def test_an_incomplete_env_file_is_a_failure(self, host: Host) -> None:
-        host.write("clustercheck", WRITTEN_IN)
+    def test_both_files_are_for_the_services_group_and_the_password_is_never_overwritten(self, host: Host) -> None:
+        host.serve(f" server_args = me {SECRET}")
+        host.env_file.write_text("old")
+        host.settings()
+        for path in (host.env_file, host.password):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        assert f"wrote the password to {host.password}\n" in host.error
+        assert f"wrote {host.env_file}\n" in host.error
+        host.password.write_text("another\n")
+        assert host.settings()["MYSQL_PASSWORD_FILE"] == "another"
+        assert f"check: {host.password} exists and stays as it is: it must contain the password\n" in host.error
+
+    def test_without_output_the_env_file_is_printed(self, host: Host) -> None:
+        host.serve(f" server_args = me {SECRET}")
+        host.settings()
+        assert host.migrate() == 0
+        stays = f"#   {host.password} exists and stays as it is: it must contain the password\n"
+        assert host.text == host.env_file.read_text() + stays
+
+    @pytest.mark.parametrize(("password", "full"), [(SECRET, "clustercheckd.env"), (SECRET * 1000, "password")])
+    def test_a_full_disk_leaves_neither_file(self, host: Host, password: str, full: str) -> None:
+        limit = len(password) // 2
+        host.serve(f" server_args = me {password}")
+        words = ["migrate", "--output", str(host.env_file), "--password-file", str(host.password), str(host.service)]
+        done = subprocess.run(
+            [sys.executable, "-B", "-m", "app", *words],  # -B: the limit would cut its own bytecode off
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert done.stderr.endswith(f"clustercheckd: {host.directory / full}: File too large\n")
+        assert sorted(path.name for path in host.directory.iterdir()) == ["clustercheck", "xinetd.d"]
+
+    def test_a_full_standard_output_is_a_failure(self, host: Host) -> None:
+        host.serve()
+        words = ["migrate", "--password-file", str(host.password), str(host.service)]
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(
-                [sys.executable, "-m", "app", "migrate", "--password-file", host.password_file, host.script],
-                stdout=full,
-                stderr=subprocess.PIPE,
-                text=True,
-                check=False,
+                [sys.executable, "-m", "app", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
             )
         assert done.returncode == 2
-        assert "clustercheckd: standard output: No space left on device: the env file is incomplete" in done.stderr
+        assert "clustercheckd: standard output: No space left on device: the env file is incomplete\n" in done.stderr
 
-    def test_a_value_that_the_service_refuses_is_named_where_it_stands(self, host: Host) -> None:
-        host.write("clustercheck", POSITIONAL)
-        file = host.write("xinetd.d/mysqlchk", MYSQLCHK.replace("9200", "mysqlchk"))
-        assert (host.migrate(), host.text) == (2, "")
-        assert host.error.startswith(f"clustercheckd: {file}, line 10 (port): CLUSTERCHECK_PORT: ")
-        assert not host.password_file.exists()
+    def test_where_no_file_can_be_written_is_one_line_and_neither_is(self, host: Host) -> None:
+        host.serve()
+        before = sorted(host.directory.iterdir())
+        missing = "/no/directory/file"
+        for arguments, complaint in (
+            (["--output", missing], f"{missing}: No such file or directory"),
+            (["--output", "/dev/null"], "/dev/null is not a regular file"),
+            (["--output", host.env_file, "--password-file", missing], f"{missing}: No such file or directory"),
+        ):
+            assert (host.migrate(*arguments), host.error) == (2, complaint)
+            assert sorted(host.directory.iterdir()) == before
 
-    @pytest.mark.parametrize("name", ["o'brien", 'say "hi"', "two words", "tab\there", "a#b", "née"])
-    def test_values_are_written_so_that_they_are_read_again(self, host: Host, name: str) -> None:
-        variables = host.write("container.env", "MYSQL_USERNAME=" + "".join(f"\\{letter}" for letter in name) + "\n")
-        assert host.migrate(str(variables)) == 0, host.error
+    @pytest.mark.parametrize(
+        ("old", "new", "refused"),
+        [
+            ("9200", "mysqlchk", "line 6 (port): CLUSTERCHECK_PORT: "),
+            ("}", " server_args = me pw 2\n}", "line 11 (server_args): AVAILABLE_WHEN_DONOR must be 0 or 1"),
+            ("}", " server_args = me pw 1 /x yes\n}", "line 11 (server_args): AVAILABLE_WHEN_READONLY must be 0 or 1"),
+            ("}", " env = CLUSTERCHECK_DEADLINE=99\n}", "line 11 (env): CLUSTERCHECK_DEADLINE: "),
+            ("}", " env = MYSQL_HOST=db:x\n}", "line 11 (env): MYSQL_HOST=db:x is not a host name"),
+            ("}", " env = DEFAULTS_EXTRA_FILE=/dev/null\n}", "line 11 (env): DEFAULTS_EXTRA_FILE: /dev/null is not"),
+        ],
+    )
+    def test_a_value_that_the_service_refuses_is_named_with_its_line(
+        self, host: Host, old: str, new: str, refused: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MYSQL_PORT", "the environment of migrate itself is not that of the service")
+        host.serve()
+        assert host.migrate() == 0
+        host.password.unlink()
+        host.write(host.service, SERVICE.replace(old, new))
+        assert (host.migrate("--output", host.env_file), host.env_file.exists()) == (2, False)
+        assert host.error.startswith(f"{host.service}, {refused}")
+        assert not host.password.exists()
 
-    def test_a_value_that_no_env_file_can_hold_is_refused(self, host: Host) -> None:
-        variables = host.write("container.env", "MYSQL_USERNAME='${HOME}'\n")
-        assert (host.migrate(str(variables)), host.text) == (2, "")
-        assert "MYSQL_USERNAME cannot be written to an env file: set it by hand" in host.error
-
-    def test_an_option_file_that_clustercheckd_refuses_is_reported(self, host: Host) -> None:
-        host.write("clustercheck", POSITIONAL)
-        host.write("my.cnf", "[client]\n", 0o666)
-        host.write("xinetd.d/mysqlchk", MYSQLCHK)
-        host.settings()
-        assert "clustercheckd will not start until this is corrected: DEFAULTS_EXTRA_FILE: " in host.text
-
-    def test_nothing_found_exits_with_1_and_says_what_to_type(self, host: Host) -> None:
-        assert (host.migrate(), host.text) == (1, "")
-        assert "found nothing that runs clustercheck" in host.error
-        assert (host.migrate("/no/file"), host.error) == (2, "clustercheckd: /no/file: No such file or directory\n")
-
-
-class TestPage:
-    """docs/migrating-from-clustercheck.md."""
-
-    def test_it_names_every_place_that_is_looked_in(self) -> None:
-        page = (Path(__file__).parents[2] / "docs" / "migrating-from-clustercheck.md").read_text()
-        places = Places()
-        looked_in = [places.xinetd_conf, places.xinetd_directory, *places.unit_directories, places.kolla]
-        for place in (*looked_in, *places.configuration_files, *places.client_files):
-            assert f"`{place}`" in page, place
+    @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1))
+    def test_every_value_is_read_again_as_it_was_or_refused(self, value: str) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            variables, env_file = Path(directory, "variables"), Path(directory, "env")
+            quoted = value.replace("'", "'\\''")
+            variables.write_text(f"MYSQL_USERNAME='{quoted}'\nMYSQL_PASSWORD=\n")
+            words = [str(variables), "--output", str(env_file)]
+            if not value.isprintable() or set(value) & set("\\$`") or {"'", '"'} <= set(value):
+                with pytest.raises(SettingsError, match="MYSQL_USERNAME cannot be written to an env file"):
+                    migrate(words, (), ())
+            else:
+                assert migrate(words, (), ()) == 0
+                seen = {variable.name: variable.value for variable in read_env_file(str(env_file))}
+                assert seen["MYSQL_USERNAME"] == value
