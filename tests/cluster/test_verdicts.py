@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 
+from pymysql.err import MySQLError
+
 from app.database.connection import Connection
 from app.database.login import Database
 from app.database.session import Session
-from app.node_state import SYSTEM_VARIABLES, NodeState, Rows, parse_node_state
+from app.node_state import SYSTEM_VARIABLES, NodeState, PollFailure, Rows
 from harness.galera import ACCOUNT, DEMO, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
 from harness.service import Service
@@ -65,41 +67,41 @@ class Recorded:
         self._connection = connection
         self.statements: list[str] = []
 
-    async def send(self, *statements: str) -> None:
-        """Send statements."""
+    async def answers(self, *statements: str) -> list[Rows | MySQLError]:
+        """Send statements and return their answers."""
         self.statements += statements
-        await self._connection.send(*statements)
+        return await self._connection.answers(*statements)
 
-    async def next_rows(self) -> Rows:
-        """Return the rows of the next one."""
-        return await self._connection.next_rows()
+    async def quit(self) -> None:
+        """Log out."""
+        await self._connection.quit()
 
-    async def rows(self, statement: str) -> Rows:
-        """Send a statement and return its rows."""
-        await self.send(statement)
-        return await self.next_rows()
+    def close(self) -> None:
+        """Close at once."""
+        self._connection.close()
 
 
 def select_and_show_agree(node: Node) -> bool:
     """Assert that a node's system variables are the same to the SELECT, which it must not refuse, as to the SHOW."""
 
-    async def two_readings() -> tuple[list[Rows], list[str]]:
+    async def two_readings() -> tuple[list[NodeState | PollFailure], list[str]]:
         login = Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).login()
-        connection = await Connection.to(login)
+        recorded = Recorded(await Connection.to(login))
+        session = Session(recorded)
         try:
-            recorded = Recorded(connection)
-            session = Session(recorded)
             return [await session.read() for _ in range(2)], recorded.statements
         finally:
-            await connection.quit()
+            await session.quit()
 
     readings, statements = asyncio.run(two_readings())
     assert [statement.split(" ")[0] for statement in statements] == ["SHOW", "SHOW", "SHOW", "SELECT"]
-    names = {name.encode() for name in SYSTEM_VARIABLES} | set(SYSTEM_VARIABLES)
-    shown, selected = (parse_node_state(row for row in rows if row[0] in names) for rows in readings)
-    assert isinstance(shown, NodeState)
+    shown, selected = (
+        {name: getattr(reading, name.lower()) for name in SYSTEM_VARIABLES}
+        for reading in readings
+        if isinstance(reading, NodeState)
+    )
     assert shown == selected
-    return shown.version is not None
+    return shown["version"] is not None
 
 
 def test_a_synced_node_is_available(stack: Stack) -> None:

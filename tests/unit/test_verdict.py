@@ -35,6 +35,12 @@ def cut_off(state: int, comment: str, cluster_status: str, *, connected: str = "
 # name, node, policy, available, reason
 WRITERS = replace(STRICT, available_when_readonly=False)
 
+
+def with_switch(name: str, state: str | None) -> NodeState:
+    """Return a synced node with one switch in this state."""
+    return replace(SYNCED, **{name: state})  # type: ignore[arg-type]
+
+
 ROWS = [
     # Seen on live MariaDB clusters.
     ("synced", SYNCED, STRICT, True, Reason.SYNCED),
@@ -262,7 +268,7 @@ ROWS = [
         Reason.NON_PRIMARY,
     ),
     *(
-        (f"{name} ON, {'' if allowed else 'not '}allowed", replace(SYNCED, **{name: "ON"}), policy, allowed, reason)
+        (f"{name} ON, {'' if allowed else 'not '}allowed", with_switch(name, "ON"), policy, allowed, reason)
         for name in ("super_read_only", "tx_read_only", "transaction_read_only")
         for policy, allowed, reason in (
             (STRICT, True, Reason.SYNCED),
@@ -270,7 +276,7 @@ ROWS = [
         )
     ),
     *(
-        (f"{name} {state} without the other", replace(SYNCED, **{name: state}), WRITERS, available, reason)
+        (f"{name} {state} without the other", with_switch(name, state), WRITERS, available, reason)
         for name in ("super_read_only", "tx_read_only", "transaction_read_only")
         for state, available, reason in ((None, True, Reason.SYNCED), ("?", False, Reason.READ_ONLY))
     ),
