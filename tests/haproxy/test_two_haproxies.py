@@ -15,6 +15,8 @@ from tests.haproxy.mock_node import Client
 from tests.haproxy.variations import varied
 from tests.measured import within
 
+pytestmark = pytest.mark.long
+
 CROWD = 100
 
 

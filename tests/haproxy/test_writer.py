@@ -8,6 +8,8 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
+import pytest
+
 from harness.haproxy import READER, WRITER
 from harness.network import RemoteHost
 from harness.ports import LOOPBACK, Ports
@@ -88,6 +90,7 @@ def test_a_client_that_does_not_close_its_session_is_not_waited_for(nodes: MockN
         wait_for("HAProxy to forget it", lambda: front.haproxy.servers()[WRITER, "FRONTEND"]["scur"] == "0", seconds=5)
 
 
+@pytest.mark.long
 def test_slower_timers_survive_a_restart_without_the_socket_unit(nodes: MockNodes) -> None:
     advice = "fastinter 1s fall 3"
     assert advice in PAGES[PAGE].read_text()
