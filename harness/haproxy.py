@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pymysql
 
@@ -31,6 +31,12 @@ READER_QUESTION = "/?available_when_donor=1&max_recv_queue=100"
 _SECONDS = 10
 _SESSIONS_TO_FIND_ONE = 60
 """How many sessions to open until one is on a given node: slowstart sends few to a node that has just returned."""
+
+
+class Named(Protocol):
+    """A node, a real one or a mock."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -75,11 +81,13 @@ class HAProxy:
     ) -> None:
         self.ports = {WRITER: ports.free(), READER: ports.free(), "stats": ports.free(), "peers": ports.free()}
         self.log = directory / f"haproxy-{name}.log"
+        self.master_socket = directory / f"master-{name}.sock"
         self._admin_socket = directory / f"haproxy-{name}.sock"
-        self._command = ["haproxy", "-Ws", "-L", name, "-f", str(directory / f"haproxy-{name}.cfg")]
+        config = directory / f"haproxy-{name}.cfg"
+        self._command = ["haproxy", "-Ws", "-S", str(self.master_socket), "-L", name, "-f", str(config)]
         self._name = name
         text = EXAMPLE.read_text() if text is None else text
-        Path(self._command[-1]).write_text(self._adapted(text, servers, replace or {}))
+        config.write_text(self._adapted(text, servers, replace or {}))
         self.process = self._run()
 
     def restart(self) -> None:
@@ -95,7 +103,7 @@ class HAProxy:
 
     def reload(self) -> None:
         """Replace the worker with a new one, as `systemctl reload` does, and wait until that answers."""
-        before = self.worker()
+        before = wait_for("a worker of HAProxy", self.worker, seconds=_SECONDS)
         self.process.send(signal.SIGUSR2)
         wait_for("a new worker of HAProxy", lambda: self.worker() not in {0, before}, seconds=_SECONDS)
 
@@ -120,7 +128,7 @@ class HAProxy:
             return {}
         return {(row["pxname"], row["svname"]): row for row in rows}
 
-    def server_status(self, section: str, node: Node) -> str:
+    def server_status(self, section: str, node: Named) -> str:
         """Return HAProxy's status of one server: UP, DOWN, NOLB, UP 1/2 ..."""
         return self.servers().get((section, node.name), {}).get("status", "unknown")
 
@@ -128,7 +136,7 @@ class HAProxy:
         """Return the number of a section's open sessions on a node."""
         return int(self.servers().get((section, node.name), {}).get("scur", 0))
 
-    def wait_for_status(self, section: str, node: Node, wanted: str, *, seconds: float = 30.0) -> None:
+    def wait_for_status(self, section: str, node: Named, wanted: str, *, seconds: float = 30.0) -> None:
         """Wait until HAProxy's status of one server is the wanted one."""
         wait_for(
             f"HAProxy to have {node.name} {wanted} in {section}",
@@ -144,9 +152,9 @@ class HAProxy:
             connection.sendall(f"{command}\n".encode())
             return read_to_end(connection).decode()
 
-    def stats_page(self) -> str:
-        """Return the HTML of the stats page."""
-        address = f"http://{LOOPBACK}:{self.ports['stats']}/"
+    def stats_page(self, path: str = "/") -> str:
+        """Return the HTML of the stats page, or what its port has at another path."""
+        address = f"http://{LOOPBACK}:{self.ports['stats']}{path}"
         with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
             page: bytes = answer.read()
             return page.decode()

@@ -1,4 +1,4 @@
-"""Stand-in nodes for the tests of one file."""
+"""Mock nodes for the tests of one file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from harness.ports import Ports
-from tests.haproxy.front import Front, StandIns
+from tests.haproxy.front import Front, MockNodes
 
 
 @pytest.fixture
-def nodes(tmp_path: Path, ports: Ports) -> Iterator[StandIns]:
-    """Start three stand-in nodes."""
-    with StandIns(tmp_path, ports) as running:
+def nodes(tmp_path: Path, ports: Ports) -> Iterator[MockNodes]:
+    """Start three mock nodes."""
+    with MockNodes(tmp_path, ports) as running:
         yield running
 
 
 @pytest.fixture
-def front(nodes: StandIns) -> Front:
+def front(nodes: MockNodes) -> Front:
     """Start an HAProxy before them, with the example as it stands."""
     return nodes.front()

@@ -1,6 +1,5 @@
-"""HAProxy in front of stand-in nodes, and the times that the tests measure there."""
+"""HAProxy in front of mock nodes, and the times that the tests measure there."""
 
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -11,7 +10,8 @@ from harness.block import Block
 from harness.haproxy import READER, WRITER, HAProxy
 from harness.ports import Ports
 from harness.waiting import wait_for
-from tests.haproxy.stand_in import Client, Clients, Loop, StandIn
+from tests.haproxy.mock_node import Client, Clients, Loop, MockNode
+from tests.measured import within
 
 SWITCH_SECONDS = 1.5
 """The most that a switch to the next node may take where the old node or its clustercheckd answers."""
@@ -21,9 +21,6 @@ SILENT_SECONDS = 3.5
 
 AT_ONCE_SECONDS = 0.5
 """The most that a client may wait for what needs no waiting."""
-
-_OVERLAP_SECONDS = 0.1
-"""HAProxy cuts the sessions of a node that goes down one after the other, while it serves new clients."""
 
 _SAMPLE = 20
 
@@ -36,14 +33,6 @@ class Front:
     writers: Clients
     readers: Clients
 
-    def wait_for_status(self, section: str, node: StandIn, wanted: str) -> None:
-        """Wait for HAProxy's word for a server to be this one."""
-        wait_for(f"{node.name} {wanted} in {section}", lambda: self.status(section, node) == wanted, seconds=10)
-
-    def status(self, section: str, node: StandIn) -> str:
-        """Give HAProxy's word for a server: UP, DOWN, NOLB, MAINT ..."""
-        return self.haproxy.servers().get((section, node.name), {}).get("status", "unknown")
-
     def wait_until_checked(self) -> None:
         """Wait until HAProxy has checked every server and has it UP."""
 
@@ -54,8 +43,8 @@ class Front:
         wait_for("HAProxy to check every node", checked)
 
 
-class StandIns(Block):
-    """Stand-in nodes, node1, node2, ..., and any number of HAProxies before them.
+class MockNodes(Block):
+    """Mock nodes, node1, node2, ..., and any number of HAProxies before them.
 
     remote: the address of node1, where that is another network namespace's; it is not started then.
     """
@@ -66,10 +55,10 @@ class StandIns(Block):
         self._size = size
         self._remote = remote
         self._exits = ExitStack()
-        self.nodes: list[StandIn] = []
+        self.nodes: list[MockNode] = []
 
     def close(self) -> None:
-        """End the HAProxies and the stand-ins."""
+        """End the HAProxies and the mock nodes."""
         self._exits.close()
 
     def front(self, name: str = "lb1", *, text: str | None = None, replace: Mapping[str, str] | None = None) -> Front:
@@ -82,48 +71,27 @@ class StandIns(Block):
         front.wait_until_checked()
         return front
 
-    def named(self, name: str | None) -> StandIn:
+    def named(self, name: str | None) -> MockNode:
         """Find a node by its name."""
         return next(node for node in self.nodes if node.name == name)
 
-    def writer(self, front: Front) -> StandIn:
+    def writer(self, front: Front) -> MockNode:
         """Find the node that a new client of the writer lands on."""
         return self.named(front.writers.lands_on())
-
-    def on_one_node(self) -> bool:
-        """Whether no two clients of the writer were on two nodes for longer than it takes to cut them.
-
-        Not for tests with readers, which are on every node.
-        """
-        return all(
-            min(one.ended_at, other.ended_at) - max(one.began_at, other.began_at) <= _OVERLAP_SECONDS
-            for first, second in itertools.combinations(self.nodes, 2)
-            for one in first.stays
-            for other in second.stays
-        )
 
     def _start(self) -> None:
         self.loop = self._exits.enter_context(Loop())
         for number in range(1, self._size + 1):
             address = {"address": self._remote} if self._remote and number == 1 else {}
-            node = StandIn(self.loop, self._ports, f"node{number}", **address)
+            node = MockNode(self.loop, self._ports, f"node{number}", **address)
             self._exits.callback(node.stop)
             if not address:
                 node.start()
             self.nodes.append(node)
 
 
-@dataclass(frozen=True)
-class Switch:
-    """A switch of the writer: seconds from the fault until the last session was cut, and until the next node served."""
-
-    cut_seconds: float
-    next_seconds: float
-    to: str
-
-
-def switch(front: Front, old: StandIn, fault: Callable[[], object]) -> Switch:
-    """Hold sessions on the writer while clients come and go, have it fail, and see all move to one other node."""
+def switch(front: Front, old: MockNode, what: str, fault: Callable[[], object], bound: float = SWITCH_SECONDS) -> str:
+    """Have the writer fail while clients come and go. All move to one other node, in time; return its name."""
     held = front.writers.open(_SAMPLE)
     assert {client.node for client in held} == {old.name}
 
@@ -141,8 +109,6 @@ def switch(front: Front, old: StandIn, fault: Callable[[], object]) -> Switch:
     # Once a client is on the next node, no later one is on the old one.
     first_at = min(client.asked_at for client in new)
     assert not [client for client in came if client.node == old.name and client.asked_at > first_at]
-    return Switch(
-        max(client.ended_at or 0.0 for client in held) - failed_at,
-        min(client.served_at or 0.0 for client in new) - failed_at,
-        str(to),
-    )
+    within(f"{what}: sessions cut", max(client.ended_at or 0.0 for client in held) - failed_at, bound)
+    within(f"{what}: next node serves", min(client.served_at or 0.0 for client in new) - failed_at, bound)
+    return str(to)

@@ -1,4 +1,4 @@
-"""The demo's start and end; its tour is in test_planned_work.py, where it runs beside other long ones."""
+"""The demo: its start, its end and its tour."""
 
 import json
 import re
@@ -8,9 +8,14 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from harness.waiting import wait_for
 
+pytestmark = pytest.mark.long
+
 START_SECONDS = 120
+TOUR_SECONDS = 180
 DEMO = (sys.executable, "-m", "harness.demo")
 
 
@@ -45,6 +50,23 @@ def test_a_start_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
     assert "Traceback" not in log.read_text()
     assert not directory.exists()
     assert children_of(directory) == []
+
+
+def test_the_tour_sees_every_step() -> None:
+    tour = subprocess.run((*DEMO, "--once"), capture_output=True, text=True, check=False, timeout=TOUR_SECONDS)
+    assert tour.returncode == 0, tour.stdout + tour.stderr
+    for step in (
+        "all up",
+        "node2 desynced",
+        "node2 stalls",
+        "node1, the writer, drained",
+        "node1 back",
+        "node2, the writer now, killed",
+        "no fail-back",
+        "all 8 steps seen",
+    ):
+        assert step in tour.stdout
+    assert tour.stdout.count("100 clients at once") == 2
 
 
 def test_prometheus_is_one_command_away(tmp_path: Path) -> None:

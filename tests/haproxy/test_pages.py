@@ -2,9 +2,9 @@
 
 import re
 
-from harness.haproxy import WRITER
+from harness.haproxy import READER, WRITER
 from harness.waiting import wait_for
-from tests.haproxy.front import Front, StandIns
+from tests.haproxy.front import Front, MockNodes
 from tests.haproxy.variations import PAGE
 from tests.unit.pages import blocks_under, typed_on_pages
 
@@ -18,13 +18,28 @@ def test_haproxy_knows_each_command(front: Front) -> None:
     assert len(asked) >= 5
     for command in asked:
         said = front.haproxy.ask(command)
-        # One that changes something says nothing where it has worked.
-        assert said.startswith("#") if command.startswith("show") else said.strip() == "", f"{command}: {said}"
+        # One that changes something says nothing where it has worked. show peers begins with an address.
+        assert said.startswith(("#", "0x")) if command.startswith("show") else said.strip() == "", f"{command}: {said}"
 
 
-def test_the_log_line_is_haproxys(nodes: StandIns, front: Front) -> None:
+def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows_it(
+    nodes: MockNodes, front: Front
+) -> None:
     (shown,) = blocks_under(PAGE, "See what it does", "text")
-    pattern = re.sub(r"\d+ms", r"\\d+ms", re.escape(shown.text.strip().removesuffix(" ...")))
-    nodes.nodes[0].says = "read-only"
-    front.wait_for_status(WRITER, nodes.nodes[0], "DOWN")
-    wait_for("the line in the log", lambda: re.search(pattern, front.haproxy.log.read_text()) is not None)
+    words, node = shown.text.strip().removesuffix(" ..."), nodes.nodes[0]
+    assert '"read-only"' in words
+
+    def logged(word: str) -> list[str]:
+        return re.findall(rf"^<\d>.*?(Server \w+/node1 is {word}, .*)", front.haproxy.log.read_text(), re.MULTILINE)
+
+    node.says = "read-only"
+    front.haproxy.wait_for_status(WRITER, node, "DOWN")
+    (down,) = wait_for("the line in the log", lambda: logged("DOWN"))
+    assert re.match(re.sub(r"\d+ms", r"\\d+ms", re.escape(words)), down)
+    assert "read-only" in front.haproxy.stats_page()
+    node.says = "non-primary"
+    front.haproxy.wait_for_status(READER, node, "DOWN")
+    node.says = "synced"
+    for section in (WRITER, READER):
+        front.haproxy.wait_for_status(section, node, "UP")
+    wait_for("the lines in the log", lambda: len(logged("UP")) == len(logged("DOWN")) == 2)

@@ -1,9 +1,6 @@
 """The runbook of docs/haproxy.md on real nodes: a rolling restart under clients, and what a drain keeps."""
 
 import re
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from harness.galera import Cluster, Installation
-from harness.haproxy import READER, WRITER, Backend, HAProxy, name_of
+from harness.haproxy import EXAMPLE, READER, READER_QUESTION, WRITER, Backend, HAProxy, name_of
 from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests.haproxy.application import Application
 from tests.haproxy.variations import PAGE, varied
-from tests.measured import STALLED, DisturbedError, record, within
-from tests.unit.pages import blocks_under
+from tests.measured import STALLED, DisturbedError
+from tests.unit.pages import PAGES, blocks_under
+
+pytestmark = pytest.mark.long
 
 DRAINS = {"CLUSTERCHECK_DRAIN_STATUS": "404"}
-TOUR_SECONDS = 120
-TOGETHER_SECONDS = 0.2
 WRITERS = 3
 """How many clients write while nodes are restarted."""
 
@@ -62,48 +59,18 @@ class Planned:
                 self.cluster.start_node(node)
             elif command == "clustercheckd status --watch":
                 self.cluster.wait_until_synced(node)
+            elif command == "clustercheckd status db1 db2 db3":
+                assert {backend.service.get().status for backend in self.backends} == {200}
             else:
                 pytest.fail(f"a step that nobody does here: {line}")
         for section in (WRITER, READER):
             self.haproxy.wait_for_status(section, node, "UP")
 
 
-class Watch:
-    """Looks all the time on how many nodes HAProxy has clients of the writer."""
-
-    def __init__(self, planned: Planned) -> None:
-        self.most_together_seconds = 0.0
-        self._planned = planned
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    @contextmanager
-    def looking(self) -> Iterator[None]:
-        """Look for as long as the block runs."""
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self._done.set()
-            self._thread.join()
-
-    def _run(self) -> None:
-        together_since: float | None = None
-        while not self._done.wait(0.05):
-            busy = [self._planned.haproxy.sessions(WRITER, backend.node) > 0 for backend in self._planned.backends]
-            if sum(busy) <= 1:
-                together_since = None
-                continue
-            together_since = together_since or time.monotonic()
-            self.most_together_seconds = max(self.most_together_seconds, time.monotonic() - together_since)
-
-
 def restart_all(planned: Planned, order: Sequence[Backend]) -> None:
     """Restart one node after the other, the writer last, under clients that write and one that reads."""
-    watch = Watch(planned)
     logged_before = len(planned.haproxy.log.read_text())
     with ExitStack() as clients:
-        clients.enter_context(watch.looking())
         reader = clients.enter_context(Application(planned.haproxy, READER))
         writers = [clients.enter_context(Application(planned.haproxy, WRITER)) for _ in range(WRITERS)]
         everybody = [reader, *writers]
@@ -116,18 +83,10 @@ def restart_all(planned: Planned, order: Sequence[Backend]) -> None:
     runs = [name for name, _ in groupby(committed, key=lambda done: done[1])]
     cut = [fault for client in writers for fault in client.counts.cut]
     refused = [fault for client in writers for fault in client.counts.refused]
-    record(
-        f"rolling restart of {len(order)} nodes, {WRITERS} writing clients: {len(committed)} commits, on "
-        f"{' then '.join(runs)}; {len(cut)} sessions cut with their transaction, {len(refused)} logins cut"
-    )
-    seen = reader.counts
-    record(f"rolling restart of {len(order)} nodes, a reading client: {len(seen.done)} reads, {len(seen.cut)} cut")
     log = planned.haproxy.log.read_text()[logged_before:]
     if stalls := [line for line in re.findall(r"^<1>.* is DOWN.*", log, re.MULTILINE) if _shows_a_stall(line)]:
         message = f"nodes with sessions stalled: {stalls}"
         raise DisturbedError(message)
-    # HAProxy cuts one session after the other: a look may see a switch that is under way.
-    within("nodes with sessions of writers side by side", watch.most_together_seconds, TOGETHER_SECONDS)
     # The writer is switched when it is drained, and when it becomes the donor of the node that joins.
     down = re.findall(rf"^<1>.*erver {WRITER}/\w+ is DOWN.*", log, re.MULTILINE)
     assert [line for line in down if not re.search(r'info: "(disabled|donor)"', line)] == []
@@ -136,7 +95,7 @@ def restart_all(planned: Planned, order: Sequence[Backend]) -> None:
     assert len(cut) + len(refused) <= WRITERS * switches, (cut, refused, down)
     assert runs[0] == order[-1].node.name
     assert 2 <= len(runs) <= 1 + len(down), (runs, down)
-    assert (seen.cut, seen.refused) == ([], [])
+    assert (reader.counts.cut, reader.counts.refused) == ([], [])
 
 
 def _shows_a_stall(down: str) -> bool:
@@ -159,16 +118,6 @@ def planned_nodes(stack: Stack, directory: Path, text: str | None = None) -> Ite
         yield Planned(stack.cluster, backends, haproxy)
 
 
-@pytest.fixture(scope="module")
-def tour() -> Iterator["subprocess.Popen[str]"]:
-    """Start the demo's tour, beside the other tests of this file: each of them waits more than it works."""
-    command = (sys.executable, "-m", "harness.demo", "--once")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
-        yield running
-        running.terminate()
-
-
-@pytest.mark.usefixtures("tour")
 def test_a_rolling_restart_of_three_nodes_cuts_each_writing_client_once(stack: Stack, tmp_path: Path) -> None:
     with planned_nodes(stack, tmp_path) as planned:
         first, second, third = planned.backends
@@ -212,13 +161,25 @@ def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(
         assert name_of(held) == haproxy.lands_on(WRITER) == donor.name
 
 
-def test_a_full_reader_sends_new_clients_elsewhere_and_a_full_writer_keeps_its_clients(
+def test_readers_of_a_node_that_drains_or_is_full_keep_their_sessions_and_new_ones_go_elsewhere(
     stack: Stack, tmp_path: Path
 ) -> None:
     node = stack.nodes[0]
-    with planned_nodes(stack, tmp_path, varied("Readers that make room")) as planned, ExitStack() as held:
+    question = "/?available_when_full=0"
+    text = EXAMPLE.read_text().replace(READER_QUESTION, question)
+    assert "`&available_when_full=0`" in PAGES[PAGE].read_text()
+    with planned_nodes(stack, tmp_path, text) as planned, ExitStack() as held:
         haproxy = planned.haproxy
-        writing, reading = (held.enter_context(haproxy.session_on(section, node)) for section in (WRITER, READER))
+        reading = held.enter_context(haproxy.session_on(READER, node))
+        node.sql("SET GLOBAL wsrep_desync=ON")
+        held.callback(node.sql, "SET GLOBAL wsrep_desync=OFF")
+        haproxy.wait_for_status(READER, node, "NOLB")
+        assert {haproxy.lands_on(READER) for _ in range(6)} == {"node2", "node3"}
+        node.sql("SET GLOBAL wsrep_desync=OFF")
+        for section in (WRITER, READER):
+            haproxy.wait_for_status(section, node, "UP")
+
+        writing = held.enter_context(haproxy.session_on(WRITER, node))
         node.sql("SET GLOBAL max_connections=12")
         held.callback(node.sql, "SET GLOBAL max_connections=151")
         while not node.refuses_clients():
@@ -227,22 +188,3 @@ def test_a_full_reader_sends_new_clients_elsewhere_and_a_full_writer_keeps_its_c
         assert {haproxy.lands_on(READER) for _ in range(6)} == {"node2", "node3"}
         assert haproxy.server_status(WRITER, node) == "UP"
         assert [name_of(session) for session in (writing, reading)] == [node.name] * 2
-
-
-def test_the_tour_sees_every_step_beside_another_run(stack: Stack, tour: "subprocess.Popen[str]") -> None:
-    shown, _ = tour.communicate(timeout=TOUR_SECONDS)
-    assert tour.returncode == 0, shown
-    for step in (
-        "all up",
-        "node2 desynced",
-        "node2 stalls",
-        "node1, the writer, drained",
-        "node1 back",
-        "node2, the writer now, killed",
-        "no fail-back",
-    ):
-        assert step in shown
-    assert shown.count("100 clients at once") == 2
-    assert "all 8 steps seen" in shown
-    # The other run did not notice.
-    assert [service.get().status for service in stack.services] == [200, 200, 200]

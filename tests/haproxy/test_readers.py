@@ -1,11 +1,11 @@
-"""The readers of haproxy.cfg.example with stand-in nodes."""
+"""The readers of haproxy.cfg.example with mock nodes."""
 
 import time
 from collections import Counter
 
 from harness.haproxy import READER
 from harness.waiting import wait_for
-from tests.haproxy.front import AT_ONCE_SECONDS, SWITCH_SECONDS, Front, StandIns
+from tests.haproxy.front import AT_ONCE_SECONDS, SWITCH_SECONDS, Front, MockNodes
 from tests.measured import record, within
 
 CROWD = 100
@@ -15,7 +15,7 @@ def test_clients_spread_over_all_nodes(front: Front) -> None:
     assert front.readers.landings(99) == Counter({"node1": 33, "node2": 33, "node3": 33})
 
 
-def test_no_client_fails_where_a_reader_refuses_it(nodes: StandIns, front: Front) -> None:
+def test_no_client_fails_where_a_reader_refuses_it(nodes: MockNodes, front: Front) -> None:
     nodes.nodes[0].refuse_clients()
     began_at = time.monotonic()
     landed = front.readers.landings(CROWD)
@@ -24,29 +24,29 @@ def test_no_client_fails_where_a_reader_refuses_it(nodes: StandIns, front: Front
     assert landed["node1"] == 0
 
 
-def test_a_drained_reader_keeps_its_sessions_and_gets_no_new_ones(nodes: StandIns, front: Front) -> None:
+def test_a_drained_reader_keeps_its_sessions_and_gets_no_new_ones(nodes: MockNodes, front: Front) -> None:
     node = nodes.nodes[0]
     held = [client for client in front.readers.open(9) if client.node == node.name]
     began_at = time.monotonic()
     node.says = "disabled"
-    front.wait_for_status(READER, node, "NOLB")
+    front.haproxy.wait_for_status(READER, node, "NOLB")
     within("reader drained: no new clients", time.monotonic() - began_at, SWITCH_SECONDS)
     assert front.readers.landings(CROWD)[node.name] == 0
     assert [client.is_served for client in held] == [True] * 3
     began_at = time.monotonic()
     node.stop()
     wait_for("the sessions to end", lambda: all(client.ended_at for client in held))
-    front.wait_for_status(READER, node, "DOWN")
+    front.haproxy.wait_for_status(READER, node, "DOWN")
     within("drained reader stopped: DOWN", time.monotonic() - began_at, SWITCH_SECONDS)
 
 
-def test_a_donor_that_applies_stays_and_one_that_lags_leaves(nodes: StandIns, front: Front) -> None:
+def test_a_donor_that_applies_stays_and_one_that_lags_leaves(nodes: MockNodes, front: Front) -> None:
     node = nodes.nodes[0]
     held = [client for client in front.readers.open(9) if client.node == node.name]
     node.says = "donor"
     asked = len(node.checks)
     wait_for("further checks", lambda: len(node.checks) > asked + 3)
-    assert front.status(READER, node) == "UP"
+    assert front.haproxy.server_status(READER, node) == "UP"
     assert front.readers.landings(99)[node.name] > 20
     began_at = time.monotonic()
     node.says = "lagging"
@@ -55,13 +55,13 @@ def test_a_donor_that_applies_stays_and_one_that_lags_leaves(nodes: StandIns, fr
     assert front.readers.landings(CROWD)[node.name] == 0
 
 
-def test_a_reader_that_returns_is_warmed_up(nodes: StandIns, front: Front) -> None:
+def test_a_reader_that_returns_is_warmed_up(nodes: MockNodes, front: Front) -> None:
     node = nodes.nodes[0]
     node.says = "non-primary"
-    front.wait_for_status(READER, node, "DOWN")
+    front.haproxy.wait_for_status(READER, node, "DOWN")
     held = front.readers.open(60)
     node.says = "synced"
-    front.wait_for_status(READER, node, "UP")
+    front.haproxy.wait_for_status(READER, node, "UP")
     landed = Counter(client.node for client in front.readers.open(30))
     record(f"reader back: {landed[node.name]} of 30 new clients (all 30 without slowstart)")
     assert 0 < landed[node.name] <= 10

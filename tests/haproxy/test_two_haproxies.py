@@ -1,5 +1,6 @@
 """Two HAProxies with peers, as in docs/haproxy.md: one writer for both, whichever of them restarts."""
 
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -9,20 +10,27 @@ import pytest
 from harness.haproxy import WRITER
 from harness.ports import LOOPBACK, Ports
 from harness.waiting import wait_for
-from tests.haproxy.front import SWITCH_SECONDS, Front, StandIns, switch
-from tests.haproxy.stand_in import Client
+from tests.haproxy.front import SWITCH_SECONDS, Front, MockNodes, switch
+from tests.haproxy.mock_node import Client
 from tests.haproxy.variations import varied
 from tests.measured import within
+
+pytestmark = pytest.mark.long
 
 CROWD = 100
 
 
 @pytest.fixture
-def pair(nodes: StandIns, ports: Ports) -> tuple[Front, Front]:
+def pair(nodes: MockNodes, ports: Ports) -> tuple[Front, Front]:
     """Start two HAProxies that know each other."""
-    addresses = {f"10.0.0.2{number}:10306": f"{LOOPBACK}:{ports.free()}" for number in (1, 2)}
-    one, two = (nodes.front(name, text=varied("Two HAProxies"), replace=addresses) for name in ("lb1", "lb2"))
+    changed = {f"10.0.0.2{number}:10306": f"{LOOPBACK}:{ports.free()}" for number in (1, 2)}
+    # On a machine that runs other tests, a peer may need more than 0.3 s to send its table.
+    changed["inspect-delay 300ms"] = "inspect-delay 2s"
+    one, two = (nodes.front(name, text=varied("Two HAProxies"), replace=changed) for name in ("lb1", "lb2"))
     assert one.writers.lands_on() == "node1"
+    for front, other in ((one, "lb2"), (two, "lb1")):
+        connected = re.compile(rf"id={other}\(remote.*last_status=ESTA")
+        wait_for("the peers to connect", lambda: connected.search(front.haproxy.ask("show peers")))  # noqa: B023 (in this turn)
     wait_for("the peer to know the writer", lambda: "server_id=1" in two.haproxy.ask(f"show table {WRITER}"))
     return one, two
 
@@ -32,22 +40,21 @@ def served(clients: Sequence[Client]) -> set[str | None]:
     return {client.node for client in clients} - {None}
 
 
-def test_both_choose_alike_and_no_client_strays(nodes: StandIns, pair: tuple[Front, Front]) -> None:
+def test_both_choose_alike_and_no_client_strays(nodes: MockNodes, pair: tuple[Front, Front]) -> None:
     one, two = pair
     first, second, _ = nodes.nodes
     held = two.writers.open(5)
     with two.writers.arriving() as elsewhere:
         failed_at = time.monotonic()
-        seen = switch(one, first, lambda: setattr(first, "says", "non-primary"))
+        switch(one, first, "two HAProxies", lambda: setattr(first, "says", "non-primary"))
         wait_for("the same choice", lambda: elsewhere and elsewhere[-1].node == second.name)
         wait_for("the other's sessions to end", lambda: all(client.ended_at for client in held))
-    within("two HAProxies: next node serves", seen.next_seconds, SWITCH_SECONDS)
     others_cut_at = max(client.ended_at or 0.0 for client in held)
     within("two HAProxies: the other's sessions cut", others_cut_at - failed_at, SWITCH_SECONDS)
     assert served(elsewhere) == {first.name, second.name}
     first.says = "synced"
     for front in pair:
-        front.wait_for_status(WRITER, first, "UP")
+        front.haproxy.wait_for_status(WRITER, first, "UP")
     assert [front.writers.landings(CROWD) for front in pair] == [Counter({second.name: CROWD})] * 2
 
     for again in (two.haproxy.reload, two.haproxy.restart):
@@ -55,12 +62,12 @@ def test_both_choose_alike_and_no_client_strays(nodes: StandIns, pair: tuple[Fro
             again()
             back = len(there)
             wait_for("clients after it", lambda: len(there) > back + CROWD // 2)  # noqa: B023 (runs in this turn)
-        assert (served(here), served(there)) == ({second.name}, {second.name})
+        assert (served(here), served(there)) == ({second.name}, {second.name}), again.__name__
 
     two.haproxy.process.stop()
-    switch(one, second, lambda: setattr(second, "says", "non-primary"))
+    switch(one, second, "one of two HAProxies", lambda: setattr(second, "says", "non-primary"))
     second.says = "synced"
-    one.wait_for_status(WRITER, second, "UP")
+    one.haproxy.wait_for_status(WRITER, second, "UP")
     with two.writers.arriving() as there:
         two.haproxy.restart()
         wait_for("clients after it", lambda: len([client for client in there if client.node]) > CROWD // 2)

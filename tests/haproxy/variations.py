@@ -6,10 +6,10 @@ from tests.unit.pages import blocks_under
 PAGE = "docs/haproxy.md"
 
 
-def varied(heading: str, text: str | None = None) -> str:
-    """Apply the one diff under a heading to the example, or to a text."""
+def varied(heading: str) -> str:
+    """Apply the one diff under a heading to the example."""
     (diff,) = blocks_under(PAGE, heading, "diff")
-    text = EXAMPLE.read_text() if text is None else text
+    text = EXAMPLE.read_text()
     for hunk in diff.text.split("@@\n"):
         lines = hunk.splitlines(keepends=True)
         old = "".join(line[1:] for line in lines if not line.startswith("+"))

@@ -3,7 +3,7 @@
 console: here, that bash reads it, and that its programs, words, flags, files and addresses exist; what it prints is
 compared. Statements run on a node in tests/cluster/test_pages.py, HAProxy's commands in tests/haproxy/test_pages.py;
 tests/package and tests/haproxy/test_planned_work.py run whole blocks.
-haproxy, diff: HAProxy's own check in tests/haproxy/test_example.py.
+haproxy, diff: HAProxy's own check in tests/haproxy/test_example.py; haproxy: also with clients.
 sql: on a node, in tests/cluster/test_pages.py.
 ini: systemd-analyze verify, here; tests/package runs them in booted systems.
 yaml: compared with the manifest. sh: read as an env file. text: each by a function of its own.
@@ -233,7 +233,20 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
     "kubectl": files_that_exist,
     "docker": an_image,
     **dict.fromkeys(
-        ("cut", "df", "echo", "grep", "haproxy", "hostname", "ls", "python3.11", "socat", "systemd-sysusers"),
+        (
+            "awk",
+            "cut",
+            "df",
+            "echo",
+            "grep",
+            "haproxy",
+            "hostname",
+            "ls",
+            "python3.11",
+            "socat",
+            "systemd-sysusers",
+            "xargs",
+        ),
         known_to_bash_alone,
     ),
 }

@@ -1,6 +1,6 @@
-"""Stand-ins for nodes and clients: hundreds of clients at once, and faults that no real node shows on demand.
+"""Mock nodes and clients: hundreds of clients at once, and faults that no real node shows on demand.
 
-A stand-in node has two ports. The database port sends the node's name and keeps the session open. The check port
+A mock node has two ports. The database port sends the node's name and keeps the session open. The check port
 answers like clustercheckd beside a node in a given state. Clients read the name, so each knows which node it is on.
 """
 
@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from harness.block import Block
@@ -40,7 +39,7 @@ VERDICTS: dict[str, Callable[[str], int]] = {
 
 
 class Loop(Block):
-    """An asyncio loop in a thread of its own, where all stand-ins and clients of a test run."""
+    """An asyncio loop in a thread of its own, where all mock nodes and clients of a test run."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -112,26 +111,15 @@ class _Connection(asyncio.Protocol):
             self.transport.write(data)
 
 
-@dataclass
-class Stay:
-    """A session at a stand-in, from when to when by the clock of time.monotonic."""
-
-    node: str
-    began_at: float
-    ended_at: float = float("inf")
-
-
-class StandIn:
+class MockNode:
     """One node. `says` is its state, a key of `VERDICTS`, and may be set at any time."""
 
     def __init__(self, loop: Loop, ports: Ports, name: str, address: str = LOOPBACK) -> None:
         self.name = name
         self.says = "synced"
         self.hangs = False
-        """Whether it accepts connections and answers nothing."""
         self.holds_seconds = 0.0
         """How long it holds back the answer to a check."""
-        self.stays: list[Stay] = []
         self.checks: list[tuple[float, str]] = []
         """When HAProxy asked, and what."""
         self.server = Server(name, ports.free(), ports.free(), address)
@@ -142,20 +130,37 @@ class StandIn:
     @property
     def sessions(self) -> int:
         """How many sessions are open."""
-        return sum(stay.ended_at == float("inf") for stay in self.stays)
+        return sum(isinstance(peer, _SessionPeer) for peer in self.peers)
 
     def start(self) -> None:
         """Listen on both ports, in the network namespace that this thread has entered."""
         self.accept_clients()
-        self._listen(_CheckPeer, self.server.check_port)
+        self.accept_checks()
 
     def accept_clients(self) -> None:
         """Listen on the database port."""
         self._listen(_SessionPeer, self.server.port)
 
+    def accept_checks(self) -> None:
+        """Listen on the check port."""
+        self._listen(_CheckPeer, self.server.check_port)
+
+    def hang(self) -> None:
+        """Accept connections, and answer nothing."""
+        self.hangs = True
+
     def refuse_clients(self) -> None:
         """Stop listening on the database port; sessions go on."""
         self._loop.call(self._listening.pop(_SessionPeer).close)
+
+    def refuse_checks(self) -> None:
+        """Stop listening on the check port."""
+        self._loop.call(self._listening.pop(_CheckPeer).close)
+
+    def end_sessions(self) -> None:
+        """Close all connections from this side, as MariaDB does after wait_timeout."""
+        for peer in set(self.peers):
+            self._loop.call(peer.transport.close if peer.transport else peer.leave)
 
     def stop(self) -> None:
         """Close both ports and all connections, as the end of a process does."""
@@ -176,9 +181,9 @@ class StandIn:
 
 
 class _Peer(_Connection):
-    """A connection to a stand-in."""
+    """A connection to a mock node."""
 
-    def __init__(self, node: StandIn, loop: Loop) -> None:
+    def __init__(self, node: MockNode, loop: Loop) -> None:
         super().__init__(loop)
         self.node = node
 
@@ -194,14 +199,8 @@ class _Peer(_Connection):
 class _SessionPeer(_Peer):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.stay = Stay(self.node.name, time.monotonic())
-        self.node.stays.append(self.stay)
         if not self.node.hangs:
             self.send(self.node.name.encode())
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self.stay.ended_at = time.monotonic()
 
 
 class _CheckPeer(_Peer):
