@@ -296,6 +296,47 @@ class Node:
         return False
 
     @contextmanager
+    def without_threads(self) -> Iterator[None]:
+        """Have the server fail to start threads: new clients get error 1135."""
+        self.sql("SET GLOBAL thread_cache_size=0")
+        limits = Path(f"/proc/{self.process.pid}/limits").read_text()
+        (before,) = (line.split()[2] for line in limits.splitlines() if line.startswith("Max processes"))
+        self._limit_threads("1")
+        try:
+            yield
+        finally:
+            self._limit_threads(before)
+
+    @contextmanager
+    def with_hanging_status(self) -> Iterator[None]:
+        """Have every SHOW STATUS hang, while clients can log in and work. Needs gdb, and the right to trace."""
+        self._call("pthread_rwlock_wrlock")
+        try:
+            yield
+        finally:
+            self._call("pthread_rwlock_unlock")
+
+    def _limit_threads(self, limit: str) -> None:
+        # Only the user that a process runs as may change its limits.
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        user: int | None
+        group: int | None
+        user, group = (int(line.split()[1]) for line in status.splitlines() if line.startswith(("Uid:", "Gid:")))
+        command = ["prlimit", "--pid", str(self.process.pid), f"--nproc={limit}:"]
+        if os.geteuid() == user:
+            user = group = None
+        subprocess.run(command, check=True, capture_output=True, timeout=10, user=user, group=group)
+
+    def _call(self, function: str) -> None:
+        # The debugger calls it in the server's first thread, which is then the owner of the lock.
+        call = f"print (int){function}((void*)&LOCK_all_status_vars)"
+        command = ["gdb", "-p", str(self.process.pid), "-batch", "-nx", "-ex", call]
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        if "$1 = 0" not in printed:
+            message = f"{self.name}: gdb could not call {function}: {printed[-300:]}"
+            raise RuntimeError(message)
+
+    @contextmanager
     def holding_up_transfer(self) -> Iterator[None]:
         """Stop the receiver of this node's full state transfer while the block runs, so that the donor stays one."""
         # If the receiver were stopped before it listens, the joiner would never ask for the transfer.

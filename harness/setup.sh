@@ -36,6 +36,8 @@ command -v xinetd >/dev/null || packages="$packages xinetd"
 command -v socat >/dev/null || packages="$packages socat"
 command -v openssl >/dev/null || packages="$packages openssl"
 command -v ip >/dev/null || packages="$packages iproute2"
+# With gdb, the tests hold a lock inside a server.
+command -v gdb >/dev/null || packages="$packages gdb"
 # promtool checks the alerts, and Prometheus scrapes the services of the tests.
 command -v prometheus >/dev/null || packages="$packages prometheus"
 command -v systemd-socket-activate >/dev/null || packages="$packages systemd"

@@ -20,8 +20,9 @@ from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, NodeState, PollFa
 
 _UNKNOWN_SYSTEM_VARIABLE = 1193  # the server has no wsrep at all, which the poll will show
 # A session that nobody uses any more, because the network was cut or this process was killed, must not count towards
-# the account's limit for the server's usual eight hours. sql_select_limit=0 would hide every row.
-_SESSION_SETTINGS = "SET SESSION wait_timeout={}, sql_select_limit=DEFAULT"
+# the account's limit for the server's usual eight hours. sql_select_limit=0 would hide every row, and
+# DEFAULT would be the server's own value.
+_SESSION_SETTINGS = "SET SESSION wait_timeout={}, sql_select_limit=18446744073709551615"
 # If the server's wsrep_sync_wait includes SHOW, a SHOW may wait up to 30 s for the applier, or fail outside a primary
 # component. aiomysql's init_command is no alternative: it also sends COMMIT, which a node that is not ready refuses.
 _NO_SYNC_WAIT = "SET SESSION wsrep_sync_wait=0"

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -22,6 +22,7 @@ from harness.network import RemoteHost
 from harness.ports import LOOPBACK, Ports
 from harness.service import Reply, Service
 from harness.waiting import wait_for
+from tests.cluster.lone import lone_node, start_alone, watching
 from tests.conftest import Services
 from tests.fake_mysql import (
     OK,
@@ -69,35 +70,6 @@ class Footprint:
 def reasons_since(service: Service, count: int) -> list[str]:
     """Give the reasons of the changes of verdict after so many."""
     return [change["reason"] for change in service.status()["changes"]][count:]
-
-
-@contextmanager
-def lone_node(installation: Installation, name: str, *options: str) -> Iterator[Node]:
-    """Run a cluster of one."""
-    node = installation.node(name, options)
-    start_alone(node)
-    try:
-        yield node
-    finally:
-        node.kill()
-
-
-def start_alone(node: Node) -> None:
-    """Start a node as a cluster of its own, and wait until it is Synced."""
-    node.start(["--wsrep-new-cluster"], addresses=[])
-    node.wait_for_state("Synced")
-
-
-@contextmanager
-def watching(node: Node, directory: Path, ports: Ports, **environ: str) -> Iterator[Service]:
-    """Run a clustercheckd for a node."""
-    service = Service.of(node, directory, ports.free(), **environ)
-    try:
-        service.wait_until_up()
-        service.wait_for_verdict(200, "synced")
-        yield service
-    finally:
-        service.process.kill()
 
 
 @dataclass(frozen=True)

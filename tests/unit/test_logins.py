@@ -324,6 +324,6 @@ def test_the_session_is_told_how_long_it_may_be_idle() -> None:
     with fake_mysql(galera()) as server:
         polling(server, scenario)
         assert server.statements[:2] == [
-            "SET SESSION wait_timeout=32, sql_select_limit=DEFAULT",
+            "SET SESSION wait_timeout=32, sql_select_limit=18446744073709551615",
             "SET SESSION wsrep_sync_wait=0",
         ]

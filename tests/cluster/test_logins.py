@@ -1,0 +1,223 @@
+"""A 200 means that a client can log in: faults that an open session does not see, on a real server."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from app.database.connection import Connection
+from app.database.login import Database
+from app.database.session import Session
+from harness.galera import ACCOUNT, PASSWORD, Installation, Node
+from harness.ports import Ports
+from harness.service import Service
+from harness.waiting import wait_for
+from tests.cluster.lone import lone_node, watching
+from tests.measured import within
+
+REJECTED_SECONDS = 3.0
+BACK_SECONDS = 3.0
+BUSY_SECONDS = 1.0
+STORM_CLIENTS = 100
+STORM_SECONDS = 8.0
+HANG_SECONDS = 8.0
+
+
+@pytest.fixture(scope="module")
+def node(installation: Installation) -> Iterator[Node]:
+    """Run a cluster of one for this file."""
+    with lone_node(installation, "logins") as node:
+        yield node
+
+
+@pytest.fixture
+def service(node: Node, ports: Ports, tmp_path: Path) -> Iterator[Service]:
+    """Run the service beside it."""
+    with watching(node, tmp_path, ports) as service:
+        yield service
+
+
+def client_error(node: Node) -> int:
+    """Log in and ask as a client does; give the number of the error, 0 for none."""
+    try:
+        with node.connect_as_client(seconds=2) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except pymysql.MySQLError as fault:
+        return int(fault.args[0]) or -1
+    return 0
+
+
+def reasons_since(service: Service, count: int) -> list[str]:
+    """Give the reasons of the changes of verdict after so many."""
+    return [change["reason"] for change in service.status()["changes"]][count:]
+
+
+def check_rejected(node: Node, service: Service) -> None:
+    """Check that clients fail, and that this shows in time."""
+    wait_for("clients to fail", lambda: client_error(node), seconds=5)
+    began_at = time.monotonic()
+    reply = service.wait_for_verdict(503, "rejects-logins")
+    within("rejects-logins", time.monotonic() - began_at, REJECTED_SECONDS + BUSY_SECONDS)
+    assert "is not synced." in reply.body
+    # The node itself is still read.
+    assert service.status()["node"]["wsrep_local_state"] == 4
+
+
+def check_back(service: Service) -> None:
+    """Check that a server which takes logins again is available in time."""
+    began_at = time.monotonic()
+    service.wait_for_verdict(200, "synced")
+    within("synced again", time.monotonic() - began_at, BACK_SECONDS + BUSY_SECONDS)
+
+
+def test_a_server_that_can_start_no_thread_rejects_logins(node: Node, service: Service) -> None:
+    with node.without_threads():
+        check_rejected(node, service)
+        assert "the server takes no logins (error 1135)" in service.get().body
+    check_back(service)
+
+
+def test_a_broken_init_connect_rejects_logins(node: Node, service: Service) -> None:
+    node.sql("SET GLOBAL init_connect='no statement'")
+    try:
+        check_rejected(node, service)
+        assert "(error 1184)" in service.get().body
+    finally:
+        node.sql("SET GLOBAL init_connect=''")
+    check_back(service)
+
+
+def test_a_rotated_password_takes_no_node_out_and_is_told(node: Node, service: Service) -> None:
+    before = len(service.status()["changes"])
+    node.sql(f"ALTER USER {ACCOUNT}@localhost IDENTIFIED BY 'another'")
+    try:
+        failure = wait_for("the failed login to show", lambda: service.status()["login_failure"], seconds=10)
+        assert failure == {"reason": "access-denied", "detail": f"the server refused user {ACCOUNT} (error 1045)"}
+        wait_for("the metric", lambda: "clustercheckd_login_refused 1.0" in service.get("/metrics").body, seconds=5)
+        assert service.get().status == 200
+    finally:
+        node.sql(f"ALTER USER {ACCOUNT}@localhost IDENTIFIED BY '{PASSWORD}'")
+    wait_for("the login to work again", lambda: service.status()["login_failure"] is None, seconds=15)
+    assert reasons_since(service, before) == []
+    lines = [line for line in service.log.read_text().splitlines() if " login " in line]
+    assert [line.split(" login ")[1].split()[0] for line in lines] == ["failed", "works"]
+
+
+def test_a_server_without_connections_left_takes_no_node_out(node: Node, service: Service) -> None:
+    node.sql("SET GLOBAL max_connections=10")
+    clients: list[pymysql.Connection[Any]] = []
+    try:
+        # Until the server has no connection left but the one for administrators.
+        with suppress(pymysql.MySQLError):
+            while len(clients) < 20:
+                clients.append(node.connect_as_client())
+        assert client_error(node) == 1040
+        failure = wait_for("the failed login to show", lambda: service.status()["login_failure"], seconds=10)
+        assert failure["reason"] == "too-many-connections"
+        assert service.get().status == 200
+    finally:
+        for client in clients:
+            client.close()
+        node.sql("SET GLOBAL max_connections=151")
+    wait_for("the login to work again", lambda: service.status()["login_failure"] is None, seconds=15)
+
+
+def test_a_hanging_show_status_is_a_timeout_and_never_gets_more_than_three_sessions(
+    node: Node, service: Service
+) -> None:
+    with node.with_hanging_status():
+        service.wait_for_verdict(503, "timeout")
+        end = time.monotonic() + HANG_SECONDS
+        while time.monotonic() < end:
+            assert service.get().reason == "timeout"
+            # Clients work: the fault must not become one of connections.
+            assert client_error(node) == 0
+            assert (node.sessions_of(ACCOUNT) or 0) <= 3
+    check_back(service)
+    wait_for("the sessions to be logged out", lambda: (node.sessions_of(ACCOUNT) or 9) <= 2, seconds=10)
+
+
+def test_a_storm_of_logins_takes_no_node_out(node: Node, service: Service) -> None:
+    ended = threading.Event()
+    logins = [0] * STORM_CLIENTS
+
+    def reconnects(number: int) -> None:
+        while not ended.is_set():
+            with suppress(pymysql.MySQLError, OSError):
+                node.connect_as_client().close()
+                logins[number] += 1
+
+    before = len(service.status()["changes"])
+    threads = [threading.Thread(target=reconnects, args=[number]) for number in range(STORM_CLIENTS)]
+    try:
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + STORM_SECONDS
+        while time.monotonic() < end:
+            assert service.get().status == 200
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert sum(logins) > STORM_CLIENTS
+    assert reasons_since(service, before) == []
+
+
+def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
+    async def settings() -> object:
+        login = Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).login()
+        connection = await Connection.to(login)
+        session = Session(connection)
+        await session.begin(32)
+        (row,) = await connection.answers("SELECT @@wait_timeout, @@sql_select_limit, @@wsrep_sync_wait")
+        await session.quit()
+        return row
+
+    node.sql("SET GLOBAL wsrep_sync_wait=15")
+    node.sql("SET GLOBAL sql_select_limit=0")
+    try:
+        assert asyncio.run(settings()) == ((b"32", b"18446744073709551615", b"0"),)
+    finally:
+        node.sql("SET GLOBAL sql_select_limit=DEFAULT")
+        node.sql("SET GLOBAL wsrep_sync_wait=0")
+
+
+def test_a_server_that_limits_results_to_none_is_read_all_the_same(node: Node, service: Service) -> None:
+    node.sql("SET GLOBAL sql_select_limit=0")
+    try:
+        logins = [f'clustercheckd_logins_total{{outcome="accepted"}} {count}.0' for count in (3, 4, 5)]
+        wait_for("new sessions", lambda: any(one in service.get("/metrics").body for one in logins), seconds=10)
+        assert service.get().reason == "synced"
+    finally:
+        node.sql("SET GLOBAL sql_select_limit=DEFAULT")
+
+
+def test_read_only_transactions_take_a_writer_out(node: Node, service: Service) -> None:
+    node.sql("SET GLOBAL tx_read_only=ON")
+    try:
+        wait_for(
+            "the writer to be read-only",
+            lambda: service.get("/?available_when_readonly=0").reason == "read-only",
+            seconds=5,
+        )
+        assert service.get().status == 200
+    finally:
+        node.sql("SET GLOBAL tx_read_only=OFF")
+
+
+def test_a_node_that_is_desynced_by_hand_serves_although_donors_reject_queries(node: Node, service: Service) -> None:
+    node.sql("SET GLOBAL wsrep_sst_donor_rejects_queries=ON")
+    node.sql("SET GLOBAL wsrep_desync=ON")
+    try:
+        wait_for("the node to be desynced", lambda: service.get().reason == "desynced", seconds=5)
+        assert service.get("/?available_when_donor=1").reason == "donor"
+        assert client_error(node) == 0
+    finally:
+        node.sql("SET GLOBAL wsrep_desync=OFF")
+        node.sql("SET GLOBAL wsrep_sst_donor_rejects_queries=OFF")
