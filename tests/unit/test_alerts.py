@@ -114,7 +114,7 @@ def test_the_page_has_every_alert_with_its_severity() -> None:
 
 
 def test_alerts_and_queries_ask_for_metrics_that_exist(metrics: dict[str, str]) -> None:
-    for text in (ALERTS, "".join([*on_the_page().values(), *of_the_dashboard().values()])):
+    for text in (ALERTS, "\n".join([*on_the_page().values(), *of_the_dashboard().values()])):
         asked = set(re.findall(r"\bclustercheckd_(\w+)", text))
         assert asked
         assert {SUFFIXES.sub("", name) for name in asked} <= metrics.keys()
