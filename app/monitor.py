@@ -170,7 +170,11 @@ class Monitor:
         try:
             while True:
                 began_at = self._clock()
-                self._result = await self._poll()
+                result = await self._poll()
+                if self._clock() - began_at > self.policy.max_age_seconds:
+                    # Polls do not take so long: this process was paused. Ask again, instead of calling it stale.
+                    continue
+                self._result = result
                 # The age counts from the start of the poll: a value may have changed right after the server sent it.
                 self._began_at = began_at
                 self._asked.clear()
@@ -189,6 +193,9 @@ class Monitor:
     def note_change(self) -> None:
         """Record and log the verdict if it differs from the last recorded one."""
         verdict = self.verdict()
+        if verdict.reason is Reason.STALE and not self._periods_missed:
+            # After a pause of this process, until the next poll has ended.
+            return
         last = self.changes[-1].verdict if self.changes else None
         if last is None or (last.available, last.reason) != (verdict.available, verdict.reason):
             self._was = None if last is None else last.reason

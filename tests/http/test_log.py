@@ -123,39 +123,32 @@ def test_a_line_is_what_was_logged_and_not_what_became_of_it(capfd: pytest.Captu
 def test_json_lines_have_the_same_fields_wherever_they_are_written(node: FakeMySQL, services: Services) -> None:
     service = beside(services, node, CLUSTERCHECK_LOG_FORMAT="json")
     service.wait_for_verdict(200, "synced")
-    node.behaviour = galera({"wsrep_ready": "OFF"})
-    node.drop_connections()
-    service.wait_for_verdict(503, "not-ready")
     service.stop()
     lines = [json.loads(line) for line in service.log.read_text().splitlines()]
     assert [(line["level"], line["event"]) for line in lines] == [
         ("info", "started"),
         ("info", "available"),
-        ("warning", "unavailable"),
         ("info", "stopping"),
     ]
-    assert lines[1].keys() == lines[2].keys()
-    assert (lines[2]["reason"], lines[2]["was"], lines[2]["planned"]) == ("not-ready", "synced", None)
     assert (lines[0]["deadline_seconds"], lines[0]["available_when_full"], lines[0]["max_recv_queue"]) == (
         0.8,
         True,
         None,
     )
-    times = [datetime.fromisoformat(line["time"]) for line in lines]
-    assert times == sorted(times)
-    assert all(at.utcoffset() == timedelta(0) for at in times)
+    assert (lines[1]["reason"], lines[1]["was"], lines[1]["planned"]) == ("synced", None, None)
+    assert all(datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0) for line in lines)
 
 
 def test_a_node_that_flaps_does_not_fill_the_log(node: FakeMySQL, services: Services) -> None:
-    service = beside(services, node, CLUSTERCHECK_POLL_INTERVAL="0.05")
+    service = beside(services, node)
     service.wait_for_verdict(200, "synced")
     for _ in range(20):
         service.disabled_file.touch()
         assert service.status()["reason"] == "disabled"
         service.disabled_file.unlink()
         assert service.status()["reason"] == "synced"
-    events = [line.split()[2] for line in service.log.read_text().splitlines()]
-    assert events == ["started", "available", "unavailable", "available", "unavailable", "flapping"]
+    # After the ninth change within a minute, it logs one a minute.
+    assert len(service.log.read_text().splitlines()) == 1 + 9
     # Nothing is lost: /status counts and lists what the log leaves out.
     assert len(service.status()["changes"]) == 41
 
@@ -176,13 +169,11 @@ exec systemd-cat --identifier=clustercheckd bash -c \
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a journal of its own")
-@pytest.mark.parametrize("layout", ["text", "json"])
-def test_the_journal_has_each_line_with_its_priority(node: FakeMySQL, services: Services, layout: str) -> None:
+def test_the_journal_has_each_line_with_its_priority(node: FakeMySQL, services: Services) -> None:
     service = services.start_through(
         ("unshare", "--mount", "--propagation", "private", "bash", "-c", JOURNAL, "bash"),
-        {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone",
-         "CLUSTERCHECK_LOG_FORMAT": layout},
-    )  # fmt: skip
+        {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone"},
+    )
     service.wait_until_up()
     service.wait_for_verdict(200, "synced")
     node.behaviour = galera({"wsrep_ready": "OFF"})
@@ -199,13 +190,9 @@ def test_the_journal_has_each_line_with_its_priority(node: FakeMySQL, services: 
 
     wait_for("the journal to have it", lambda: len(entries()) >= 3, seconds=SECONDS)
     lines = entries()
-    if layout == "json":
-        lines = [(priority, json.loads(message)["event"]) for priority, message in lines]
-        assert lines == [("6", "started"), ("6", "available"), ("4", "unavailable")]
-    else:
-        assert [priority for priority, _ in lines] == ["6", "6", "4"]
-        detail = "wsrep_ready is OFF, wsrep_local_state is 4 (Synced)"
-        assert lines[2] == ("4", f'unavailable reason=not-ready was=synced detail="{detail}"')
+    assert [priority for priority, _ in lines] == ["6", "6", "4"]
+    detail = "wsrep_ready is OFF, wsrep_local_state is 4 (Synced)"
+    assert lines[2] == ("4", f'unavailable reason=not-ready was=synced detail="{detail}"')
 
 
 ODD = (

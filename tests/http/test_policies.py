@@ -76,21 +76,18 @@ def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> 
 class TestDisabledFile:
     """The node is taken out by hand, whatever the database does."""
 
-    def test_it_counts_within_one_health_check_with_the_database_up_down_and_hung(self, services: Services) -> None:
+    def test_it_takes_effect_at_the_next_health_check_with_the_database_up_and_down(self, services: Services) -> None:
         with fake_mysql(galera()) as server:
             service = beside(services, server)
             service.wait_for_verdict(200, "synced")
-            for hung in (False, True):
-                if hung:
-                    server.hang_all()
-                service.disabled_file.touch()
-                assert (service.get().status, service.get().reason) == (503, "disabled")
-                service.disabled_file.unlink()
-                assert service.get().reason != "disabled"
+            service.disabled_file.touch()
+            assert (service.get().status, service.get().reason) == (503, "disabled")
+            service.disabled_file.unlink()
+            assert service.get().reason == "synced"
+        server.drop_connections()
         service.wait_for_verdict(503, "unreachable")
         service.disabled_file.touch()
-        reply = service.get()
-        first, second = reply.body.splitlines()
+        first, second = service.get().body.splitlines()
         assert first == "Percona XtraDB Cluster Node is manually disabled."
         assert second.startswith(f"disabled: {service.disabled_file} exists, made by ")
 
@@ -132,12 +129,6 @@ class TestShutdown:
             assert time.monotonic() - began >= 1
             assert service.process.exit_code == 0
 
-    def test_a_second_signal_ends_it_at_once(self, services: Services) -> None:
-        service = services.start(CLUSTERCHECK_DRAIN_SECONDS="3600")
-        service.process.terminate()
-        service.wait_for_verdict(503, "shutting-down")
-        assert service.process.stop(seconds=5) == 0
-
     def test_without_a_time_to_drain_no_answer_says_shutting_down(self, services: Services) -> None:
         with fake_mysql(galera()) as server:
             service = beside(services, server)
@@ -154,34 +145,29 @@ class TestAllowFrom:
     """Peers outside the networks are hung up on, counted, and logged with restraint."""
 
     @pytest.mark.parametrize(
-        ("networks", "host", "let_in"),
+        ("networks", "let_in"),
         [
-            ("127.0.0.0/8", "127.0.0.1", True),
-            ("127.0.0.1", "127.0.0.1", True),
-            ("10.0.0.0/8, ::1", "::1", True),
-            ("10.0.0.0/8 fd00::/8", "127.0.0.1", False),
-            ("127.0.0.1", "::1", False),
-            ("::ffff:127.0.0.0/104", "127.0.0.1", True),
-            ("::ffff:127.0.0.1", "127.0.0.1", True),
-            ("::ffff:10.0.0.0/104", "127.0.0.1", False),
+            ("127.0.0.0/8", ["127.0.0.1"]),
+            ("10.0.0.0/8, ::1", ["::1"]),
+            ("::ffff:127.0.0.1 fd00::/8", ["127.0.0.1"]),
+            ("::ffff:127.0.0.0/104,::ffff:10.0.0.0/104", ["127.0.0.1"]),
+            ("::ffff:10.0.0.0/104", []),
         ],
     )
-    def test_networks(self, services: Services, networks: str, host: str, *, let_in: bool) -> None:
+    def test_networks(self, services: Services, networks: str, let_in: list[str]) -> None:
         # Both families on one socket, where IPv4 peers have addresses that look like IPv6.
         service = services.start_unasked(CLUSTERCHECK_HOST="*", CLUSTERCHECK_ALLOW_FROM=networks)
+        wait_for("it to listen", lambda: "INFO started " in service.log.read_text())
 
-        def answer() -> bytes | None:
-            try:
-                with socket.create_connection((host, service.port), timeout=5) as connection:
+        def answers(host: str) -> bool:
+            with socket.create_connection((host, service.port), timeout=5) as connection:
+                try:
                     connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                    return connection.recv(100)
-            except ConnectionResetError:
-                return b""
-            except ConnectionRefusedError:
-                return None
+                    return connection.recv(100).startswith(b"HTTP/1.1 503 ")
+                except ConnectionError:
+                    return False
 
-        answered = wait_for("it to listen", lambda: (answer(),) if answer() is not None else None)[0]
-        assert (answered or b"").startswith(b"HTTP/1.1 503 ") == let_in
+        assert [host for host in ("127.0.0.1", "::1") if answers(host)] == let_in
 
     def test_refusals_are_counted_and_told_once(self, services: Services) -> None:
         service = services.start(CLUSTERCHECK_HOST="*", CLUSTERCHECK_ALLOW_FROM="127.0.0.1")

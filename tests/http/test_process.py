@@ -32,17 +32,17 @@ def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
-    done = run(CLUSTERCHECK_DEADLINE="soon")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "clustercheckd: CLUSTERCHECK_DEADLINE: soon is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("environ", "line"),
     [
+        (
+            {"CLUSTERCHECK_DEADLINE": "soon"},
+            "CLUSTERCHECK_DEADLINE: soon is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h",
+        ),
+        (
+            {"CLUSTERCHECK_HOST": "192.0.2.1"},
+            "cannot listen on CLUSTERCHECK_HOST=192.0.2.1 CLUSTERCHECK_PORT=9200: Cannot assign requested address",
+        ),
         (
             {"MYSQL_PASSWORD": "x", "MYSQL_PASSWORD_FILE": "/x"},
             "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one",
@@ -70,16 +70,6 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/no/file"}, "MYSQL_SSL_CA: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/etc/passwd"}, "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found"),
         (
-            {"MYSQL_SOCKET": "/s", "MYSQL_HOST": "db"},
-            "MYSQL_SOCKET=/s and MYSQL_HOST=db name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost",
-        ),
-        ({"MYSQL_SSL_KEY": "/k"}, "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or neither"),
-        ({"MYSQL_HOST": "[::1]"}, "MYSQL_HOST=[::1] is not a host name or an IP address: set MYSQL_HOST=::1"),
-        (
-            {"MYSQL_HOST": "db:3307"},
-            "MYSQL_HOST=db:3307 is not a host name or an IP address: set MYSQL_HOST=db and MYSQL_PORT=3307",
-        ),
-        (
             {"CLUSTERCHECK_ALLOW_FROM": "10.0.0.0/8 10.0.0.1/8"},
             "CLUSTERCHECK_ALLOW_FROM: 10.0.0.1/8 has host bits set: did you mean 10.0.0.0/8, or the address 10.0.0.1?",
         ),
@@ -87,7 +77,7 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
 )
 def test_what_cannot_be_used_is_one_line_at_the_start(environ: dict[str, str], line: str) -> None:
     done = run(**environ)
-    assert (2, f"clustercheckd: {line}\n") == (done.returncode, done.stderr)
+    assert (2, "", f"clustercheckd: {line}\n") == (done.returncode, done.stdout, done.stderr)
 
 
 def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
@@ -98,18 +88,6 @@ def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
     where = f"CLUSTERCHECK_HOST=127.0.0.1 CLUSTERCHECK_PORT={port}"
     advice = f"the port is in use; to see by which process, type: ss -ltnp 'sport = :{port}'"
     assert done.stderr == f"clustercheckd: cannot listen on {where}: {advice}\n"
-
-
-@pytest.mark.parametrize(
-    ("host", "words"),
-    [("192.0.2.1", "Cannot assign requested address"), ("no host", "not an address or a host name")],
-)
-def test_an_address_to_listen_on_that_is_not_there_is_one_line(host: str, words: str) -> None:
-    done = run(CLUSTERCHECK_HOST=host, CLUSTERCHECK_PORT="0", MYSQL_SOCKET="/no.sock")
-    assert (done.returncode, done.stderr) == (
-        2,
-        f"clustercheckd: cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT=0: {words}\n",
-    )
 
 
 def test_help_explains_each_setting() -> None:
@@ -149,16 +127,7 @@ def test_sighup_is_logged_and_ends_nothing(services: Services) -> None:
         service.process.send(signal.SIGHUP)
         wait_for("the line", lambda: "INFO not reloaded signal=SIGHUP " in service.log.read_text(), seconds=5)
         assert service.get("/livez").status == 200
-        assert service.stop() == 0
-
-
-def test_sigterm_during_the_start_ends_it_with_exit_code_0(services: Services) -> None:
-    # A peer that never greets keeps the first poll, and with it the start, waiting.
-    with fake_mysql(Peer.hang) as server:
-        service = services.start_unasked(
-            MYSQL_HOST="127.0.0.1", MYSQL_PORT=str(server.port), CLUSTERCHECK_DEADLINE="60"
-        )
-        wait_for("the first poll", lambda: server.connections)
+        # Nor does a poll that hangs delay the end.
         assert service.process.stop(seconds=5) == 0
 
 
@@ -181,12 +150,6 @@ def test_a_user_without_a_name_is_told_to_set_one(tmp_path: Path) -> None:
     assert expected == done.stderr
 
 
-def test_a_connection_that_is_held_open_does_not_delay_the_end(services: Services) -> None:
-    service = services.start()
-    with socket.create_connection(("127.0.0.1", service.port)):
-        assert service.process.stop(seconds=5) == 0
-
-
 def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(services: Services) -> None:
     with fake_mysql(galera()) as server:
         service = services.start(MYSQL_HOST="127.0.0.1", MYSQL_PORT=str(server.port), MYSQL_USERNAME="someone",
@@ -206,7 +169,7 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(servic
         ),
         (
             f'INFO started version={__version__} database="127.0.0.1:{server.port} as someone (with a password)"'
-            f" listen=127.0.0.1:{service.port} poll_interval_seconds=0.25 deadline_seconds=0.8"
+            f" listen=127.0.0.1:{service.port} poll_interval_seconds=0.25 login_interval_seconds=2 deadline_seconds=0.8"
             " available_when_donor=false available_when_readonly=true available_when_full=true"
         ),
         'INFO available reason=synced detail="wsrep_local_state is 4 (Synced)"',
@@ -224,8 +187,7 @@ def test_closed_descriptors_do_not_keep_it_from_serving(services: Services, clos
         settings = {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone"}
         service = services.start_through(("bash", "-c", f'exec "$@" {closed}', "bash"), settings)
         service.wait_until_up()
-        service.wait_for_verdict(200, "synced")
-        assert service.status()["reason"] == "synced"
+        assert service.get().reason == "synced"
         assert service.process.stop() == 0
 
 

@@ -20,8 +20,7 @@ from harness.service import Service, without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services
 from tests.fake_mysql import Peer, fake_mysql, galera
-from tests.http.test_metrics import INSIDE, OUTSIDE, beside
-from tests.http.test_policies import DONOR
+from tests.http.test_policies import DONOR, beside
 from tests.http.test_process import SECONDS, run
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -43,7 +42,7 @@ class TestEndpoint:
         assert status["since"] == status["changes"][-1]["at"]
         for number in (status["age_seconds"], status["policy"]["max_age_seconds"]):
             assert number == round(number, 3)
-        assert status["health_checks_held"] == 0
+        assert (status["failure"], status["login_failure"]) == (None, None)
         closed = {"refused": 0, "evicted": 0, "timed-out": 0, "malformed": 0}
         assert status["connections"] == {"open": 1, "closed": closed}
 
@@ -67,12 +66,6 @@ class TestEndpoint:
             service.disabled_file.touch()
             os.utime(service.disabled_file, (0, 253402300800))  # the year 10000
             assert (service.status()["reason"], service.status()["disabled_since"]) == ("disabled", None)
-
-    def test_held_health_checks_and_closed_connections_are_counted(self, services: Services) -> None:
-        service = services.start(CLUSTERCHECK_HOST="*", CLUSTERCHECK_ALLOW_FROM=INSIDE)
-        with socket.create_connection((OUTSIDE, service.port), timeout=5):
-            pass
-        assert service.status()["connections"]["closed"]["refused"] == 1
 
     def test_the_schema_has_dates(self, services: Services) -> None:
         schema = json.loads(services.start().get("/openapi.json").body)["components"]["schemas"]["Status"]

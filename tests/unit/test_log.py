@@ -73,8 +73,8 @@ def test_json_is_an_object_a_line_with_the_time_and_its_zone() -> None:
 def test_in_the_journal_each_line_has_its_priority() -> None:
     text, as_json = TextFormatter(in_journal=True), JsonFormatter(in_journal=True)
     assert text.format(record("available", logging.INFO, reason="synced")) == "<6>available reason=synced"
-    assert text.format(record("flapping")) == "<4>flapping"
-    assert as_json.format(record("flapping")).startswith('<4>{"time": "2026-01-01T00:00:00.123Z", ')
+    assert text.format(record("login failed")) == "<4>login failed"
+    assert as_json.format(record("login failed")).startswith('<4>{"time": "2026-01-01T00:00:00.123Z", ')
     lines = text.format(failed()).splitlines()
     assert lines[0] == "<3>poller failed"
     assert len(lines) > 3
