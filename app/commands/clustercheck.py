@@ -15,15 +15,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.commands.output import open_missing_streams
 from app.commands.script import CONFIGURATION_FILES, DEFAULTS, assignments, positionals
-from app.commands.standard_streams import open_missing_streams
 from app.database.address import parse_port
 from app.database.login import Database
 from app.database.poller import poll_once
-from app.database.settings_error import DatabaseSettingsError
 from app.durations import seconds_in
 from app.reason import Reason
 from app.sentences import sentence_of
+from app.settings_error import SettingsError
 from app.switches import DISABLED_FILE, ManualSwitches
 from app.verdict import Policy, Verdict, decide
 
@@ -98,7 +98,7 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
         return decide(None, 0.0, Policy(0.0), switches)
     try:
         settings = _settings(values)
-    except (_MisusedError, DatabaseSettingsError) as fault:
+    except (_MisusedError, SettingsError) as fault:
         return Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
     seen = poll_once(settings.database, settings.deadline_seconds)
     return decide(seen, 0.0, settings.policy, switches)

@@ -8,18 +8,16 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
-
 from app import __version__
 from app.commands.migration.evaluate import evaluate
 from app.commands.migration.found import Given, Runner
 from app.commands.migration.places import Places, look_around, look_at, script_of
 from app.commands.migration.plan import Plan, Setting, plan_for
+from app.commands.output import complain, print_line
 from app.commands.parser import MIGRATE, Parser
-from app.commands.standard_streams import complain, print_line
-from app.database.settings_error import DatabaseSettingsError
-from app.settings import Settings
+from app.settings import settings_of
+from app.settings_error import SettingsError
+from app.variables import read_env_file
 
 DONE, NOTHING_FOUND, MISUSED = 0, 1, 2
 """Exit statuses."""
@@ -39,23 +37,6 @@ class _MigrationError(Exception):
     def __init__(self, message: str, code: int = MISUSED) -> None:
         super().__init__(message)
         self.code = code
-
-
-class _InFile(Settings):
-    """The settings of an env file alone, without the environment of this process."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return only the source for the file."""
-        del settings_cls, init_settings, env_settings, file_secret_settings
-        return (dotenv_settings,)
 
 
 def command_parser() -> Parser:
@@ -134,21 +115,18 @@ def _chosen(runners: list[Runner], *, named: bool) -> Runner:
 
 def _validate(plan: Plan) -> None:
     """Read the settings as the service does. Raises `_MigrationError` for a value that the service would refuse."""
-    sources = {setting.name: setting for setting in plan.settings}
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape") as file:
         file.writelines(f"{setting.line}\n" for setting in plan.settings)
         file.flush()
-        try:
-            settings = _InFile(_env_file=file.name)  # type: ignore[call-arg]
-        except ValidationError as fault:
-            lines = []
-            for error in fault.errors():
-                source = sources[str(error["loc"][0]).upper()] if error["loc"] else None
-                lines.append(f"{source.where}: {source.name}: {error['msg']}" if source else error["msg"])
-            raise _MigrationError("\n".join(lines)) from None
-        except UnicodeError:
-            message = "a value is not UTF-8: edit the script's configuration, or set the value by hand"
-            raise _MigrationError(message) from None
+        variables, complaints = read_env_file(file.name)
+    if complaints:
+        message = "a value is not UTF-8: edit the script's configuration, or set the value by hand"
+        raise _MigrationError(message)
+    where = {setting.name: f"{setting.where}: " for setting in plan.settings}
+    try:
+        settings = settings_of([[dataclasses.replace(one, where=where[one.name]) for one in variables]])
+    except SettingsError as fault:
+        raise _MigrationError(str(fault)) from None
     for setting in plan.settings:
         read = getattr(settings, setting.name.lower())
         if isinstance(read, str) and read != setting.value:
@@ -156,7 +134,7 @@ def _validate(plan: Plan) -> None:
             raise _MigrationError(message)
     try:
         dataclasses.replace(settings.database(), password_file=None).login()
-    except DatabaseSettingsError as fault:
+    except SettingsError as fault:
         plan.remarks.append(f"clustercheckd will not start until this is corrected: {fault}")
 
 

@@ -33,7 +33,8 @@ from app.commands.parser import MIGRATE, parse
 from app.http.api import PATHS
 from app.http.health_checks import LIVENESS_PATH, VERDICT_PATHS, verdict_answer
 from app.log import TextFormatter
-from app.settings import Settings, SettingsError
+from app.settings import Settings
+from app.settings_error import SettingsError
 from app.variables import misspelt_names, read_env_file
 from app.verdict import Policy, Switches, Verdict, decide
 from tests import real_rows
@@ -303,7 +304,7 @@ def body_of(verdict: Verdict) -> Callable[[str], None]:
 
 def logged(printed: str) -> None:
     """Check a line of the log, but for its time."""
-    record = logging.makeLogRecord({"levelno": logging.INFO, "levelname": "INFO", "msg": "unavailable"})
+    record = logging.makeLogRecord({"levelno": logging.INFO, "levelname": "INFO", "msg": "draining"})
     fields = {"reason": DESYNCED.reason.value, "was": "synced", "planned": True, "detail": DESYNCED.detail}
     vars(record).update(fields)
     line = TextFormatter().format(record)
@@ -457,6 +458,6 @@ def test_each_probe_is_that_of_the_manifest(block: Block) -> None:
 def test_each_env_file_can_be_read_and_has_settings_alone(block: Block, tmp_path: Path) -> None:
     env_file = tmp_path / "clustercheckd.env"
     env_file.write_text(block.text)
-    variables = read_env_file(str(env_file))
-    assert variables
-    assert misspelt_names([], variables, [name.upper() for name in Settings.model_fields]) == []
+    variables, complaints = read_env_file(str(env_file))
+    assert (bool(variables), complaints) == (True, [])
+    assert list(misspelt_names(variables, [name.upper() for name in Settings.model_fields])) == []

@@ -13,7 +13,7 @@ from app.commands.migration.networks import networks_of
 from app.commands.migration.places import Places
 from app.commands.script import DEFAULTS
 from app.database.client_options import ClientOptions
-from app.database.settings_error import DatabaseSettingsError
+from app.settings_error import SettingsError
 
 _PLAIN = re.compile(r"[\w./:@%+,\[\]*-]+")
 _DOUBLE_QUOTABLE = re.compile(r"[^\"\\$`\n]*")
@@ -115,7 +115,7 @@ def _set_address_of_client(plan: Plan, values: dict[str, Given], places: Places,
             continue
         try:
             options = ClientOptions.read(path)
-        except DatabaseSettingsError:
+        except SettingsError:
             continue
         address = {name: value for name in names if (value := options.values.get(name))}
         if address:
