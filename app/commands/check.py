@@ -20,7 +20,7 @@ _SERVICE_USER = "clustercheck"
 """The user of the packages' unit."""
 _CREDENTIALS = Path("/run/credentials/clustercheckd.service")
 """What the unit gets by LoadCredential=."""
-_ASK_THE_SERVICE = "To see its verdict, run: clustercheckd status"
+_ASK_THE_SERVICE = "Ask the service itself: clustercheckd status"
 
 
 def check(settings: Settings, *, as_json: bool) -> int:

@@ -173,7 +173,7 @@ def _holds(path: Path, secret: bytes) -> bool:
 def _text(plan: Plan, runner: Runner) -> str:
     lines = [
         f"# Made by clustercheckd {__version__} migrate from {runner.name}.",
-        "# Try it while the script is still running: clustercheckd --env-file THIS-FILE check",
+        "# Try it while the script is still running: clustercheckd check --env-file THIS-FILE",
     ]
     for setting in plan.settings:
         lines += ["", f"# {setting.where}", setting.line]

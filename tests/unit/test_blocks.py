@@ -410,9 +410,9 @@ CHECKED_OUTPUT: dict[tuple[str, str], Callable[[str], None]] = {
     ("docs/haproxy.md", "Server writer/node1 is DOWN,"): checked_in("tests/haproxy/test_pages.py", "See what it does"),
     ("docs/migrating-from-clustercheck.md", "clustercheck <user> <pass>"): usage_of_the_drop_in,
     ("docs/migrating-from-clustercheck.md", "clustercheckd migrate"): where_migrate_writes_the_password,
-    ("docs/migrating-from-clustercheck.md", "clustercheckd --env-file"): verdict_of_check,
+    ("docs/migrating-from-clustercheck.md", "clustercheckd check"): verdict_of_check,
     ("docs/operations.md", "clustercheckd status db1 db2 db3"): table_of_status,
-    ("docs/operations.md", "2026-11-21T22:40:31Z INFO unavailable"): logged,
+    ("docs/operations.md", "2026-11-21T22:40:31Z INFO draining"): logged,
     ("docs/reference/http-api.md", "curl -i http://db2:9200/"): answered(DESYNCED),
 }
 """The check of each output, by its page and the beginning of its command, or of its first line where no command is
