@@ -81,8 +81,9 @@ def service_at(text: str, default_port: int) -> Service:
     found = _TYPED.fullmatch(f"[{text}]" if text.count(":") > 1 and "[" not in text else text)
     if found is None:
         # Before the @ of a URL may be a password.
-        shown = "" if "@" in text else f"{one_line(text)} is "
-        examples = f"did you mean {one_line(text.replace(',', ' '))}?" if "," in shown else "examples: db1, db1:9200"
+        shown = "" if "@" in text else f"{one_line(text)!r} is "
+        meant = text.replace(",", " ") if "," in shown else "db1, db1:9200 or [fd00::1]:9200"
+        examples = f"did you mean {one_line(meant)}?"
         message = f"status: {shown}not an address; {examples}"
         raise SettingsError(message)
     port = int(found["port"] or found["its_port"] or default_port)

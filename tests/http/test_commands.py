@@ -108,46 +108,49 @@ if sys.argv[1] != "root":
     os.setuid(int(sys.argv[1]))
 sys.exit(main(["check"]))
 """
-SERVICE_USER = 64321
+SERVICE_USER_ID = 64321
+
+
+def check_as(
+    user: str, prepared: str = "", user_id: int = SERVICE_USER_ID, **environ: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run check where the service's user exists."""
+    with NamedTemporaryFile("w") as passwd:
+        users = Path("/etc/passwd").read_text()
+        passwd.write(f"{users}clustercheck:x:{user_id}:{user_id}::/:/bin/false\n")
+        passwd.flush()
+        Path(passwd.name).chmod(0o644)
+        shell = f'mount --bind {passwd.name} /etc/passwd; {prepared} exec "$@"'
+        return subprocess.run(
+            ["unshare", "-m", "sh", "-ec", shell, "sh", sys.executable, "-c", CHECK_AS_USER, user],
+            env={**without_settings(os.environ), **environ},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user of the operating system, which needs root")
 class TestServiceUser:
     """Where the packages' user exists, check logs in as the service does, or says that it does not."""
 
-    def check_as(self, user: str, prepared: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
-        """Run check where the service's user exists."""
-        with NamedTemporaryFile("w") as passwd:
-            users = Path("/etc/passwd").read_text()
-            passwd.write(f"{users}clustercheck:x:{SERVICE_USER}:{SERVICE_USER}::/:/bin/false\n")
-            passwd.flush()
-            Path(passwd.name).chmod(0o644)
-            shell = f'mount --bind {passwd.name} /etc/passwd; {prepared} exec "$@"'
-            return subprocess.run(
-                ["unshare", "-m", "sh", "-ec", shell, "sh", sys.executable, "-c", CHECK_AS_USER, user],
-                env={**without_settings(os.environ), **environ},
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-            )
-
     def test_root_continues_as_the_services_user(self) -> None:
         # Without a user name, the account is the one of the system's user.
         environ = {"MYSQL_USERNAME": "", "MYSQL_SSL": "0"}
         with fake_mysql(greets_then(error(REFUSED))) as server:
-            done = self.check_as("root", **{**beside(server), **environ})
+            done = check_as("root", **{**beside(server), **environ})
         assert "the server refused user clustercheck" in done.stdout
         assert done.stderr == ""
 
     def test_a_password_that_only_root_may_read_is_not_read(self) -> None:
         with NamedTemporaryFile("w") as password, fake_mysql(galera()) as server:
-            done = self.check_as("root", **beside(server), MYSQL_PASSWORD_FILE=password.name)
+            done = check_as("root", **beside(server), MYSQL_PASSWORD_FILE=password.name)
         assert (done.returncode, done.stderr) == (2, "clustercheckd: MYSQL_PASSWORD_FILE: Permission denied\n")
 
     def test_any_other_user_is_told_whose_login_it_was(self) -> None:
         with fake_mysql(galera()) as server:
-            done = self.check_as("65534", **beside(server))
+            done = check_as("65534", **beside(server))
         assert done.returncode == 0
         assert done.stderr == (
             "clustercheckd: check logs in as user nobody, not as the service's user clustercheck: run it as root."
@@ -157,7 +160,7 @@ class TestServiceUser:
     def test_a_credential_that_only_systemd_gives_is_told(self) -> None:
         credentials = "mount -t tmpfs none /run; mkdir -p /run/credentials/clustercheckd.service;"
         with fake_mysql(galera()) as server:
-            done = self.check_as("root", credentials, **beside(server))
+            done = check_as("root", credentials, **beside(server))
         assert done.stderr == (
             "clustercheckd: check logs in without the password that systemd gives the service (LoadCredential=)."
             " Ask the service itself: clustercheckd status\n"

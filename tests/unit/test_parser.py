@@ -13,6 +13,7 @@ from app.commands.parser import COMMANDS, MIGRATE, help_text, parse, parser_of
 from app.settings import WITHOUT_FLAG, Settings, flag_of, load_settings
 
 SECRET = "Geheim1"
+NO_ADDRESS = "not an address; did you mean db1, db1:9200 or [fd00::1]:9200?"
 HELP = "; for help, run: clustercheckd"
 NO_PASSWORD = "every user of this host can read a command line: set MYSQL_PASSWORD_FILE; for help, run: clustercheckd"
 MISTAKES = [
@@ -49,10 +50,10 @@ MISTAKES = [
     ("--port 9300 status", f"the command comes first: clustercheckd status{HELP} serve --help"),
     ("drain db2", f"drain works on this host only{HELP} drain --help"),
     ("status db1:99999", "status: db1:99999: 99999 is out of range (1-65535)"),
-    ("status [::1", "status: [::1 is not an address; examples: db1, db1:9200"),
-    ("status http://db1:9200/", "status: http://db1:9200/ is not an address; examples: db1, db1:9200"),
-    ("status db1,db2", "status: db1,db2 is not an address; did you mean db1 db2?"),
-    (f"status me:{SECRET}@db1:9200", "status: not an address; examples: db1, db1:9200"),
+    ("status [::1", f"status: '[::1' is {NO_ADDRESS}"),
+    ("status http://db1:9200/", f"status: 'http://db1:9200/' is {NO_ADDRESS}"),
+    ("status db1,db2", "status: 'db1,db2' is not an address; did you mean db1 db2?"),
+    (f"status me:{SECRET}@db1:9200", f"status: {NO_ADDRESS}"),
     (
         "--host [::1]:9300",
         "CLUSTERCHECK_HOST (--host): [::1]:9300 contains a port: set CLUSTERCHECK_HOST=::1 and CLUSTERCHECK_PORT=9300",
