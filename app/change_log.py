@@ -63,7 +63,7 @@ class ChangeLog:
         verdict = self._recent[-1][1]
         _log.log(
             logging.INFO if verdict.available or verdict.draining else logging.WARNING,
-            "available" if verdict.available else "unavailable",
+            "available" if verdict.available else "draining" if verdict.draining else "unavailable",
             extra={
                 "reason": verdict.reason.value,
                 "was": self._was and self._was.value,

@@ -96,7 +96,7 @@ def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(node: FakeMySQL
         reading.start()
         wait_for("the log to say so", lambda: b"dropped" in b"".join(read), seconds=SECONDS)
         service.disabled_file.touch()
-        wait_for("the next line", lambda: b"unavailable reason=disabled" in b"".join(read), seconds=SECONDS)
+        wait_for("the next line", lambda: b"draining reason=disabled" in b"".join(read), seconds=SECONDS)
         assert service.process.stop() == 0
         reading.join(SECONDS)
     lines = b"".join(read).lstrip(b".").decode().splitlines()
@@ -155,7 +155,7 @@ def test_a_node_that_flaps_does_not_fill_the_log(node: FakeMySQL, services: Serv
         service.disabled_file.unlink()
         assert service.status()["reason"] == "synced"
     events = [line.split()[2] for line in service.log.read_text().splitlines()]
-    assert events == ["started", "available", "unavailable", "available", "unavailable", "flapping"]
+    assert events == ["started", "available", "draining", "available", "draining", "flapping"]
     # Nothing is lost: /status counts and lists what the log leaves out.
     assert len(service.status()["changes"]) == 41
 

@@ -36,7 +36,7 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
     done = run(CLUSTERCHECK_DEADLINE="soon")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "clustercheckd: CLUSTERCHECK_DEADLINE: soon is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h\n"
+        "clustercheckd: CLUSTERCHECK_DEADLINE: 'soon' is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h\n"
     )
 
 
@@ -47,7 +47,7 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
             {"MYSQL_PASSWORD": "x", "MYSQL_PASSWORD_FILE": "/x"},
             "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one",
         ),
-        ({"MYSQL_PASSWORD_FILE": "/no/file"}, "MYSQL_PASSWORD_FILE: /no/file: No such file or directory"),
+        ({"MYSQL_PASSWORD_FILE": "/no/file"}, "MYSQL_PASSWORD_FILE: No such file or directory"),
         (
             {"CLUSTERCHECK_HOST": "a..b"},
             "cannot listen on CLUSTERCHECK_HOST=a..b CLUSTERCHECK_PORT=9200: not an address or a host name",
@@ -56,16 +56,19 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
             {"CLUSTERCHECK_ALLOW_FROM": " , "},
             "CLUSTERCHECK_ALLOW_FROM: ' , ' contains no network: nobody could connect; to allow everybody, remove it",
         ),
-        ({"CLUSTERCHECK_ALLOW_FROM": ""}, "CLUSTERCHECK_ALLOW_FROM is set but empty: set a value or remove it"),
+        (
+            {"CLUSTERCHECK_ALLOW_FROM": ""},
+            "CLUSTERCHECK_ALLOW_FROM: '' contains no network: nobody could connect; to allow everybody, remove it",
+        ),
         (
             {"CLUSTERCHECK_DISABLED_FILE": ""},
-            "CLUSTERCHECK_DISABLED_FILE is set but empty: set a value or remove it",
+            "CLUSTERCHECK_DISABLED_FILE: '' is not an absolute path; example: /var/tmp/clustercheck.disabled",
         ),
         (
             {"CLUSTERCHECK_DISABLED_FILE": "disabled"},
-            "CLUSTERCHECK_DISABLED_FILE: disabled is not an absolute path; example: /var/tmp/clustercheck.disabled",
+            "CLUSTERCHECK_DISABLED_FILE: 'disabled' is not an absolute path; example: /var/tmp/clustercheck.disabled",
         ),
-        ({"MYSQL_PASSWORD_FILE": "/dev"}, "MYSQL_PASSWORD_FILE: /dev is not a regular file"),
+        ({"MYSQL_PASSWORD_FILE": "/dev"}, "MYSQL_PASSWORD_FILE: not a regular file"),
         ({"DEFAULTS_EXTRA_FILE": "/no/file"}, "DEFAULTS_EXTRA_FILE: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/no/file"}, "MYSQL_SSL_CA: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/etc/passwd"}, "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found"),
@@ -81,7 +84,7 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
         ),
         (
             {"CLUSTERCHECK_ALLOW_FROM": "10.0.0.0/8 10.0.0.1/8"},
-            "CLUSTERCHECK_ALLOW_FROM: 10.0.0.1/8 has host bits set: did you mean 10.0.0.0/8, or the address 10.0.0.1?",
+            "CLUSTERCHECK_ALLOW_FROM: 10.0.0.1/8 has host bits set",
         ),
     ],
 )

@@ -69,7 +69,7 @@ def test_changes_that_do_not_return_get_a_line_each(lines: list[logging.LogRecor
         node.is_for(1, verdict)
     assert said(lines) == [
         ("available", "synced", None),
-        ("unavailable", "donor", None),
+        ("draining", "donor", None),
         ("unavailable", "lagging", None),
         ("available", "synced", None),
         ("unavailable", "unreachable", None),
