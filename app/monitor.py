@@ -253,7 +253,7 @@ class Monitor:
         verdict = latest.verdict
         _log.log(
             logging.INFO if verdict.available or verdict.draining else logging.WARNING,
-            "available" if verdict.available else "unavailable",
+            "available" if verdict.available else "draining" if verdict.draining else "unavailable",
             extra={
                 "reason": verdict.reason.value,
                 "was": self._was and self._was.value,

@@ -64,7 +64,7 @@ async def _serve(settings: Settings, log: Log) -> None:
         on_poll=systemd.polled,
         on_change=systemd.changed,
     )
-    register = ConnectionRegister(settings.allowed_networks())
+    register = ConnectionRegister(settings.clustercheck_allow_from)
     drain_status, any_path = int(settings.clustercheck_drain_status), settings.clustercheck_any_path
     counts = HealthCheckCounts(drain_status, any_path=any_path)
     sources = Sources(

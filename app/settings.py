@@ -1,20 +1,28 @@
 """The settings: flags, environment variables and an env file, read once into a frozen model."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from app.database.login import Database
-from app.database.settings_error import DatabaseSettingsError
 from app.durations import seconds_in
 from app.monitor import oldest_usable_seconds
 from app.node_state import one_line
+from app.settings_error import SettingsError
 from app.switches import DISABLED_FILE
-from app.variables import EnvFileError, Variable, misspelt_names, read_env_file, variables_of
+from app.variables import Variable, misspelt_names, read_env_file
 from app.verdict import Policy
 
 if TYPE_CHECKING:
@@ -29,39 +37,35 @@ MOST_PORT = 65535
 WITHOUT_FLAG = ("mysql_password",)
 """Every user of the host can read a command line."""
 
-TRUE_WORDS, FALSE_WORDS = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
-
 _IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
-_NEVER_EMPTY = ("CLUSTERCHECK_ALLOW_FROM", "CLUSTERCHECK_DISABLED_FILE")
+# An empty variable is what an env file or a unit file leaves behind: not set. For these, that might do the opposite of
+# what is meant, so their validators refuse it.
+_NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 
 
-class SettingsError(Exception):
-    """Settings that cannot be used; the message has one line for each mistake and names the setting."""
+def _networks_in(words: str) -> list[IPNetwork]:
+    networks = [_as_clients_have_it(ip_network(word)) for word in words.replace(",", " ").split()]
+    if not networks:
+        message = f"{words!r} contains no network: nobody could connect; to allow everybody, remove it"
+        raise ValueError(message)
+    return networks
 
 
-def _seconds(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        return seconds_in(value)
-    except ValueError as fault:
-        message = f"{one_line(value)} {fault}"
-        raise ValueError(message) from None
+def _as_clients_have_it(network: IPNetwork) -> IPNetwork:
+    """Return an IPv4-mapped network, as ::ffff:10.0.0.0/104, as the IPv4 one that its clients are compared with."""
+    if not isinstance(network, IPv6Network) or not network.subnet_of(_IPV4_MAPPED):
+        return network
+    return IPv4Network((int(network.network_address) & 0xFFFF_FFFF, network.prefixlen - _IPV4_MAPPED.prefixlen))
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-"""A duration."""
+Seconds = Annotated[float, BeforeValidator(seconds_in)]
+Networks = Annotated[list[IPNetwork] | None, BeforeValidator(_networks_in)]
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings; the environment variables have the fields' names."""
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="ignore",
-        # An empty variable is what an env file or a unit file leaves behind: not set.
-        env_ignore_empty=True,
-    )
+    model_config = ConfigDict(frozen=True)
 
     mysql_socket: str | None = Field(None, description="unix socket (default: the first usual place)")
     mysql_host: str | None = Field(None, description="the server's name or address, for TCP")
@@ -93,7 +97,7 @@ class Settings(BaseSettings):
     clustercheck_deadline: Seconds = Field(0.8, ge=0.05, le=60, description="time that one poll may take")
     clustercheck_host: str = Field("*", description="the service's address; * is all")
     clustercheck_port: int = Field(9200, ge=0, le=MOST_PORT, description="the service's port; 0 is any")
-    clustercheck_allow_from: str | None = Field(None, description="clients, e.g. 10.0.0.0/8 (default: everybody)")
+    clustercheck_allow_from: Networks = Field(None, description="clients, e.g. 10.0.0.0/8 (default: everybody)")
     clustercheck_any_path: bool = Field(default=False, description="return the verdict on every path")
     clustercheck_log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug, info, warning or error"
@@ -105,7 +109,7 @@ class Settings(BaseSettings):
     def _absolute(cls, value: str) -> str:
         # Otherwise it would depend on where each command is started.
         if not value.startswith("/"):
-            message = f"{one_line(value)} is not an absolute path; example: {DISABLED_FILE}"
+            message = f"{one_line(value)!r} is not an absolute path; example: {DISABLED_FILE}"
             raise ValueError(message)
         return value
 
@@ -116,14 +120,6 @@ class Settings(BaseSettings):
         if colon and port.isdecimal() and (":" not in host or host.endswith("]")):
             bare = one_line(host.strip("[]")) or "*"
             message = f"{one_line(value)} contains a port: set CLUSTERCHECK_HOST={bare} and CLUSTERCHECK_PORT={port}"
-            raise ValueError(message)
-        return value
-
-    @field_validator("clustercheck_allow_from")
-    @classmethod
-    def _networks(cls, value: str | None) -> str | None:
-        if value is not None and not _networks_in(value):
-            message = f"{one_line(value)!r} contains no network: nobody could connect; to allow everybody, remove it"
             raise ValueError(message)
         return value
 
@@ -158,16 +154,7 @@ class Settings(BaseSettings):
         Every connection reads the files again. Without this check, a wrong path would not stop the start, and would
         only show as a 503.
         """
-        try:
-            self.database().login()
-        except DatabaseSettingsError as fault:
-            raise SettingsError(str(fault)) from None
-
-    def allowed_networks(self) -> list[IPNetwork] | None:
-        """Return the networks that may connect; None for all."""
-        if self.clustercheck_allow_from is None:
-            return None
-        return _networks_in(self.clustercheck_allow_from)
+        self.database().login()
 
     def policy(self) -> Policy:
         """Return the policy for health checks that do not override it."""
@@ -194,78 +181,61 @@ def default_of(name: str) -> str:
     return "" if value is None else str(int(value) if isinstance(value, bool) else value)
 
 
-def load_settings(flags: Mapping[str, str], env_file: str | None = None) -> tuple[Settings, list[str]]:
-    """Read flags, environment and env file; return the settings and warnings.
+def load_settings(
+    flags: Mapping[str, str],
+    env_file: str | None = None,
+    only: Collection[str] | None = None,
+) -> tuple[Settings, list[str]]:
+    """Read flags, environment and env file; return the settings and warnings, one line each.
 
-    flags: field to the text that was typed. Each warning is a line about a name that is not a setting. Raises
-    `SettingsError`.
+    flags: field to the text that was typed. only: the fields that the caller uses, if not all; the others keep their
+    defaults, and a mistake elsewhere in the env file is a warning. Raises `SettingsError`.
     """
-    where = _ENV_FILE_FLAG if env_file is not None else _ENV_FILE_VARIABLE
+    where = _ENV_FILE_FLAG
     if env_file is None:
-        env_file = os.environ.get(_ENV_FILE_VARIABLE) or None
-    if env_file is not None and not os.path.isfile(env_file):  # noqa: PTH113 (Path.is_file may raise)
-        # Not a pipe either: the file is read twice.
-        words = "is not a regular file" if os.path.exists(env_file) else "does not exist"  # noqa: PTH110
-        message = f"{where}: {one_line(env_file)} {words}"
-        raise SettingsError(message)
-    environ = variables_of(os.environ)
+        where, env_file = _ENV_FILE_VARIABLE, os.environ.get(_ENV_FILE_VARIABLE)
+    in_file, complaints = read_env_file(env_file) if env_file else ([], [])
+    warnings = [f"{where}: {line}" for line in complaints]
+    if warnings and only is None:
+        raise SettingsError(*warnings)
+    environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
     typed = [Variable(name.upper(), value, flag=flag_of(name)) for name, value in flags.items()]
+    warnings += misspelt_names(
+        [*environ, *in_file], [*(name.upper() for name in Settings.model_fields), _ENV_FILE_VARIABLE]
+    )
+    return settings_of((in_file, environ, typed), only), warnings
+
+
+def settings_of(sources: Iterable[Iterable[Variable]], only: Collection[str] | None = None) -> Settings:
+    """Return the settings of some sources, of which a later one takes precedence. Raises `SettingsError`."""
+    given: dict[str, Variable] = {}
+    for source in sources:
+        given |= _by_field(source, Settings.model_fields if only is None else only)
     try:
-        in_file = read_env_file(env_file) if env_file else []
-        _refuse_empty([*environ, *in_file])
-        # Not in the signature that pydantic makes up for type checkers.
-        settings = Settings(_env_file=env_file, **flags)  # type: ignore[call-arg, arg-type]
-    except EnvFileError as fault:
-        message = "\n".join(f"{where}: {line}" for line in str(fault).splitlines())
-        raise SettingsError(message) from None
+        return Settings.model_validate({field: variable.value for field, variable in given.items()})
     except ValidationError as fault:
-        given = {variable.name: variable for variable in (*in_file, *environ, *typed) if variable.value}
-        raise SettingsError("\n".join(_line(error, given) for error in fault.errors())) from None
-    known = [*(name.upper() for name in Settings.model_fields), _ENV_FILE_VARIABLE]
-    return settings, misspelt_names(environ, in_file, known)
+        raise SettingsError(*(_line(error, given) for error in fault.errors())) from None
 
 
-def _networks_in(words: str) -> list[IPNetwork]:
-    return [_as_clients_have_it(_network(word)) for word in words.replace(",", " ").split()]
-
-
-def _network(word: str) -> IPNetwork:
-    try:
-        return ip_network(word)
-    except ValueError:
-        try:
-            meant = ip_network(word, strict=False)
-        except ValueError:
-            message = f"{one_line(word)} is not an address or a network; example: 10.0.0.21 10.1.0.0/16"
-        else:
-            message = f"{word} has host bits set: did you mean {meant}, or the address {word.partition('/')[0]}?"
-        raise ValueError(message) from None
-
-
-def _as_clients_have_it(network: IPNetwork) -> IPNetwork:
-    """Return an IPv4-mapped network, as ::ffff:10.0.0.0/104, as the IPv4 one that its clients are compared with."""
-    if not isinstance(network, IPv6Network) or not network.subnet_of(_IPV4_MAPPED):
-        return network
-    return IPv4Network((int(network.network_address) & 0xFFFF_FFFF, network.prefixlen - _IPV4_MAPPED.prefixlen))
-
-
-def _refuse_empty(variables: Iterable[Variable]) -> None:
-    """Raise `SettingsError` for an empty value that, taken as not set, might do the opposite of what is meant."""
-    for variable in variables:
-        if variable.name in _NEVER_EMPTY and not variable.value:
-            message = f"{variable.called} is set but empty: set a value or remove it"
+def _by_field(source: Iterable[Variable], only: Collection[str]) -> dict[str, Variable]:
+    found: dict[str, Variable] = {}
+    for variable in source:
+        field = variable.name.lower()
+        if field not in only or not (variable.value or field in _NEVER_EMPTY):
+            continue
+        if field in found:
+            message = f"{found[field].called} and {variable.called} are both set: set one"
             raise SettingsError(message)
+        found[field] = variable
+    return found
 
 
 def _line(error: "ErrorDetails", given: Mapping[str, Variable]) -> str:
-    """Say what is wrong with a value: where it is set, the value unless it is secret, and what fits."""
-    said = error["msg"].removeprefix("Value error, ")
+    """Say what is wrong with a value: where it is set, the value, and what fits."""
     if not error["loc"]:
-        return said
+        return error["msg"].removeprefix("Value error, ")
     field = str(error["loc"][0])
-    variable = given.get(field.upper(), Variable(field.upper(), ""))
-    if field in WITHOUT_FLAG:
-        return f"{variable.called}: {said}"
+    variable = given[field]
     value = one_line(variable.value)
     if value.startswith(("tcp://", "udp://")):
         return (
@@ -273,7 +243,8 @@ def _line(error: "ErrorDetails", given: Mapping[str, Variable]) -> str:
             " set enableServiceLinks: false"
         )
     complaint = _complaint(error["type"], field)
-    return f"{variable.called}: {value} {complaint}" if complaint else f"{variable.called}: {said}"
+    said = f"{value} {complaint}" if complaint else error["msg"].removeprefix("Value error, ")
+    return f"{variable.called}: {said}"
 
 
 def _complaint(kind: str, field: str) -> str | None:
@@ -286,15 +257,9 @@ def _complaint(kind: str, field: str) -> str | None:
     if kind == "literal_error":
         return f"is not one of {', '.join(get_args(Settings.model_fields[field].annotation))}"
     if kind in ("greater_than_equal", "less_than_equal"):
-        return f"is out of range ({_range(field)})"
+        bounds = Settings.model_fields[field].metadata
+        lowest = next(bound.ge for bound in bounds if hasattr(bound, "ge"))
+        highest = next((bound.le for bound in bounds if hasattr(bound, "le")), None)
+        to_highest = " or more" if highest is None else f"-{highest}"
+        return f"is out of range ({lowest}{to_highest}{' seconds' if field in DURATIONS else ''})"
     return None
-
-
-def _range(field: str) -> str:
-    """Write the bounds of a number."""
-    constraints = Settings.model_fields[field].metadata
-    lowest = next(bound.ge for bound in constraints if hasattr(bound, "ge"))
-    highest = next((bound.le for bound in constraints if hasattr(bound, "le")), None)
-    if highest is None:
-        return f"{lowest} or more"
-    return f"{lowest}-{highest}{' seconds' if field in DURATIONS else ''}"

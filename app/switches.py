@@ -1,6 +1,7 @@
 """The switches that an operator controls by hand: the disabled file, and the shutdown of the service."""
 
 import os
+import stat
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 from app.verdict import Switches
 
 DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
+
+_REASON_BYTES = 120
 
 
 class ManualSwitches:
@@ -30,7 +33,7 @@ class ManualSwitches:
             words = getattr(fault, "strerror", None) or str(fault)
             seen = f"{self._disabled_file}: {words}; a file that cannot be checked counts as present"
         else:
-            seen = _made(self._disabled_file, found.st_uid, found.st_mtime)
+            seen = _made(self._disabled_file, found.st_uid, found.st_mtime, found.st_size)
         return Switches(seen, self.shutting_down)
 
     def disabled_at(self) -> float | None:
@@ -45,8 +48,24 @@ _NONE, _SHUTTING_DOWN = Switches(), Switches(shutting_down=True)
 
 
 @lru_cache(maxsize=4)
-def _made(path: str, owner: int, modified_at: float) -> str:
-    return f"{path} exists, made by {_name_of(owner)} {_time_of(modified_at)} (clustercheckd undrain removes it)"
+def _made(path: str, owner: int, modified_at: float, size: int) -> str:
+    """Describe the file. The cache spares a health check from reading it again."""
+    words = f': "{_first_line(path)}"' if size else ""
+    return f"{path} exists, made by {_name_of(owner)} {_time_of(modified_at)}{words} (clustercheckd undrain removes it)"
+
+
+def _first_line(path: str) -> str:
+    """Return the beginning of the first line as printable ASCII; empty if it cannot be read."""
+    try:
+        # Any user may make a file in /var/tmp: a pipe must not block, and a link could lead to a password.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123 (a descriptor)
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+                return ""
+            line = file.read(_REASON_BYTES).partition(b"\n")[0]
+    except OSError:
+        return ""
+    return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in line).strip().replace('"', "'")  # noqa: PLR2004 (ASCII)
 
 
 def _name_of(user: int) -> str:

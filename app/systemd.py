@@ -45,8 +45,7 @@ class Systemd:
 
     def changed(self, verdict: Verdict) -> None:
         """Show a new verdict in `systemctl status`."""
-        word = "available" if verdict.available else "NOT available"
-        self._unsent["STATUS"] = f"{word} {verdict.reason}: {verdict.detail}"
+        self._unsent["STATUS"] = f"{verdict.word} {verdict.reason}: {verdict.detail}"
         self._send()
 
     def stopping(self, drain_seconds: float) -> None:

@@ -89,6 +89,11 @@ class Verdict:
         """Whether the node is unavailable for a planned reason, so that its sessions may finish."""
         return not self.available and self.reason in PLANNED
 
+    @property
+    def word(self) -> str:
+        """The verdict in one word, the same wherever it is shown."""
+        return "available" if self.available else "draining" if self.draining else "NOT available"
+
 
 def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
     """Return the HTTP status of a verdict: drain_status if the node is draining."""

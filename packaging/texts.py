@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from app import __version__
 from app.__main__ import main
 from app.commands.clustercheck import USAGE
-from app.commands.parser import NAMES
+from app.commands.parser import COMMANDS
 from app.settings import Settings, default_of
 
 _WIDTH = 120
 _HEAD = """\
-clustercheckd's settings: one NAME=value a line. The service and the commands (clustercheckd check, watch, drain)
+clustercheckd's settings: one NAME=value a line. The service and the commands (clustercheckd check, status, drain)
 read them when they start. After a change, type: systemctl restart clustercheckd. Each line below is a setting with its
 default. 1 and 0 mean yes and no. /usr/share/doc/clustercheckd/docs/reference/settings.md describes each setting.
 
@@ -93,7 +93,7 @@ def clustercheckd_page() -> str:
 
 def _commands() -> Iterator[str]:
     """Yield a section for each command."""
-    for name in NAMES:
+    for name in COMMANDS:
         about, rest = _help(name)
         yield f".SH CLUSTERCHECKD {name.upper()}\n{_escaped(about)}"
         yield from _sections(rest, "SS")

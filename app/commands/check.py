@@ -1,23 +1,36 @@
-"""`clustercheckd check`: poll the node once."""
+"""`clustercheckd check`: poll the node once, as the service would."""
 
 import dataclasses
 import json
+import os
+import pwd
+from pathlib import Path
 
-from app.commands.standard_streams import say
+from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
+from app.commands.output import complain, say
+from app.commands.services import ask, own_service
 from app.database.poller import poll_once
 from app.node_state import NodeState, PollFailure
+from app.reason import Reason
 from app.settings import Settings
 from app.switches import ManualSwitches
-from app.verdict import Verdict, decide
+from app.verdict import decide
 
-AVAILABLE, NOT_AVAILABLE = 0, 1
-"""Exit statuses."""
+_SERVICE_USER = "clustercheck"
+"""The user of the packages' unit."""
+_CREDENTIALS = Path("/run/credentials/clustercheckd.service")
+"""What the unit gets by LoadCredential=."""
+_ASK_THE_SERVICE = "Ask the service itself: clustercheckd status"
 
 
 def check(settings: Settings, *, as_json: bool) -> int:
-    """Poll the node once and print the verdict; return the exit status."""
+    """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
+    complaint = _become_service_user(settings)
+    if complaint:
+        complain(f"{complaint}. {_ASK_THE_SERVICE}")
+    settings.require_login()
     seen = poll_once(settings.database(), settings.clustercheck_deadline)
-    verdict = verdict_of(settings, seen)
+    verdict = decide(seen, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)())
     if as_json:
         document = {
             "available": verdict.available,
@@ -27,10 +40,49 @@ def check(settings: Settings, *, as_json: bool) -> int:
         }
         say(json.dumps(document))
     else:
-        say(f"{'available' if verdict.available else 'NOT available'} {verdict.reason}: {verdict.detail}")
+        say(f"{verdict.word} {verdict.reason}: {verdict.detail}")
+        if isinstance(seen, PollFailure) and seen.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED):
+            say(_advice(settings))
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def verdict_of(settings: Settings, seen: NodeState | PollFailure) -> Verdict:
-    """Return the verdict on a poll that has just ended."""
-    return decide(seen, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)())
+def _become_service_user(settings: Settings) -> str | None:
+    """Continue as the service's user, so that files and unix_socket accounts are the service's.
+
+    Return None, or why the login is not the service's.
+    """
+    try:
+        user = pwd.getpwnam(_SERVICE_USER)
+    except KeyError:
+        return None
+    without_password = settings.mysql_password is None and settings.mysql_password_file is None
+    with_credentials = without_password and os.path.isdir(_CREDENTIALS)  # noqa: PTH112 (never raises)
+    try:
+        if os.geteuid() != user.pw_uid:
+            os.initgroups(user.pw_name, user.pw_gid)
+            os.setgid(user.pw_gid)
+            os.setuid(user.pw_uid)
+    except OSError:
+        return f"check logs in as user {_own_name()}, not as the service's user {_SERVICE_USER}: run it as root"
+    if with_credentials:
+        return "check logs in without the password that systemd gives the service (LoadCredential=)"
+    return None
+
+
+def _advice(settings: Settings) -> str:
+    """Say what to look at after a refused login. The account may only be wrong if the service's logins fail too."""
+    [answer] = ask([own_service(settings)])
+    if answer.status is not None and answer.status.get("login_failure", answer.status.get("failure")) is None:
+        return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
+    login = settings.database().login()
+    account = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
+    if login.socket and not login.password:
+        account += f" by the system's user {_own_name()}; unix_socket accepts only the user of the same name"
+    return f'{account}. The section "The account" of docs/install.md has the statements that create it'
+
+
+def _own_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

@@ -14,15 +14,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from app.commands.output import open_missing_streams
 from app.commands.script import CONFIGURATION_FILES, Given, assignments, effective, positionals
-from app.commands.standard_streams import open_missing_streams
 from app.database.address import parse_port
 from app.database.login import Database
 from app.database.poller import poll_once
-from app.database.settings_error import DatabaseSettingsError
 from app.durations import seconds_in
 from app.reason import Reason
 from app.sentences import sentence_of
+from app.settings_error import SettingsError
 from app.switches import DISABLED_FILE, ManualSwitches
 from app.verdict import Policy, Verdict, decide
 
@@ -76,7 +76,7 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
         return decide(None, 0.0, Policy(0.0), switches)
     try:
         database, policy = _settings(values)
-    except DatabaseSettingsError as fault:
+    except SettingsError as fault:
         return Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
     return decide(poll_once(database, policy.max_age_seconds), 0.0, policy, switches)
 
@@ -99,14 +99,14 @@ def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
         deadline_seconds = 0.0
     if not 0.05 <= deadline_seconds <= 60:  # noqa: PLR2004 (clustercheckd's own bounds)
         message = f"CLUSTERCHECK_DEADLINE={values['CLUSTERCHECK_DEADLINE']}: must be 0.05 to 60 seconds"
-        raise DatabaseSettingsError(message)
+        raise SettingsError(message)
     if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
         message = f"CLUSTERCHECK_DISABLED_FILE={values['CLUSTERCHECK_DISABLED_FILE']}: must be an absolute path"
-        raise DatabaseSettingsError(message)
+        raise SettingsError(message)
     for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
         if values[name] not in ("0", "1"):
             message = f"{name}={values[name]}: must be 0 or 1"
-            raise DatabaseSettingsError(message)
+            raise SettingsError(message)
     defaults_file, port = values["DEFAULTS_EXTRA_FILE"], values.get("MYSQL_PORT")
     database = Database(
         socket=values.get("MYSQL_SOCKET"),

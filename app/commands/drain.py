@@ -1,108 +1,88 @@
 """`clustercheckd drain` and `undrain`: create or remove the disabled file, and ask the service whether it sees that."""
 
-from dataclasses import dataclass
-from ipaddress import ip_address
+import os
+from collections.abc import Callable
 from pathlib import Path
 
-from app.commands.asking import NoAnswerError, ask_all
-from app.commands.standard_streams import complain, say
-from app.commands.targets import own_target
+from app.commands.exit_status import DONE, FAILED
+from app.commands.output import complain, say
+from app.commands.services import Service, ask
 from app.reason import Reason
-from app.settings import Settings
+from app.settings_error import SettingsError
 from app.switches import ManualSwitches
 
-DONE, FAILED = 0, 1
-"""Exit statuses. `FAILED`: the file could not be changed, or the service does not see the change."""
-
-_ANSWER_SECONDS = 2.0
+_MODE = 0o644
+"""The service must be able to read the words in the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    service: str
-    status: int
-    reason: str
-    detail: str
+def drain(disabled_file: str, reason: str | None, own_service: Callable[[], Service]) -> int:
+    """Create the disabled file and confirm that the service sees it. Return the exit status.
 
-
-def drain(settings: Settings) -> int:
-    """Create the disabled file and confirm that the service sees it. Return the exit status."""
-    path = Path(settings.clustercheck_disabled_file)
+    reason: written to the file. own_service: may raise `SettingsError`; the node is drained by then.
+    """
     try:
-        path.touch(exist_ok=False)
+        descriptor = os.open(disabled_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
     except FileExistsError:
-        seen = ManualSwitches(str(path))().disabled_file
+        seen = ManualSwitches(disabled_file)().disabled_file
         if seen is None:
-            complain(f"CLUSTERCHECK_DISABLED_FILE: {path} is a link to nowhere")
+            complain(f"CLUSTERCHECK_DISABLED_FILE: {disabled_file} is a link to nowhere")
             return FAILED
         say(seen)
+        if reason is not None:
+            complain("--reason is not written: to change it, run undrain first")
     except OSError as fault:
-        complain(f"CLUSTERCHECK_DISABLED_FILE: {path}: {fault.strerror}")
+        complain(
+            f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}: the node is not drained. Set its server to"
+            " maint in HAProxy, or set CLUSTERCHECK_DISABLED_FILE to a path that can be written and restart the service"
+        )
         return FAILED
     else:
-        say(f"created {path}; to remove it, type: clustercheckd undrain")
-    return _confirm(settings, drained=True)
+        _write(descriptor, reason or "")
+        say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
+    return _confirm(own_service, disabled_file, drained=True)
 
 
-def undrain(settings: Settings) -> int:
+def undrain(disabled_file: str, own_service: Callable[[], Service]) -> int:
     """Remove the disabled file and confirm that the service sees that. Return the exit status."""
-    path = Path(settings.clustercheck_disabled_file)
     try:
-        path.unlink()
+        Path(disabled_file).unlink()
     except FileNotFoundError:
-        say(f"{path} does not exist")
+        say(f"{disabled_file} does not exist")
     except OSError as fault:
-        complain(f"CLUSTERCHECK_DISABLED_FILE: {path}: {fault.strerror}")
+        complain(f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}")
         return FAILED
     else:
-        say(f"removed {path}")
-    return _confirm(settings, drained=False)
+        say(f"removed {disabled_file}")
+    return _confirm(own_service, disabled_file, drained=False)
 
 
-def _confirm(settings: Settings, *, drained: bool) -> int:
+def _write(descriptor: int, reason: str) -> None:
+    """Write why the node is drained, and close the file. On a full disk, the node is drained without the words."""
+    with open(descriptor, "wb", buffering=0) as file:
+        # The umask may have removed bits.
+        os.fchmod(descriptor, _MODE)
+        try:
+            file.write(f"{reason}\n".encode(errors="replace") if reason else b"")
+        except OSError as fault:
+            complain(f"--reason is not written: {fault.strerror}")
+
+
+def _confirm(own_service: Callable[[], Service], disabled_file: str, *, drained: bool) -> int:
     try:
-        answer = _ask(settings)
-    except NoAnswerError as fault:
+        [answer] = ask([own_service()])
+    except SettingsError as fault:
         complain(f"not confirmed: {fault}")
         return FAILED
-    if drained and answer.reason != Reason.DISABLED:
-        path = settings.clustercheck_disabled_file
-        complain(f"{answer.service} answers {answer.status} {answer.reason}: it does not see {path}")
+    where = answer.service.name
+    if answer.status is None:
+        complain(f"not confirmed: {where}: {answer.fault}; CLUSTERCHECK_PORT must be the service's port")
         return FAILED
-    if not drained and answer.reason == Reason.DISABLED:
-        complain(f"{answer.service} still answers {answer.status} {answer.detail}")
+    disabled = answer.status["reason"] == Reason.DISABLED
+    if drained and not disabled:
+        complain(f"{where} is {answer.verdict}, {answer.reason}: it does not see {disabled_file}")
         return FAILED
-    say(f"{answer.service} answers {answer.status} {answer.reason}{': no new traffic' if drained else ''}")
+    if disabled and not drained:
+        complain(f"{where} is still {answer.verdict}, {answer.reason}")
+        return FAILED
+    say(f"{where} is {answer.verdict}, {answer.reason}")
     return DONE
-
-
-def _ask(settings: Settings) -> _Answer:
-    """Send a health check to the service at its configured address.
-
-    Raises `NoAnswerError`, also if another program answers. The message is a line.
-    """
-    target = own_target(settings)
-    # The service may hold a 200 until its current poll has ended.
-    [reply] = ask_all([target], "/", _ANSWER_SECONDS + settings.clustercheck_deadline)
-    if isinstance(reply, NoAnswerError):
-        if not _lets_in(settings, target.host):
-            message = f"{target.name} does not answer {target.host}, which is not in CLUSTERCHECK_ALLOW_FROM"
-        else:
-            message = f"{target.name}: {reply}"
-        raise NoAnswerError(message)
-    reason = reply.headers.get("x-clustercheck-reason")
-    if reason is None:
-        message = f"what answers on {target.name} is not clustercheckd (no x-clustercheck-reason)"
-        raise NoAnswerError(message)
-    lines = reply.body.decode("ascii", "replace").splitlines()
-    return _Answer(target.name, reply.status, reason, lines[-1] if lines else "")
-
-
-def _lets_in(settings: Settings, host: str) -> bool:
-    # On an address of this host, the client connects from that same address.
-    networks = settings.allowed_networks()
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return True
-    return networks is None or any(address in network for network in networks)

@@ -14,23 +14,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path, PurePath
 
-from pydantic import ValidationError
-from pydantic_settings import PydanticBaseSettingsSource
-
 from app import __version__
+from app.commands.exit_status import DONE, FAILED
+from app.commands.output import complain, print_line
 from app.commands.parser import MIGRATE, Parser
 from app.commands.script import CONFIGURATION_FILES, VARIABLES, Given, assignments, effective, positionals
-from app.commands.standard_streams import complain, print_line
 from app.node_state import one_line
-from app.settings import Settings, SettingsError
+from app.settings import settings_of
+from app.settings_error import SettingsError
 from app.switches import DISABLED_FILE
-
-DONE, NOTHING_FOUND = 0, 1
-"""Exit statuses; a `SettingsError` is 2."""
+from app.variables import Variable
 
 _ABOUT = (
     "Print an env file that makes clustercheckd do what the clustercheck script does on this host. The password goes"
-    " to a file of its own. Lines to check are in comments and on standard error."
+    " to a file of its own. Lines to check are in comments and on standard error"
 )
 _PASSWORD_FILE = "/etc/clustercheckd/password"  # noqa: S105 (a path)
 _GROUP, _MODE = "clustercheck", 0o640
@@ -69,8 +66,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def command_parser() -> Parser:
     """Return the parser of the arguments after `clustercheckd migrate`."""
-    parser = Parser(MIGRATE, _ABOUT)
-    parser.usage = f"{parser.prog} [FLAG ...] [PATH ...]"
+    parser = Parser(MIGRATE, _ABOUT, " [PATH ...]")
     add_arguments(parser)
     return parser
 
@@ -98,7 +94,7 @@ def migrate(
     if service or given:
         return DONE
     complain("found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate PATH")
-    return NOTHING_FOUND
+    return FAILED
 
 
 def _found(
@@ -112,7 +108,7 @@ def _found(
     services = [service for service in services if named or service["disable"].where not in disabled]
     if len(services) > 1:
         lines = [f"{service['server'].where}: runs clustercheck" for service in services]
-        raise SettingsError("\n".join([*lines, "an env file replaces one of these: clustercheckd migrate PATH"]))
+        raise SettingsError(*lines, "an env file replaces one of these: clustercheckd migrate PATH")
     of_script = [path for path in map(Path, configuration_files) if path.exists()]
     of_variables = [path for path in files if named and not _SECTION.search(_text_of(path))]
     for path in of_variables:
@@ -219,30 +215,16 @@ def _networks(only_from: str) -> str:
     return " ".join(networks)
 
 
-class _OnlyGiven(Settings):
-    """The settings without the environment of this process."""
-
-    @classmethod
-    def settings_customise_sources(  # type: ignore[override]
-        cls, settings_cls: type[Settings], init_settings: PydanticBaseSettingsSource, **_: object
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return only what is passed to the constructor."""
-        del settings_cls
-        return (init_settings,)
-
-
 def _refuse_what_the_service_refuses(given: Sequence[Given]) -> None:
     """Raise `SettingsError` with the file and line of each value that the service would refuse."""
+    variables = [Variable(one.name, one.value, f"{one.where}: ") for one in given]
+    settings = settings_of([variables])
     try:
-        _OnlyGiven(**{one.name.lower(): one.value for one in given}).require_login()  # type: ignore[arg-type]
-    except ValidationError as fault:
-        lines = [f"{str(error['loc'][0]).upper()}: {error['msg']}" for error in fault.errors()]
+        settings.require_login()
     except SettingsError as fault:
-        lines = str(fault).splitlines()
-    else:
-        return
-    where = {one.name: f"{one.where}: " for one in given}
-    raise SettingsError("\n".join(where.get(re.split(r"\W", line)[0], "") + line for line in lines))
+        where = next((one.where for one in variables if re.match(rf"{one.name}\b", str(fault))), "")
+        message = f"{where}{fault}"
+        raise SettingsError(message) from None
 
 
 def _lines_to_check(script: str, known_paths: Sequence[str]) -> Iterator[str]:

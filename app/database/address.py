@@ -25,7 +25,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from app.database.client_options import ClientOptions
-from app.database.settings_error import DatabaseSettingsError
+from app.settings_error import SettingsError
 
 USUAL_SOCKETS = (
     "/run/mysqld/mysqld.sock",
@@ -66,18 +66,19 @@ class Address(NamedTuple):
 def resolve_address(socket: str | None, host: str | None, port: int | None, options: ClientOptions) -> Address:
     """Return the address for MYSQL_SOCKET, MYSQL_HOST, MYSQL_PORT and the option file.
 
-    Raises `DatabaseSettingsError` if a value is invalid, or if the settings name two servers.
+    Raises `SettingsError` if a value is invalid, or if the settings name two servers.
     """
     if host:
         _check_host("MYSQL_HOST", "MYSQL_PORT", host)
     if socket:
+        _check_socket("MYSQL_SOCKET", socket)
         if host and host != _LOCALHOST:
             both = f"MYSQL_SOCKET={socket} and MYSQL_HOST={host}"
             message = f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
-            raise DatabaseSettingsError(message)
+            raise SettingsError(message)
         if port is not None:
             message = f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them"
-            raise DatabaseSettingsError(message)
+            raise SettingsError(message)
         return Address(socket, "", DEFAULT_PORT)
     protocol = _TCP if port is not None else _protocol(options)
     if not host:
@@ -90,10 +91,10 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
 
 
 def parse_port(name: str, value: str) -> int:
-    """Parse a port from 1 to 65535. Raises `DatabaseSettingsError`, whose message begins with name."""
+    """Parse a port from 1 to 65535. Raises `SettingsError`, whose message begins with name."""
     if not (value.isascii() and value.isdecimal() and len(value) <= _PORT_DIGITS and 0 < int(value) < 1 << 16):
         message = f"{name}={value} is not a port: set it to a number from 1 to 65535"
-        raise DatabaseSettingsError(message)
+        raise SettingsError(message)
     return int(value)
 
 
@@ -105,7 +106,7 @@ def _protocol(options: ClientOptions) -> str | None:
     matching = [name for name in _PROTOCOLS if name.startswith(given.strip().lower())]
     if len(matching) != 1 or matching[0] not in _USABLE_PROTOCOLS:
         message = f"{options.named('protocol')}={given} is not supported: set it to tcp or socket"
-        raise DatabaseSettingsError(message)
+        raise SettingsError(message)
     return matching[0]
 
 
@@ -113,7 +114,9 @@ def _socket(options: ClientOptions) -> str | None:
     socket = options.value("socket")
     if socket == "":
         message = f"{options.named('socket')} is empty: set it to the path of the server's socket"
-        raise DatabaseSettingsError(message)
+        raise SettingsError(message)
+    if socket:
+        _check_socket(options.named("socket"), socket)
     return socket
 
 
@@ -128,8 +131,15 @@ def _usual_socket() -> str:
     return next((path for path in USUAL_SOCKETS if os.path.exists(path)), USUAL_SOCKETS[0])  # noqa: PTH110
 
 
+def _check_socket(name: str, socket: str) -> None:
+    """Raise `SettingsError` for a relative path, without it: a URL may contain the password."""
+    if not socket.startswith("/"):
+        message = f"{name} is not an absolute path: set it to the path of the server's socket"
+        raise SettingsError(message)
+
+
 def _check_host(name: str, port_name: str, host: str) -> None:
-    """Raise `DatabaseSettingsError` unless host can be a host name or an IP address.
+    """Raise `SettingsError` unless host can be a host name or an IP address.
 
     For a host with a port or brackets, as in a URL, the error says what to set instead.
     """
@@ -138,7 +148,7 @@ def _check_host(name: str, port_name: str, host: str) -> None:
     if "@" in host:
         # A URL may contain the password, which must not be repeated.
         message = f"{name} is not a host name or an IP address: set the account in MYSQL_USERNAME"
-        raise DatabaseSettingsError(message)
+        raise SettingsError(message)
     message = f"{name}={host} is not a host name or an IP address"
     parts = _HOST_AND_PORT.fullmatch(host)
     if parts is not None:
@@ -147,7 +157,7 @@ def _check_host(name: str, port_name: str, host: str) -> None:
         message += f": set {name.rpartition(' ')[2]}={bare}{port}"
     elif host.startswith("/"):
         message += f": set {'MYSQL_SOCKET' if name == 'MYSQL_HOST' else 'socket'}={host}"
-    raise DatabaseSettingsError(message)
+    raise SettingsError(message)
 
 
 def _is_address(host: str) -> bool:

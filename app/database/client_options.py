@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from app.database.option_file import OptionFileError, read_options
-from app.database.settings_error import DatabaseSettingsError
+from app.settings_error import SettingsError
 
 _SETTING = "DEFAULTS_EXTRA_FILE"
 
@@ -22,14 +22,14 @@ class ClientOptions:
 
     @classmethod
     def read(cls, path: str | None) -> Self:
-        """Read a file. Raises `DatabaseSettingsError` if that fails."""
+        """Read a file. Raises `SettingsError` if that fails."""
         if not path:
             return cls()
         try:
             options = read_options(path)
         except OptionFileError as fault:
             message = f"{_SETTING}: {fault}"
-            raise DatabaseSettingsError(message) from None
+            raise SettingsError(message) from None
         values: dict[str, str | None] = {}
         for written, given in options.items():
             name, value = _as_the_client_reads_it(written, given)
@@ -44,12 +44,12 @@ class ClientOptions:
     def value(self, option: str) -> str | None:
         """Return the value of an option that needs one; None if the file does not set the option.
 
-        Raises `DatabaseSettingsError` if the option has no value.
+        Raises `SettingsError` if the option has no value.
         """
         value = self.values.get(option)
         if value is None and option in self.values:
             message = f"{self.named(option)} has no value: write {option}=..."
-            raise DatabaseSettingsError(message)
+            raise SettingsError(message)
         return value
 
 

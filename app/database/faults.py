@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pymysql.err import InterfaceError, MySQLError
 
 from app.database.login import Login
-from app.database.settings_error import DatabaseSettingsError
 from app.node_state import REASON_OF_SERVER_ERROR, PollFailure, one_line
 from app.reason import Reason
+from app.settings_error import SettingsError
 
 # MySQL and MariaDB number the server's errors from 1000, except 2000 to 2999: those are the client library's.
 _FIRST_ERROR_OF_SERVER = 1000
@@ -148,7 +148,7 @@ def _fault_seen(fault: BaseException, attempt: Attempt) -> PollFailure:
     if tls := _tls_fault(fault):
         return PollFailure(Reason.ERROR, f"no TLS connection to {login}: {_tls_words(tls)}")
     match fault:
-        case DatabaseSettingsError():
+        case SettingsError():
             return PollFailure(Reason.ERROR, str(fault))
         case UnicodeError():
             names = f"the host name in {login} or the user name {attempt.user}"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from app.database.address import Address, resolve_address
 from app.database.client_options import ClientOptions
-from app.database.settings_error import DatabaseSettingsError
 from app.database.tls import VERIFY_IDENTITY, Tls
+from app.settings_error import SettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Database:
         """Return address, user and TLS for the log: no password. If there is no login, return the reason instead."""
         try:
             login = self.login()
-        except DatabaseSettingsError as fault:
+        except SettingsError as fault:
             return f"no login possible: {fault}"
         with_password = "with" if login.password else "without"
         return f"{login} as {login.username} ({with_password} a password{', over TLS' if login.tls else ''})"
@@ -69,7 +69,7 @@ class Database:
     def login(self) -> Login:
         """Return the parameters of one connection attempt. Reads the files that the settings name.
 
-        Raises `DatabaseSettingsError` if a file cannot be used or the settings contradict each other.
+        Raises `SettingsError` if a file cannot be used or the settings contradict each other.
         """
         tls = self._tls_settings()
         options = ClientOptions.read(self.defaults_extra_file)
@@ -105,18 +105,19 @@ def _own_name() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         message = f"MYSQL_USERNAME is not set, and user id {os.geteuid()} has no name: set MYSQL_USERNAME"
-        raise DatabaseSettingsError(message) from None
+        raise SettingsError(message) from None
 
 
 def _password_in(path: str) -> str:
     try:
         # To open a pipe would block the event loop until another process writes to it.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            message = f"MYSQL_PASSWORD_FILE: {path} is not a regular file"
-            raise DatabaseSettingsError(message)
+            message = "MYSQL_PASSWORD_FILE: not a regular file"
+            raise SettingsError(message)
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as fault:
-        message = f"MYSQL_PASSWORD_FILE: {path}: {fault.strerror}"
-        raise DatabaseSettingsError(message) from None
+        # Without the path: it may be the password, in the wrong variable.
+        message = f"MYSQL_PASSWORD_FILE: {fault.strerror}"
+        raise SettingsError(message) from None
     # Editors and echo add a newline at the end, and no password ends with one.
     return text.rstrip("\r\n")

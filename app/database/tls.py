@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Self
 
 from app.database.client_options import ClientOptions
-from app.database.settings_error import DatabaseSettingsError
+from app.settings_error import SettingsError
 
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
 """What to verify of the server's certificate: issuer and host name, issuer only, nothing."""
@@ -34,7 +34,7 @@ class Tls:
 
     @classmethod
     def of_options(cls, options: ClientOptions) -> Self:
-        """Return the TLS options of a file. Raises `DatabaseSettingsError` for an option without its value."""
+        """Return the TLS options of a file. Raises `SettingsError` for an option without its value."""
         return cls(
             required=_is_required(options),
             ca=options.value("ssl-ca") or None,
@@ -45,16 +45,16 @@ class Tls:
         )
 
     def check(self) -> None:
-        """Raise `DatabaseSettingsError` for a key without a certificate, which proves nothing to the server."""
+        """Raise `SettingsError` for a key without a certificate, which proves nothing to the server."""
         _, cert, key = self.names
         if self.key and not self.cert:
             message = f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither"
-            raise DatabaseSettingsError(message)
+            raise SettingsError(message)
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context for a TCP connection; None if TLS is not required.
 
-        Raises `DatabaseSettingsError` if a file cannot be used.
+        Raises `SettingsError` if a file cannot be used.
         """
         self.check()
         if not self.required:
@@ -87,7 +87,7 @@ def _context(
         if isinstance(fault, ssl.SSLError):
             words = (fault.reason or _UNUSABLE).lower().replace("_", " ")
         message = f"{setting}: {words or _UNUSABLE}"
-        raise DatabaseSettingsError(message) from None
+        raise SettingsError(message) from None
     return context
 
 
@@ -96,7 +96,7 @@ def _changed_at(name: str, path: str) -> int:
         return os.stat(path).st_mtime_ns
     except OSError as fault:
         message = f"{name}: {path}: {fault.strerror}"
-        raise DatabaseSettingsError(message) from None
+        raise SettingsError(message) from None
 
 
 def _is_required(options: ClientOptions) -> bool:

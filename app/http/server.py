@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from app.http.guard import ConnectionRegister, GuardedProtocol
-from app.settings import SettingsError
+from app.settings_error import SettingsError
 from app.switches import ManualSwitches
 
 if TYPE_CHECKING:

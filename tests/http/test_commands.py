@@ -1,21 +1,20 @@
-"""check, watch, drain and undrain as people type them."""
+"""check, drain and undrain as people run them."""
 
 import json
 import os
-import pty
-import signal
 import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import pytest
 
 from harness.service import without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services
-from tests.fake_mysql import FakeMySQL, Peer, fake_mysql, galera
+from tests.fake_mysql import FakeMySQL, Peer, error, fake_mysql, galera, greets_then
 from tests.http.test_process import SECONDS, run
 
 
@@ -40,7 +39,7 @@ class TestCheck:
         with fake_mysql(galera({"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced"})) as server:
             done = run("check", **beside(server))
             allowed = run("check", "--available-when-donor", "1", **beside(server))
-        assert done.stdout == "NOT available donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\n"
+        assert done.stdout == "draining donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\n"
         assert (done.returncode, allowed.returncode) == (1, 0)
 
     def test_misuse_is_2(self) -> None:
@@ -68,6 +67,106 @@ class TestCheck:
         assert (document["available"], document["reason"], document["node"]) == (False, "unreachable", None)
 
 
+REFUSED = 1045
+
+
+class TestRefusedLogin:
+    """check says whose login was refused, and blames no account that the service uses."""
+
+    def test_it_names_the_account_and_the_page_but_no_statement(self) -> None:
+        with fake_mysql(greets_then(error(REFUSED))) as server, socket.create_server(("127.0.0.1", 0)) as unused:
+            done = run("check", **beside(server), CLUSTERCHECK_PORT=str(unused.getsockname()[1]))
+        verdict, advice = done.stdout.splitlines()
+        assert (done.returncode, verdict.split(":")[0]) == (1, "NOT available access-denied")
+        assert advice == (
+            'Account someone was used over TCP. The section "The account" of docs/install.md has the statements that'
+            " create it"
+        )
+
+    def test_it_asks_the_running_service_first(self, services: Services) -> None:
+        with fake_mysql(galera()) as server, fake_mysql(greets_then(error(REFUSED))) as refusing:
+            service = services.start(**beside(server))
+            service.wait_for_verdict(200, "synced")
+            done = run("check", **beside(refusing), CLUSTERCHECK_PORT=str(service.port))
+            # Once its own logins are refused, the account may be wrong.
+            server.behaviour = greets_then(error(REFUSED))
+            server.drop_connections()
+            service.wait_for_verdict(503, "access-denied")
+            both = run("check", **beside(refusing), CLUSTERCHECK_PORT=str(service.port))
+        assert done.stdout.splitlines()[1:] == [
+            "The running service logs in: do not change the account. Ask the service itself: clustercheckd status"
+        ]
+        assert "docs/install.md" in both.stdout
+
+
+# The program is imported first: the service's user may not be able to read where the project is checked out.
+CHECK_AS_USER = """
+import os, sys
+import encodings.idna
+from app.__main__ import main
+if sys.argv[1] != "root":
+    os.setuid(int(sys.argv[1]))
+sys.exit(main(["check"]))
+"""
+SERVICE_USER_ID = 64321
+
+
+def check_as(
+    user: str, prepared: str = "", user_id: int = SERVICE_USER_ID, **environ: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run check where the service's user exists."""
+    with NamedTemporaryFile("w") as passwd:
+        users = Path("/etc/passwd").read_text()
+        passwd.write(f"{users}clustercheck:x:{user_id}:{user_id}::/:/bin/false\n")
+        passwd.flush()
+        Path(passwd.name).chmod(0o644)
+        shell = f'mount --bind {passwd.name} /etc/passwd; {prepared} exec "$@"'
+        return subprocess.run(
+            ["unshare", "-m", "sh", "-ec", shell, "sh", sys.executable, "-c", CHECK_AS_USER, user],
+            env={**without_settings(os.environ), **environ},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user of the operating system, which needs root")
+class TestServiceUser:
+    """Where the packages' user exists, check logs in as the service does, or says that it does not."""
+
+    def test_root_continues_as_the_services_user(self) -> None:
+        # Without a user name, the account is the one of the system's user.
+        environ = {"MYSQL_USERNAME": "", "MYSQL_SSL": "0"}
+        with fake_mysql(greets_then(error(REFUSED))) as server:
+            done = check_as("root", **{**beside(server), **environ})
+        assert "the server refused user clustercheck" in done.stdout
+        assert done.stderr == ""
+
+    def test_a_password_that_only_root_may_read_is_not_read(self) -> None:
+        with NamedTemporaryFile("w") as password, fake_mysql(galera()) as server:
+            done = check_as("root", **beside(server), MYSQL_PASSWORD_FILE=password.name)
+        assert (done.returncode, done.stderr) == (2, "clustercheckd: MYSQL_PASSWORD_FILE: Permission denied\n")
+
+    def test_any_other_user_is_told_whose_login_it_was(self) -> None:
+        with fake_mysql(galera()) as server:
+            done = check_as("65534", **beside(server))
+        assert done.returncode == 0
+        assert done.stderr == (
+            "clustercheckd: check logs in as user nobody, not as the service's user clustercheck: run it as root."
+            " Ask the service itself: clustercheckd status\n"
+        )
+
+    def test_a_credential_that_only_systemd_gives_is_told(self) -> None:
+        credentials = "mount -t tmpfs none /run; mkdir -p /run/credentials/clustercheckd.service;"
+        with fake_mysql(galera()) as server:
+            done = check_as("root", credentials, **beside(server))
+        assert done.stderr == (
+            "clustercheckd: check logs in without the password that systemd gives the service (LoadCredential=)."
+            " Ask the service itself: clustercheckd status\n"
+        )
+
+
 @pytest.mark.parametrize("command", ["check", "drain", "undrain"])
 def test_commands_warn_of_names_that_are_no_setting(tmp_path: Path, command: str) -> None:
     path = tmp_path / "env"
@@ -82,7 +181,7 @@ def test_commands_warn_of_names_that_are_no_setting(tmp_path: Path, command: str
 def test_an_env_file_that_cannot_be_parsed_is_misuse(tmp_path: Path) -> None:
     path = tmp_path / "env"
     path.write_text("MYSQL_PASSWORD geheim\n")
-    for command in ("serve", "check", "watch", "drain"):
+    for command in ("serve", "check"):
         done = run(command, CLUSTERCHECK_ENV_FILE=str(path))
         expected = f"clustercheckd: CLUSTERCHECK_ENV_FILE: {path}, line 1: is not NAME=value\n"
         assert (2, "", expected) == (done.returncode, done.stdout, done.stderr)
@@ -139,11 +238,6 @@ class TestStandardStreams:
             _, complaint = checking.communicate(timeout=SECONDS)
         assert (checking.returncode, complaint) == (0, "clustercheckd: standard output: Broken pipe\n")
 
-    def test_watch_ends_where_its_rows_cannot_be_written(self) -> None:
-        with fake_mysql(galera()) as server:
-            done = run_redirected(">/dev/full", "watch", **beside(server))
-        assert (done.returncode, done.stderr) == (1, "clustercheckd: standard output: No space left on device\n")
-
 
 class TestDrain:
     """drain makes the disabled file, undrain removes it, and both ask the service whether it sees that."""
@@ -153,72 +247,148 @@ class TestDrain:
         path, where = service.disabled_file, f"127.0.0.1:{service.port}"
         environ = {"CLUSTERCHECK_DISABLED_FILE": str(path), "CLUSTERCHECK_PORT": str(service.port)}
         done = run("drain", **environ)
-        expected = (
-            f"created {path}; to remove it, type: clustercheckd undrain\n{where} answers 404 disabled: no new traffic\n"
-        )
-        assert (0, expected, "", True) == (done.returncode, done.stdout, done.stderr, path.exists())
-        # Whoever may not read the password may still drain.
-        done = run("drain", **environ, MYSQL_PASSWORD_FILE="/no/file")
-        assert done.returncode == 0
-        assert done.stdout.startswith(f"{path} exists, made by ")
-        done = run("undrain", **environ, MYSQL_PASSWORD_FILE="/no/file")
-        expected = f"removed {path}\n{where} answers 503 unreachable\n"
-        assert (0, expected, False) == (done.returncode, done.stdout, path.exists())
-        expected = f"{path} does not exist\n{where} answers 503 unreachable\n"
-        assert run("undrain", **environ).stdout == expected
+        assert (done.returncode, done.stderr, path.exists()) == (0, "", True)
+        created, confirmed = done.stdout.splitlines()
+        assert created == f"created {path}; to remove it, run: clustercheckd undrain"
+        assert confirmed.startswith(f"{where} is draining, disabled: {path} exists, made by ")
+        done = run("drain", **environ)
+        assert (done.returncode, done.stdout.startswith(f"{path} exists, made by ")) == (0, True)
+        done = run("undrain", **environ)
+        assert (done.returncode, path.exists()) == (0, False)
+        removed, confirmed = done.stdout.splitlines()
+        assert removed == f"removed {path}"
+        assert confirmed.startswith(f"{where} is NOT available, unreachable: ")
+        assert run("undrain", **environ).stdout.startswith(f"{path} does not exist\n{where} is ")
         # What cannot be printed is done all the same.
         done = run_redirected(">/dev/full", "drain", **environ)
         expected = "clustercheckd: standard output: No space left on device\n"
         assert (0, expected, True) == (done.returncode, done.stderr, path.exists())
+
+    def test_the_reason_is_shown_wherever_the_verdict_is(self, services: Services) -> None:
+        with fake_mysql(galera()) as server:
+            service = services.start(**beside(server))
+            service.wait_for_verdict(200, "synced")
+            environ = {
+                "CLUSTERCHECK_DISABLED_FILE": str(service.disabled_file),
+                "CLUSTERCHECK_PORT": str(service.port),
+            }
+            done = run("drain", "--reason", "ticket 42: all is synced.\nmore", **environ)
+            words = '"ticket 42: all is synced."'
+            assert words in done.stdout
+            assert service.disabled_file.stat().st_mode & 0o777 == 0o644
+            assert words in service.status()["detail"]
+            assert words in run("check", **environ, **beside(server)).stdout
+            wait_for("its line", lambda: "ticket 42" in service.log.read_text(), seconds=SECONDS)
+            assert " draining reason=disabled " in service.log.read_text()
+            # Users match on "is synced".
+            assert words.replace("is synced", "is-synced") in service.get("/").body
+            assert "is synced" not in service.get("/").body
+            again = run("drain", "--reason", "another", **environ)
+            assert words in again.stdout
+            assert again.stderr == "clustercheckd: --reason is not written: to change it, run undrain first\n"
+
+    def test_a_mistake_in_another_setting_does_not_stop_a_drain(self, services: Services, tmp_path: Path) -> None:
+        service = services.start()
+        path, env_file = service.disabled_file, tmp_path / "env"
+        env_file.write_text(
+            f"AVAILABLE_WHEN_DONOR=perhaps\nCLUSTERCHECK_DISABLED_FILE={path}\nbroken\nCLUSTERCHECK_PORT={service.port}\n"
+        )
+        done = run("drain", CLUSTERCHECK_ENV_FILE=str(env_file), MYSQL_PASSWORD_FILE="/no/file")
+        expected = f"clustercheckd: CLUSTERCHECK_ENV_FILE: {env_file}, line 3: is not NAME=value\n"
+        assert (0, expected, True) == (done.returncode, done.stderr, path.exists())
+        # Without a port, nobody can be asked, but the file is made.
+        path.unlink()
+        done = run("drain", CLUSTERCHECK_DISABLED_FILE=str(path), CLUSTERCHECK_PORT="x")
+        expected = "clustercheckd: not confirmed: CLUSTERCHECK_PORT: x is not a whole number\n"
+        assert (1, expected, True) == (done.returncode, done.stderr, path.exists())
+        done = run("drain", CLUSTERCHECK_ENV_FILE=f"{tmp_path}/none", CLUSTERCHECK_DISABLED_FILE=str(path))
+        assert "No such file" in done.stderr.splitlines()[0]
+        assert done.stdout.startswith(f"{path} exists")
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a full filesystem, which needs root")
+    @pytest.mark.parametrize(("inodes", "drained"), [("1", False), ("10", True)])
+    def test_a_full_disk_is_told_with_what_to_do(self, inodes: str, *, drained: bool) -> None:
+        with TemporaryDirectory() as directory:
+            mounted = (
+                f"mount -t tmpfs -o size=4k,nr_inodes={inodes} none {directory};"
+                f" head -c 4096 /dev/zero > {directory}/full; "
+                f'"$@"; status=$?; test -e {directory}/disabled && echo drained; exit $status'
+            )
+            done = subprocess.run(
+                ["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, "-m", "app", "drain", "--reason", "x"],
+                env={**without_settings(os.environ), "CLUSTERCHECK_DISABLED_FILE": f"{directory}/disabled"},
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        assert done.returncode == 1
+        assert ("drained" in done.stdout.splitlines()) == drained
+        if drained:
+            assert "clustercheckd: --reason is not written: No space left on device\n" in done.stderr
+        else:
+            assert f"{directory}/disabled: No space left on device: the node is not drained. " in done.stderr
+            assert "maint in HAProxy" in done.stderr
 
     def test_a_service_that_looks_elsewhere_is_told(self, services: Services, tmp_path: Path) -> None:
         service = services.start()
         where = f"127.0.0.1:{service.port}"
         environ = {"CLUSTERCHECK_DISABLED_FILE": f"{tmp_path}/other", "CLUSTERCHECK_PORT": str(service.port)}
         done = run("drain", **environ)
-        expected = f"clustercheckd: {where} answers 503 unreachable: it does not see {tmp_path}/other\n"
-        assert (done.returncode, done.stderr) == (1, expected)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"clustercheckd: {where} is NOT available, unreachable: ")
+        assert done.stderr.endswith(f": it does not see {tmp_path}/other\n")
         service.disabled_file.touch()
         done = run("undrain", **environ)
         assert done.returncode == 1
-        assert done.stderr.startswith(
-            f"clustercheckd: {where} still answers 503 disabled: {service.disabled_file} exists, made by "
-        )
+        expected = f"clustercheckd: {where} is still draining, disabled: {service.disabled_file} exists, made by "
+        assert done.stderr.startswith(expected)
 
     @pytest.mark.parametrize("command", ["drain", "undrain"])
-    def test_a_service_that_does_not_answer_is_told(self, services: Services, tmp_path: Path, command: str) -> None:
+    def test_a_service_that_does_not_answer_is_told_with_the_setting_of_its_port(
+        self, services: Services, tmp_path: Path, command: str
+    ) -> None:
         path = f"{tmp_path}/disabled"
         with socket.create_server(("127.0.0.1", 0)) as unused:
             port = str(unused.getsockname()[1])
         done = run(command, CLUSTERCHECK_DISABLED_FILE=path, CLUSTERCHECK_PORT=port)
-        expected = f"clustercheckd: not confirmed: 127.0.0.1:{port}: Connection refused\n"
+        hint = "CLUSTERCHECK_PORT must be the service's port"
+        expected = f"clustercheckd: not confirmed: 127.0.0.1:{port}: Connection refused; {hint}\n"
         assert (done.returncode, done.stderr, Path(path).exists()) == (1, expected, command == "drain")
         # It answers nobody here, but listens.
         service = services.start_unasked(CLUSTERCHECK_HOST="*", CLUSTERCHECK_ALLOW_FROM="::1")
         wait_for("it to listen", lambda: "INFO started " in service.log.read_text(), seconds=SECONDS)
-        environ = {"CLUSTERCHECK_DISABLED_FILE": path, "CLUSTERCHECK_PORT": str(service.port)}
-        refused = run(command, **environ, CLUSTERCHECK_ALLOW_FROM="::1")
-        expected = f"127.0.0.1:{service.port} does not answer 127.0.0.1, which is not in CLUSTERCHECK_ALLOW_FROM"
-        assert (refused.returncode, refused.stderr) == (1, f"clustercheckd: not confirmed: {expected}\n")
+        refused = run(command, CLUSTERCHECK_DISABLED_FILE=path, CLUSTERCHECK_PORT=str(service.port))
+        assert refused.returncode == 1
+        assert "closed the connection: check CLUSTERCHECK_ALLOW_FROM there" in refused.stderr
 
-    def test_another_program_on_the_port_is_told(self, tmp_path: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as other:
-            where = f"127.0.0.1:{other.getsockname()[1]}"
-            answering = threading.Thread(target=answer_once, args=(other,))
-            answering.start()
-            environ = {"CLUSTERCHECK_DISABLED_FILE": f"{tmp_path}/x", "CLUSTERCHECK_PORT": where.partition(":")[2]}
-            done = run("drain", **environ)
-            answering.join()
-        expected = f"what answers on {where} is not clustercheckd (no x-clustercheck-reason)"
-        assert (done.returncode, done.stderr) == (1, f"clustercheckd: not confirmed: {expected}\n")
+    @pytest.mark.parametrize("command", ["drain", "undrain"])
+    def test_what_another_program_answers_reaches_no_terminal(self, tmp_path: Path, command: str) -> None:
+        answers = {
+            b"HTTP/1.0 200 OK\r\n\r\nhello\x1b[2J": "something other than clustercheckd answers there",
+            b'HTTP/1.0 200 OK\r\n\r\n{"available": false, "reason": "x\\u001b[2J", "detail": "\\u009b2J"}': "x?[2J: ",
+        }
+        for answer, words in answers.items():
+            path = tmp_path / "disabled"
+            path.unlink(missing_ok=True)
+            with socket.create_server(("127.0.0.1", 0)) as other:
+                port = str(other.getsockname()[1])
+                answering = threading.Thread(target=answer_once, args=(other, answer))
+                answering.start()
+                done = run(command, CLUSTERCHECK_DISABLED_FILE=str(path), CLUSTERCHECK_PORT=port)
+                answering.join()
+            printed = done.stdout + done.stderr
+            assert words in printed
+            assert all(character.isprintable() and character.isascii() for character in printed.replace("\n", ""))
 
     @pytest.mark.parametrize("command", ["drain", "undrain"])
     def test_what_cannot_be_done_is_one_line(self, tmp_path: Path, command: str) -> None:
         path = tmp_path / "file"
         path.touch()
         done = run(command, CLUSTERCHECK_DISABLED_FILE=f"{path}/below")
-        expected = f"clustercheckd: CLUSTERCHECK_DISABLED_FILE: {path}/below: Not a directory\n"
-        assert (1, "", expected) == (done.returncode, done.stdout, done.stderr)
+        expected = f"clustercheckd: CLUSTERCHECK_DISABLED_FILE: {path}/below: Not a directory"
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert done.stderr.startswith(expected)
 
     def test_a_link_to_nowhere_is_no_drain(self, tmp_path: Path) -> None:
         path = tmp_path / "link"
@@ -228,60 +398,10 @@ class TestDrain:
         assert (1, "", expected) == (done.returncode, done.stdout, done.stderr)
 
 
-def answer_once(listening: socket.socket) -> None:
-    """Answer one HTTP request as a program that is not clustercheckd."""
+def answer_once(listening: socket.socket, answer: bytes) -> None:
+    """Answer one HTTP request."""
     listening.settimeout(SECONDS)
     connection, _ = listening.accept()
     with connection:
         connection.recv(1024)
-        connection.sendall(b"HTTP/1.0 200 OK\r\n\r\nhello")
-
-
-class TestWatch:
-    """A row a second, until Ctrl-C."""
-
-    def watching(self, server: FakeMySQL, output: int, **environ: str) -> "subprocess.Popen[bytes]":
-        """Start watching."""
-        settings = {**without_settings(os.environ), **beside(server), **environ}
-        return subprocess.Popen([sys.executable, "-m", "app", "watch"], env=settings, stdout=output)
-
-    def test_rows_have_what_a_dba_looks_for(self, tmp_path: Path) -> None:
-        path = tmp_path / "rows"
-        with fake_mysql(galera({"wsrep_flow_control_active": "false"})) as server, path.open("wb") as output:
-            watch = self.watching(server, output.fileno())
-            wait_for("two rows", lambda: len(path.read_text().splitlines()) >= 3, seconds=SECONDS)
-            watch.send_signal(signal.SIGINT)
-            assert watch.wait(SECONDS) == 0
-            assert server.connections == 1
-        header, row, *_ = path.read_text().splitlines()
-        assert header.split() == ["time", "status", "reason", "state", "size", "index", "recvq", "flow"]
-        assert row.split()[1:] == ["200", "synced", "Synced", "3", "0", "0", "false"]
-        assert "\x1b" not in path.read_text()
-
-    @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-    def test_colours_are_for_terminals_only(self, no_color: str, *, coloured: bool) -> None:
-        ours, theirs = pty.openpty()
-        with fake_mysql(galera()) as server:
-            watch = self.watching(server, theirs, NO_COLOR=no_color)
-            os.close(theirs)
-            shown = b""
-            while b"synced" not in shown:
-                shown += os.read(ours, 1024)
-            watch.send_signal(signal.SIGINT)
-            watch.wait(SECONDS)
-        os.close(ours)
-        assert (b"\x1b[32m" in shown) == coloured
-
-    def test_a_pipe_that_is_gone_is_no_traceback(self) -> None:
-        with fake_mysql(galera()) as server:
-            command = f"{sys.executable} -m app watch | head -n 2"
-            settings = {**without_settings(os.environ), **beside(server)}
-            done = subprocess.run(
-                ["bash", "-o", "pipefail", "-c", command],
-                env=settings,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-            )
-        assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 2)
+        connection.sendall(answer)

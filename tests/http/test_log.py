@@ -96,7 +96,7 @@ def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(node: FakeMySQL
         reading.start()
         wait_for("the log to say so", lambda: b"dropped" in b"".join(read), seconds=SECONDS)
         service.disabled_file.touch()
-        wait_for("the next line", lambda: b"unavailable reason=disabled" in b"".join(read), seconds=SECONDS)
+        wait_for("the next line", lambda: b"draining reason=disabled" in b"".join(read), seconds=SECONDS)
         assert service.process.stop() == 0
         reading.join(SECONDS)
     lines = b"".join(read).lstrip(b".").decode().splitlines()

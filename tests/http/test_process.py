@@ -47,7 +47,7 @@ def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
             {"MYSQL_PASSWORD": "x", "MYSQL_PASSWORD_FILE": "/x"},
             "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one",
         ),
-        ({"MYSQL_PASSWORD_FILE": "/no/file"}, "MYSQL_PASSWORD_FILE: /no/file: No such file or directory"),
+        ({"MYSQL_PASSWORD_FILE": "/no/file"}, "MYSQL_PASSWORD_FILE: No such file or directory"),
         (
             {"CLUSTERCHECK_HOST": "a..b"},
             "cannot listen on CLUSTERCHECK_HOST=a..b CLUSTERCHECK_PORT=9200: not an address or a host name",
@@ -56,22 +56,25 @@ def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
             {"CLUSTERCHECK_ALLOW_FROM": " , "},
             "CLUSTERCHECK_ALLOW_FROM: ' , ' contains no network: nobody could connect; to allow everybody, remove it",
         ),
-        ({"CLUSTERCHECK_ALLOW_FROM": ""}, "CLUSTERCHECK_ALLOW_FROM is set but empty: set a value or remove it"),
+        (
+            {"CLUSTERCHECK_ALLOW_FROM": ""},
+            "CLUSTERCHECK_ALLOW_FROM: '' contains no network: nobody could connect; to allow everybody, remove it",
+        ),
         (
             {"CLUSTERCHECK_DISABLED_FILE": ""},
-            "CLUSTERCHECK_DISABLED_FILE is set but empty: set a value or remove it",
+            "CLUSTERCHECK_DISABLED_FILE: '' is not an absolute path; example: /var/tmp/clustercheck.disabled",
         ),
         (
             {"CLUSTERCHECK_DISABLED_FILE": "disabled"},
-            "CLUSTERCHECK_DISABLED_FILE: disabled is not an absolute path; example: /var/tmp/clustercheck.disabled",
+            "CLUSTERCHECK_DISABLED_FILE: 'disabled' is not an absolute path; example: /var/tmp/clustercheck.disabled",
         ),
-        ({"MYSQL_PASSWORD_FILE": "/dev"}, "MYSQL_PASSWORD_FILE: /dev is not a regular file"),
+        ({"MYSQL_PASSWORD_FILE": "/dev"}, "MYSQL_PASSWORD_FILE: not a regular file"),
         ({"DEFAULTS_EXTRA_FILE": "/no/file"}, "DEFAULTS_EXTRA_FILE: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/no/file"}, "MYSQL_SSL_CA: /no/file: No such file or directory"),
         ({"MYSQL_HOST": "db", "MYSQL_SSL_CA": "/etc/passwd"}, "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found"),
         (
             {"CLUSTERCHECK_ALLOW_FROM": "10.0.0.0/8 10.0.0.1/8"},
-            "CLUSTERCHECK_ALLOW_FROM: 10.0.0.1/8 has host bits set: did you mean 10.0.0.0/8, or the address 10.0.0.1?",
+            "CLUSTERCHECK_ALLOW_FROM: 10.0.0.1/8 has host bits set",
         ),
     ],
 )

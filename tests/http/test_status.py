@@ -159,6 +159,34 @@ class TestCommand:
         assert not set(done.stdout) & {"\x1b", "\x07"}
         assert len(done.stdout.splitlines()) == 3
 
+    def test_what_is_answered_is_shown_in_a_bounded_size(self) -> None:
+        numbers = {"wsrep_cluster_size": int("9" * 4000), "wsrep_local_recv_queue": True, "wsrep_node_name": "n" * 999}
+        document = {
+            "available": False,
+            "reason": "r" * 9999,
+            "detail": "d" * 99_999,
+            "since": "s" * 999,
+            "node": numbers,
+        }
+        with http_server(json.dumps(document).encode()) as hostile, http_server(b"[" + b" " * 900_000) as large:
+            done = run("status", hostile, large)
+        assert max(map(len, done.stdout.splitlines())) < 700
+        assert "999" not in done.stdout
+        assert f"{large}: something other than clustercheckd answers there" in done.stdout
+
+    @pytest.mark.parametrize("beginning", [b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
+    def test_a_service_that_answers_byte_by_byte_is_given_up(self, beginning: bytes) -> None:
+        def trickle(peer: Peer) -> None:
+            peer.connection.sendall(beginning)
+            while peer.connection.send(b" "):
+                time.sleep(0.1)
+
+        with fake_mysql(trickle) as server:
+            began = time.monotonic()
+            done = run("status", f"{LOOPBACK}:{server.port}")
+            assert time.monotonic() - began < SECONDS / 2
+        assert "no answer within 2 s" in done.stdout
+
     def test_a_service_that_turns_this_host_away_is_a_row(self, services: Services) -> None:
         service = services.start_unasked(CLUSTERCHECK_ALLOW_FROM="10.0.0.0/8")
         wanted = f"{address(service)}: closed the connection: check CLUSTERCHECK_ALLOW_FROM there"
@@ -199,15 +227,19 @@ class TestCommand:
             assert watching.wait(SECONDS) == 0
         assert [line.split()[0] for line in shown] == 2 * ["node", address(service), f"{address(service)}:"]
 
-    @pytest.mark.parametrize(
-        ("arguments", "words"),
-        [
-            (["a:b"], "status: a:b: not an address; examples: db1, db1:9200, [fd00::1]:9200"),
-            (["[::1"], "status: [::1: not an address; examples: db1, db1:9200, [fd00::1]:9200"),
-            (["db1:99999"], "status: db1:99999: 99999 is out of range (1-65535)"),
-            ([""], "status: : not an address; examples: db1, db1:9200, [fd00::1]:9200"),
-        ],
-    )
-    def test_what_is_no_address_is_one_line(self, arguments: list[str], words: str) -> None:
-        done = run("status", *arguments)
-        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"clustercheckd: {words}\n")
+    @pytest.mark.parametrize("address", ["a:b", "[::1", "", "db1,db2"])
+    def test_what_is_no_address_is_one_line(self, address: str) -> None:
+        done = run("status", address)
+        meant = "db1 db2" if "," in address else "db1, db1:9200 or [fd00::1]:9200"
+        expected = f"clustercheckd: status: '{address}' is not an address; did you mean {meant}?\n"
+        assert (2, "", expected) == (done.returncode, done.stdout, done.stderr)
+
+    def test_with_addresses_it_reads_no_env_file(self, services: Services) -> None:
+        service = services.start()
+        service.wait_for_verdict(503, "unreachable")
+        done = run("status", address(service), CLUSTERCHECK_ENV_FILE="/no/file", AVAILABLE_WHEN_DONOR="perhaps")
+        assert (done.returncode, done.stderr) == (1, "")
+        assert "unreachable" in done.stdout
+        # Without an address, it needs only the service's own.
+        done = run("status", CLUSTERCHECK_PORT=str(service.port), AVAILABLE_WHEN_DONOR="perhaps")
+        assert "unreachable" in done.stdout

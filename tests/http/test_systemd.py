@@ -114,7 +114,7 @@ def test_the_end_is_announced_with_the_time_that_the_drain_takes(
         manager.wait_for("STOPPING", "1")
         assert int(manager.values("EXTEND_TIMEOUT_USEC")[0]) >= drain_seconds * 1_000_000
         if drain_seconds:
-            manager.wait_for("STATUS", "NOT available shutting-down: clustercheckd is shutting down")
+            manager.wait_for("STATUS", "draining shutting-down: clustercheckd is shutting down")
             service.process.send(signal.SIGTERM)
         wait_for("its end", lambda: service.process.exit_code is not None, seconds=10)
     assert service.process.exit_code == 0

@@ -137,7 +137,7 @@ def test_the_file_of_settings_is_for_root_and_the_service_only(installed: Instal
 def test_a_desynced_node_is_503_and_back(installed: Installed) -> None:
     installed.machine.run('mariadb -e "SET GLOBAL wsrep_desync = ON"')
     installed.wait_for("503 desynced")
-    assert installed.property("StatusText").startswith("NOT available desynced: ")
+    assert installed.property("StatusText").startswith("draining desynced: ")
     installed.machine.run('mariadb -e "SET GLOBAL wsrep_desync = OFF"')
     installed.wait_for("200 synced")
 

@@ -14,7 +14,7 @@ import pytest
 
 from app.database.address import DEFAULT_PORT, USUAL_SOCKETS
 from app.database.login import Database, Login
-from app.database.settings_error import DatabaseSettingsError
+from app.settings_error import SettingsError
 from tests.fake_mysql import Peer, error
 
 THIS_MACHINE, FILES_HOST, OUR_HOST = "127.0.0.1", "127.0.0.2", "127.0.0.3"
@@ -179,7 +179,7 @@ def test_a_protocol_that_leads_nowhere_is_an_error_as_it_is_to_the_mariadb_clien
 ) -> None:
     file = servers.option_file(f"socket={{socket}}\nprotocol={value}")
     assert "protocol" in servers.asked_by_client(file, Settings())
-    with pytest.raises(DatabaseSettingsError) as caught:
+    with pytest.raises(SettingsError) as caught:
         Database(defaults_extra_file=file).login()
     assert (
         str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: protocol={value} is not supported: set it to tcp or socket"
@@ -194,7 +194,7 @@ def test_a_socket_that_is_set_takes_precedence_over_the_files_host(servers: Stan
 
 @pytest.mark.parametrize("host", ["db2", "127.0.0.1", "::1", "LOCALHOST"])
 def test_a_socket_beside_a_host_that_means_tcp_is_an_error_that_names_both(host: str) -> None:
-    with pytest.raises(DatabaseSettingsError) as caught:
+    with pytest.raises(SettingsError) as caught:
         Database("/s", host).login()
     assert str(caught.value) == (
         f"MYSQL_SOCKET=/s and MYSQL_HOST={host} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
@@ -204,7 +204,7 @@ def test_a_socket_beside_a_host_that_means_tcp_is_an_error_that_names_both(host:
 def test_a_socket_beside_a_port_is_an_error_that_names_both() -> None:
     # To the mariadb client the flag counts that comes last; variables have no order.
     for host in (None, "localhost"):
-        with pytest.raises(DatabaseSettingsError) as caught:
+        with pytest.raises(SettingsError) as caught:
             Database("/s", host, 3307).login()
         assert str(caught.value) == ("MYSQL_SOCKET=/s and MYSQL_PORT=3307 may name two servers: unset one of them")
 
@@ -220,14 +220,14 @@ def test_an_option_without_its_value_is_an_error_as_it_is_to_the_mariadb_client(
     # The port counts only where it is used.
     file = servers.option_file(option if option != "port" else f"port\nhost={FILES_HOST}")
     assert f"option '--{option}' requires an argument" in servers.asked_by_client(file, Settings())
-    with pytest.raises(DatabaseSettingsError, match=f"^DEFAULTS_EXTRA_FILE: {file}: {option} has no value"):
+    with pytest.raises(SettingsError, match=f"^DEFAULTS_EXTRA_FILE: {file}: {option} has no value"):
         Database(defaults_extra_file=file).login()
 
 
 def test_an_empty_socket_in_the_file_is_no_reason_to_ask_another(servers: StandIns) -> None:
     file = servers.option_file("socket=")
     assert "Can't connect to local server through socket ''" in servers.asked_by_client(file, Settings())
-    with pytest.raises(DatabaseSettingsError, match="socket is empty"):
+    with pytest.raises(SettingsError, match="socket is empty"):
         Database(defaults_extra_file=file).login()
 
 

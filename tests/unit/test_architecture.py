@@ -9,7 +9,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PURE = ("app.reason", "app.node_state", "app.verdict")
-BESIDE_THE_SPINE = ("app.settings", "app.durations", "app.variables", "app.log", "app.switches", "app.sentences")
+BESIDE_THE_SPINE = (
+    "app.settings",
+    "app.settings_error",
+    "app.durations",
+    "app.variables",
+    "app.log",
+    "app.switches",
+    "app.sentences",
+)
 ROOTS = ("app.__main__", "app.service")
 EDGES = ("app.database", "app.http", "app.commands", "app.systemd")
 
@@ -74,12 +82,24 @@ def test_only_the_http_folder_imports_the_web_stack() -> None:
         ("app.sentences", {"app.reason", "app.verdict"}),
         ("app.log", set()),
         ("app.systemd", {"app.verdict"}),
-        ("app.database", {"app.reason", "app.node_state", "app.deadline"}),
+        ("app.database", {"app.reason", "app.node_state", "app.deadline", "app.settings_error"}),
+        ("app.settings_error", set()),
         ("app.durations", set()),
         ("app.variables", set()),
-        ("app.settings", {"app.durations", "app.variables", "app.database", "app.monitor", "app.switches", *PURE}),
+        (
+            "app.settings",
+            {
+                "app.settings_error",
+                "app.durations",
+                "app.variables",
+                "app.database",
+                "app.monitor",
+                "app.switches",
+                *PURE,
+            },
+        ),
         ("app.http", {"app.monitor", *PURE, *BESIDE_THE_SPINE}),
-        ("app.commands", {"app.database", "app.monitor", *PURE, *BESIDE_THE_SPINE}),
+        ("app.commands", {"app.database", *PURE, *BESIDE_THE_SPINE}),
     ],
 )
 def test_arrows_run_from_the_edges_to_the_spine(part: str, may_import: set[str]) -> None:

@@ -32,7 +32,8 @@ from app.commands.parser import MIGRATE, parse
 from app.http.api import PATHS
 from app.http.health_checks import LIVENESS_PATH, VERDICT_PATHS, verdict_answer
 from app.log import TextFormatter
-from app.settings import Settings, SettingsError
+from app.settings import Settings
+from app.settings_error import SettingsError
 from app.variables import misspelt_names, read_env_file
 from app.verdict import Policy, Switches, Verdict, decide
 from tests import real_rows
@@ -315,7 +316,7 @@ def body_of(verdict: Verdict) -> Callable[[str], None]:
 
 def logged(printed: str) -> None:
     """Check a line of the log, but for its time."""
-    record = logging.makeLogRecord({"levelno": logging.INFO, "levelname": "INFO", "msg": "unavailable"})
+    record = logging.makeLogRecord({"levelno": logging.INFO, "levelname": "INFO", "msg": "draining"})
     fields = {"reason": DESYNCED.reason.value, "was": "synced", "planned": True, "detail": DESYNCED.detail}
     vars(record).update(fields)
     line = TextFormatter().format(record)
@@ -420,7 +421,7 @@ CHECKED_OUTPUT: dict[tuple[str, str], Callable[[str], None]] = {
     ("docs/migrating-from-clustercheck.md", "clustercheckd migrate"): what_migrate_says,
     ("docs/migrating-from-clustercheck.md", "runuser -u clustercheck"): verdict_of_check,
     ("docs/operations.md", "clustercheckd status db1 db2 db3"): table_of_status,
-    ("docs/operations.md", "2026-11-21T22:40:31Z INFO unavailable"): logged,
+    ("docs/operations.md", "2026-11-21T22:40:31Z INFO draining"): logged,
     ("docs/reference/http-api.md", "curl -i http://db2:9200/"): answered(DESYNCED),
 }
 """The check of each output, by its page and the beginning of its command, or of its first line where no command is
@@ -469,6 +470,6 @@ def test_each_line_of_yaml_is_one_of_the_sidecar(block: Block) -> None:
 def test_each_env_file_can_be_read_and_has_settings_alone(block: Block, tmp_path: Path) -> None:
     env_file = tmp_path / "clustercheckd.env"
     env_file.write_text(block.text)
-    variables = read_env_file(str(env_file))
-    assert variables
-    assert misspelt_names([], variables, [name.upper() for name in Settings.model_fields]) == []
+    variables, complaints = read_env_file(str(env_file))
+    assert (bool(variables), complaints) == (True, [])
+    assert list(misspelt_names(variables, [name.upper() for name in Settings.model_fields])) == []

@@ -8,7 +8,7 @@ import pytest
 
 from app.database.address import parse_port
 from app.database.login import Database
-from app.database.settings_error import DatabaseSettingsError
+from app.settings_error import SettingsError
 from harness.certificates import make_authority, make_certificate
 from harness.ports import LOOPBACK
 
@@ -102,11 +102,11 @@ def test_a_setting_about_tls_leaves_the_rest_of_the_option_file_as_it_is(tmp_pat
 
 def test_a_key_without_its_certificate_is_an_error_that_names_both(tmp_path: Path) -> None:
     for database in (Database(ssl_key="/k"), Database(host="db", ssl_ca="/ca", ssl_key="/k", tls=False)):
-        with pytest.raises(DatabaseSettingsError) as caught:
+        with pytest.raises(SettingsError) as caught:
             database.login()
         assert str(caught.value) == "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or neither"
     file = option_file(tmp_path, "ssl-key=/k")
-    with pytest.raises(DatabaseSettingsError) as caught:
+    with pytest.raises(SettingsError) as caught:
         Database(defaults_extra_file=file).login()
     assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: ssl-key is set without ssl-cert: set both or neither"
 
@@ -120,13 +120,13 @@ def test_a_certificate_that_holds_its_key_needs_no_other_file(tmp_path: Path) ->
 def test_a_tls_file_that_cannot_be_read_is_named_where_it_was_set(tmp_path: Path) -> None:
     file = option_file(tmp_path, "ssl-ca=/no/file")
     expected = f"^DEFAULTS_EXTRA_FILE: {file}: ssl-ca: /no/file: No such file or directory$"
-    with pytest.raises(DatabaseSettingsError, match=expected):
+    with pytest.raises(SettingsError, match=expected):
         Database(defaults_extra_file=file).login()
 
 
 @pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣"])
 def test_what_is_no_port_is_named(value: str) -> None:
-    with pytest.raises(DatabaseSettingsError, match=r"^NAME=.* is not a port: set it to a number from 1 to 65535$"):
+    with pytest.raises(SettingsError, match=r"^NAME=.* is not a port: set it to a number from 1 to 65535$"):
         parse_port("NAME", value)
 
 
@@ -134,5 +134,5 @@ def test_a_key_that_is_encrypted_is_an_error_and_no_question(tmp_path: Path) -> 
     key, cert = tmp_path / "k", tmp_path / "c"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-passout", "pass:x", "-subj", "/CN=x"]
     subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=30)
-    with pytest.raises(DatabaseSettingsError, match="MYSQL_SSL_KEY"):
+    with pytest.raises(SettingsError, match="MYSQL_SSL_KEY"):
         Database(host="db", ssl_cert=str(cert), ssl_key=str(key)).login()

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.commands import check, clustercheck, drain, migrate, status
-from app.commands import rows as printing
-from app.commands.parser import COMMANDS as SERVICE_COMMANDS
-from app.commands.parser import NAMES
+from app.commands import clustercheck
+from app.commands.exit_status import AVAILABLE, DONE, FAILED, MISUSED, NOT_AVAILABLE
+from app.commands.parser import COMMANDS as NAMES
 from app.commands.script import CONFIGURATION_FILES
 from app.database.address import USUAL_SOCKETS
 from app.http.api import PATHS
 from app.http.health_checks import LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
 from app.reason import PLANNED, Reason
 from app.settings import DURATIONS, WITHOUT_FLAG, Settings, default_of, flag_of
-from app.variables import misspelt_names, variables_of
+from app.variables import Variable, misspelt_names
 from app.verdict import decide
 from tests.unit.manifests import ROOT
 from tests.unit.pages import PAGES, blocks_under, commands_of, flags_in, flags_of, without_blocks
@@ -129,7 +128,7 @@ class TestSettings:
         assert all(f"`{place}`" in SETTINGS for place in USUAL_SOCKETS)
 
     def test_its_misspelt_name_is_told(self) -> None:
-        (line,) = misspelt_names(variables_of(dict.fromkeys(MISSPELT, "x")), [], KNOWN_VARIABLES)
+        (line,) = misspelt_names([Variable(name, "x") for name in MISSPELT], KNOWN_VARIABLES)
         assert "did you mean MYSQL_USERNAME?" in line
 
     @every_page
@@ -207,11 +206,10 @@ class TestCommands:
     @pytest.mark.parametrize(
         ("heading", "codes"),
         [
-            ("check", {check.AVAILABLE, check.NOT_AVAILABLE}),
-            ("watch", {printing.STOPPED, printing.FAILED}),
-            ("status", {status.AVAILABLE, status.NOT_AVAILABLE}),
-            ("drain and undrain", {drain.DONE, drain.FAILED}),
-            ("migrate", {migrate.DONE, migrate.NOTHING_FOUND, 2}),
+            ("check", {AVAILABLE, NOT_AVAILABLE}),
+            ("status", {AVAILABLE, NOT_AVAILABLE}),
+            ("drain and undrain", {DONE, FAILED}),
+            ("migrate", {DONE, FAILED, MISUSED}),
             ("clustercheck", {clustercheck.AVAILABLE, clustercheck.NOT_AVAILABLE}),
         ],
     )
@@ -237,9 +235,9 @@ class TestCommands:
         assert flags_in(text) <= {"--version", *(flag for name in NAMES for flag in flags_of(name))}
 
     def test_each_command_has_its_flags_in_its_section(self) -> None:
-        for name, command in SERVICE_COMMANDS.items():
-            if name != "serve":
-                assert all(f"`--{switch}`" in COMMANDS for switch in command.switches)
+        own = {*flags_of("status"), *flags_of("drain")} - flags_of("serve")
+        assert own == {"--json", "--watch", "--reason"}
+        assert all(f"`{flag}" in COMMANDS for flag in own)
         assert all(f"`{flag_of(name)}`" in SETTINGS for name in Settings.model_fields if name not in WITHOUT_FLAG)
 
     @every_page

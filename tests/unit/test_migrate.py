@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.commands.migrate import NOTHING_FOUND, migrate
-from app.settings import SettingsError
+from app.commands.exit_status import FAILED
+from app.commands.migrate import migrate
+from app.settings_error import SettingsError
 from app.variables import read_env_file
 
 SECRET = "s3cret&word"
@@ -75,7 +76,7 @@ class Host:
     def settings(self, *arguments: str | Path) -> dict[str, str]:
         """Run the command; return the settings, with the password in place of its file."""
         assert self.migrate(*arguments, "--output", self.env_file) == 0, self.error
-        seen = {variable.name: variable.value for variable in read_env_file(str(self.env_file))}
+        seen = {variable.name: variable.value for variable in read_env_file(str(self.env_file))[0]}
         if "MYSQL_PASSWORD_FILE" in seen:
             assert seen["MYSQL_PASSWORD_FILE"] == str(self.password)
             seen["MYSQL_PASSWORD_FILE"] = self.password.read_text().removesuffix("\n")
@@ -190,7 +191,7 @@ class TestXinetd:
 
     def test_one_that_is_disabled_is_used_only_if_it_is_named(self, host: Host) -> None:
         host.serve(old="= no", new="= yes")
-        assert host.migrate() == NOTHING_FOUND
+        assert host.migrate() == FAILED
         disabled = f"check: {host.service}, line 4 (disable): this service is disabled"
         assert disabled in host.error
         assert host.settings(host.service)["CLUSTERCHECK_PORT"] == "9200"
@@ -282,7 +283,7 @@ class TestOutput:
     def test_nothing_found_exits_with_1_and_touches_no_file(self, host: Host) -> None:
         host.env_file.write_text("MYSQL_HOST=as_it_was\n")
         before = sorted(host.directory.iterdir())
-        assert (host.migrate("--output", host.env_file), host.text) == (NOTHING_FOUND, "")
+        assert (host.migrate("--output", host.env_file), host.text) == (FAILED, "")
         assert (
             "found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate PATH" in host.error
         )
@@ -383,5 +384,5 @@ class TestOutput:
                     migrate(words, (), ())
             else:
                 assert migrate(words, (), ()) == 0
-                seen = {variable.name: variable.value for variable in read_env_file(str(env_file))}
+                seen = {variable.name: variable.value for variable in read_env_file(str(env_file))[0]}
                 assert seen["MYSQL_USERNAME"] == value

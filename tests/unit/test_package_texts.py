@@ -10,7 +10,7 @@ import pytest
 from dotenv import dotenv_values
 
 from app.commands.clustercheck import USAGE
-from app.commands.parser import NAMES
+from app.commands.parser import COMMANDS
 from app.settings import WITHOUT_FLAG, Settings, flag_of
 
 ROOT = Path(__file__).parents[2]
@@ -53,12 +53,11 @@ def test_what_it_shows_are_the_defaults(env_file: str, tmp_path: Path) -> None:
 
 
 def test_the_man_page_has_each_flag_variable_and_command(page: str) -> None:
-    plain = page.replace("[no-]", "")
     for name in Settings.model_fields:
         assert f".B {name.upper()}\n" in page
         if name not in WITHOUT_FLAG:
-            assert f".B {flag_of(name)}" in plain
-    for command in NAMES:
+            assert f".B {flag_of(name)}" in page
+    for command in COMMANDS:
         assert f".SH CLUSTERCHECKD {command.upper()}\n" in page
     assert ".B --password-file PATH" in page
 

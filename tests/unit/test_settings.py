@@ -10,7 +10,8 @@ import pytest
 from app.commands.parser import parse
 from app.database.address import USUAL_SOCKETS
 from app.database.login import Database
-from app.settings import Settings, SettingsError, load_settings
+from app.settings import Settings, load_settings
+from app.settings_error import SettingsError
 from app.verdict import Policy
 from harness.service import without_settings
 
@@ -80,9 +81,7 @@ def test_an_empty_variable_is_not_set(load: Load) -> None:
         ("AVAILABLE_WHEN_DONOR", "2"),
         ("MAX_RECV_QUEUE", "-1"),
         ("CLUSTERCHECK_POLL_INTERVAL", "0"),
-        ("CLUSTERCHECK_POLL_INTERVAL", "nan"),
-        ("CLUSTERCHECK_DEADLINE", "inf"),
-        ("CLUSTERCHECK_DEADLINE", "fast"),
+        ("CLUSTERCHECK_LOGIN_INTERVAL", "3601"),
         ("CLUSTERCHECK_PORT", "-1"),
         ("CLUSTERCHECK_LOG_LEVEL", "loud"),
     ],
@@ -92,6 +91,74 @@ def test_a_bad_value_is_one_line_that_names_the_setting(load: Load, name: str, v
         load({name: value})
     assert str(caught.value).startswith(f"{name}: {value} is ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "fast", "5x"])
+def test_what_is_no_duration_is_told_with_examples(load: Load, value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({"CLUSTERCHECK_DEADLINE": value})
+    said = f"CLUSTERCHECK_DEADLINE: {value!r} is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h"
+    assert said == str(caught.value)
+
+
+def test_a_setting_given_in_two_cases_is_an_error_that_names_both(load: Load, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"^MYSQL_HOST and mysql_host are both set: set one$"):
+        load({"MYSQL_HOST": "db1", "mysql_host": "db2"})
+    env_file = tmp_path / "env"
+    env_file.write_text("MYSQL_HOST=db1\nmysql_host=db2\n")
+    expected = f"^{env_file}, line 1: MYSQL_HOST and {env_file}, line 2: mysql_host are both set: set one$"
+    with pytest.raises(SettingsError, match=expected):
+        load({"CLUSTERCHECK_ENV_FILE": str(env_file)})
+    # One that is empty counts as not set, and two sources have an order.
+    assert load({"MYSQL_HOST": "", "mysql_host": "db2"}).mysql_host == "db2"
+    assert load({"mysql_host": "db3"}, "--mysql-host", "db4").mysql_host == "db4"
+
+
+def test_an_error_names_the_flag_beside_the_setting_if_it_was_typed(load: Load) -> None:
+    with pytest.raises(SettingsError, match=r"^CLUSTERCHECK_POLL_INTERVAL \(--interval\): 0 is out of range"):
+        load({"CLUSTERCHECK_POLL_INTERVAL": "1"}, "--interval", "0")
+
+
+def test_the_env_file_may_name_other_variables(load: Load, tmp_path: Path) -> None:
+    env_file = tmp_path / "env"
+    env_file.write_text(
+        "export NAME=db\nMYSQL_HOST=${NAME}1\nMYSQL_USERNAME='${NAME}'\nMYSQL_SSL_CA=${FOLDER}/ca.pem\n"
+    )
+    settings = load({"CLUSTERCHECK_ENV_FILE": str(env_file), "FOLDER": "/etc"})
+    assert (settings.mysql_host, settings.mysql_username, settings.mysql_ssl_ca) == ("db1", "db", "/etc/ca.pem")
+
+
+def test_a_caller_of_a_few_settings_is_not_stopped_by_others(load: Load, tmp_path: Path) -> None:
+    env_file = tmp_path / "env"
+    env_file.write_text("AVAILABLE_WHEN_DONOR=perhaps\nCLUSTERCHECK_PORT=9300\nbroken\n")
+    assert load({}).clustercheck_port == 9200  # an environment without settings
+    settings, warnings = load_settings({}, str(env_file), ["clustercheck_port"])
+    assert (settings.clustercheck_port, settings.available_when_donor) == (9300, False)
+    assert warnings == [f"--env-file: {env_file}, line 3: is not NAME=value"]
+    with pytest.raises(SettingsError, match="AVAILABLE_WHEN_DONOR"):
+        load_settings({}, str(env_file), ["available_when_donor"])
+
+
+@pytest.mark.parametrize("name", ["CLUSTERCHECK_ALLOW_FROM", "CLUSTERCHECK_DISABLED_FILE"])
+def test_an_empty_value_that_might_do_the_opposite_is_an_error(load: Load, name: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{name}: '' "):
+        load({name: ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MYSQL_PASSWORD_FILE", "geheim"),
+        ("MYSQL_PASSWORD_FILE", "/geheim"),
+        ("MYSQL_PASSWORD_FILE", "geheim\udcff"),
+        ("MYSQL_SOCKET", "mysql://root:geheim@db2/"),
+    ],
+)
+def test_a_secret_in_the_wrong_variable_is_not_repeated(load: Load, name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{name}") as caught:
+        load({name: value}).require_login()
+    assert "geheim" not in str(caught.value)
+    assert "geheim" not in str(Database(socket=value, password_file=value))
 
 
 def test_each_bad_value_has_its_line(load: Load) -> None:
@@ -106,9 +173,9 @@ def test_a_variable_that_kubernetes_sets_for_a_service_is_recognized(load: Load)
 
 
 def test_a_missing_env_file_is_named(load: Load, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=f"^--env-file: {tmp_path}/none does not exist$"):
+    with pytest.raises(SettingsError, match=f"^--env-file: {tmp_path}/none: No such file or directory$"):
         load({}, "--env-file", f"{tmp_path}/none")
-    with pytest.raises(SettingsError, match=f"^CLUSTERCHECK_ENV_FILE: {tmp_path}/none does not exist$"):
+    with pytest.raises(SettingsError, match=f"^CLUSTERCHECK_ENV_FILE: {tmp_path}/none: No such file or directory$"):
         load({"CLUSTERCHECK_ENV_FILE": f"{tmp_path}/none"})
 
 
@@ -141,10 +208,9 @@ def test_a_misspelt_variable_is_told_with_what_was_meant(warn: Warn) -> None:
     [
         ("MYSQL_USER", "MYSQL_USERNAME"),
         ("MYSQL_PASS", "MYSQL_PASSWORD"),
-        ("MYSQL_PWD", "MYSQL_PASSWORD"),
         ("MYSQL_SSLCA", "MYSQL_SSL_CA"),
         ("MYSQL_TCP_PORT", "MYSQL_PORT"),
-        ("MYSQL_UNIX_PORT", "MYSQL_SOCKET"),
+        ("MYSQL_HOSTNAME", "MYSQL_HOST"),
     ],
 )
 def test_what_other_programs_call_it_is_told_with_the_name_that_is_meant(warn: Warn, name: str, meant: str) -> None:

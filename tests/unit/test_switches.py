@@ -41,6 +41,37 @@ def test_a_file_that_exists_is_told_with_who_made_it_and_when(tmp_path: Path) ->
         assert "made by user 54321 at " in (ManualSwitches(str(path))().disabled_file or "")
 
 
+def test_the_first_line_of_the_file_is_shown_short_and_printable(tmp_path: Path) -> None:
+    path = tmp_path / "disabled"
+    path.write_bytes(b'upgrade, "ticket 42" \x1b[2J\xff\nsecond line\n')
+    switches = ManualSwitches(str(path))
+    assert ": \"upgrade, 'ticket 42' ?[2J?\" (clustercheckd undrain" in (switches().disabled_file or "")
+    path.write_bytes(b"x" * 5000)
+    assert f': "{"x" * 120}" (clustercheckd' in (switches().disabled_file or "")
+
+
+def test_the_file_is_read_only_when_it_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "disabled"
+    switches = ManualSwitches(str(path))
+    for words, modified_at, expected in (("first", 1, "first"), ("other", 1, "first"), ("other", 2, "other")):
+        path.write_text(words)
+        os.utime(path, (0, modified_at))
+        assert f'"{expected}"' in (switches().disabled_file or "")
+
+
+def test_what_any_user_may_put_there_is_not_shown(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("geheim")
+    link, hard_link, pipe = tmp_path / "link", tmp_path / "hard", tmp_path / "pipe"
+    link.symlink_to(secret)
+    hard_link.hardlink_to(secret)
+    os.mkfifo(pipe)
+    for path in (link, hard_link, pipe, tmp_path):
+        seen = ManualSwitches(str(path))().disabled_file or ""
+        assert seen.startswith(f"{path} exists, made by ")
+        assert "geheim" not in seen
+
+
 def test_a_loop_of_links_counts_as_there(tmp_path: Path) -> None:
     path = tmp_path / "loop"
     path.symlink_to(path)

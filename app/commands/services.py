@@ -1,0 +1,147 @@
+"""Asks running services for their /status, each in a thread of its own.
+
+A service has `SECONDS` in all: for the lookup of its name, to connect, and to answer. Any program may answer there:
+clustercheckd reads at most `_MOST_BYTES`, and passes no control characters to a terminal.
+"""
+
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.node_state import one_line
+from app.settings import MOST_PORT, Settings
+from app.settings_error import SettingsError
+
+SECONDS = 2.0
+_MOST_BYTES = 1 << 18
+_OTHER_PROGRAM = "something other than clustercheckd answers there"
+_TYPED = re.compile(
+    r"\[(?P<bracketed>[^\s\[\]/@,]+)\](:(?P<port>[0-9]{1,9}))?|(?P<host>[^\s:\[\]/@,]+)(:(?P<its_port>[0-9]{1,9}))?"
+)
+# Where to connect if the service listens on every address.
+_LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The address of a service. name: for output."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The JSON of one service's /status, or a few words that say why there is none."""
+
+    service: Service
+    status: Mapping[str, Any] | None = None
+    fault: str = ""
+
+    @property
+    def available(self) -> bool:
+        """Whether the node may take traffic."""
+        return self.status is not None and self.status["available"]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in one word, as `Verdict.word`."""
+        if self.status is None:
+            return "no answer"
+        return "available" if self.available else "draining" if self.status.get("draining") else "NOT available"
+
+    @property
+    def reason(self) -> str:
+        """Why the node is not available, or why there is no answer."""
+        return self.fault or f"{text_in(self.status or {}, 'reason')}: {text_in(self.status or {}, 'detail')}"
+
+
+def text_in(document: Mapping[str, Any], name: str) -> str:
+    """Return a text of a document as one printable line; `-` if there is none."""
+    value = document.get(name)
+    return one_line(value) if isinstance(value, str) and value else "-"
+
+
+def own_service(settings: Settings) -> Service:
+    """Return the address on which the service with these settings answers on this host."""
+    host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
+    port = settings.clustercheck_port
+    return Service(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", host, port)
+
+
+def service_at(text: str, default_port: int) -> Service:
+    """Parse host, host:port, an IPv6 address or [address]:port. Raises `SettingsError`."""
+    # An IPv6 address without brackets cannot have a port.
+    found = _TYPED.fullmatch(f"[{text}]" if text.count(":") > 1 and "[" not in text else text)
+    if found is None:
+        # Before the @ of a URL may be a password.
+        shown = "" if "@" in text else f"{one_line(text)!r} is "
+        meant = text.replace(",", " ") if "," in shown else "db1, db1:9200 or [fd00::1]:9200"
+        examples = f"did you mean {one_line(meant)}?"
+        message = f"status: {shown}not an address; {examples}"
+        raise SettingsError(message)
+    port = int(found["port"] or found["its_port"] or default_port)
+    if not 1 <= port <= MOST_PORT:
+        message = f"status: {text}: {port} is out of range (1-{MOST_PORT})"
+        raise SettingsError(message)
+    return Service(text, found["bracketed"] or found["host"], port)
+
+
+def ask(services: Sequence[Service]) -> list[Answer]:
+    """Ask all at once; return their answers in the same order after at most `SECONDS`."""
+    answers = [Answer(service, fault=f"no answer within {SECONDS:g} s") for service in services]
+    end = time.monotonic() + SECONDS
+
+    def ask_one(index: int) -> None:
+        answers[index] = _answer(services[index], end)
+
+    # Nothing can stop the lookup of a name: the thread of one that hangs is left behind.
+    threads = [threading.Thread(target=ask_one, args=(index,), daemon=True) for index in range(len(services))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return list(answers)
+
+
+def _answer(service: Service, end: float) -> Answer:
+    try:
+        received = _received(service, end)
+    except TimeoutError:
+        return Answer(service, fault=f"no answer within {SECONDS:g} s")
+    except UnicodeError:
+        return Answer(service, fault="not a valid host name")
+    except (ConnectionResetError, BrokenPipeError):
+        received = b""
+    except OSError as fault:
+        return Answer(service, fault=fault.strerror or "unreachable")
+    if not received:
+        return Answer(service, fault="closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
+    head, _, body = received.partition(b"\r\n\r\n")
+    try:
+        status = json.loads(body)
+        if head.startswith(b"HTTP/1.") and isinstance(status["available"], bool) and isinstance(status["reason"], str):
+            return Answer(service, status)
+    except (ValueError, TypeError, LookupError, RecursionError):
+        pass
+    return Answer(service, fault=_OTHER_PROGRAM)
+
+
+def _received(service: Service, end: float) -> bytes:
+    received = b""
+    with socket.create_connection((service.host, service.port), timeout=SECONDS) as connection:
+        connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
+        while len(received) < _MOST_BYTES:
+            # Each wait has the time that is left. 0 would mean not to wait, and fail with another error.
+            connection.settimeout(max(0.001, end - time.monotonic()))
+            chunk = connection.recv(_MOST_BYTES)
+            if not chunk:
+                break
+            received += chunk
+    return received
