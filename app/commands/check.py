@@ -76,6 +76,8 @@ def _advice(settings: Settings) -> str:
         return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
     login = settings.database().login()
     account = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
+    if not login.socket and login.tls is None:
+        account += "; if it has REQUIRE SSL, set MYSQL_SSL=1"
     if login.socket and not login.password:
         account += f" by the system's user {_own_name()}; unix_socket accepts only the user of the same name"
     return f'{account}. The section "The account" of docs/install.md has the statements that create it'
