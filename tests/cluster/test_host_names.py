@@ -119,7 +119,7 @@ def test_a_command_ends_at_its_deadline_while_the_resolver_hangs(
     ("arguments", "words"),
     [
         (["status", NAME], f"{NAME}: no answer within 2 s"),
-        (["status"], f"{NAME}:9200: no answer within 2 s"),
+        (["status"], f"{NAME}:9200: no answer within 2 s; "),
         (["drain"], f"not confirmed: {NAME}:9200: no answer within 2 s; "),
     ],
     ids=["status", "status of this host", "drain"],
