@@ -80,8 +80,8 @@ class TestRefusedLogin:
         verdict, advice = done.stdout.splitlines()
         assert (done.returncode, verdict.split(":")[0]) == (1, "NOT available access-denied")
         assert advice == (
-            'Account someone was used over TCP; if it has REQUIRE SSL, set MYSQL_SSL=1. The section "The account" of'
-            " docs/install.md has the statements that create it"
+            "Account someone was used over TCP; if it has REQUIRE SSL, set MYSQL_SSL=1. If it is missing: the"
+            ' section "The account" of docs/install.md creates it'
         )
 
     def test_it_asks_the_running_service_first(self, services: Services) -> None:
@@ -163,7 +163,7 @@ class TestServiceUser:
         with fake_mysql(galera()) as server:
             done = check_as("root", beside(server), credentials)
         assert done.stderr == (
-            "clustercheckd: check logs in without the password that systemd gives the service (LoadCredential=)."
+            "clustercheckd: check does not have the credentials that systemd gives the service (LoadCredential=)."
             " Ask the service itself: clustercheckd status\n"
         )
 
