@@ -25,7 +25,7 @@ _ASK_THE_SERVICE = "Ask the service itself: clustercheckd status"
 
 def check(settings: Settings, *, as_json: bool) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
-    complaint = _become_service_user(settings)
+    complaint = _become_service_user()
     if complaint:
         complain(f"{complaint}. {_ASK_THE_SERVICE}")
     settings.require_login()
@@ -46,7 +46,7 @@ def check(settings: Settings, *, as_json: bool) -> int:
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def _become_service_user(settings: Settings) -> str | None:
+def _become_service_user() -> str | None:
     """Continue as the service's user, so that files and unix_socket accounts are the service's.
 
     Return None, or why the login is not the service's.
@@ -55,8 +55,8 @@ def _become_service_user(settings: Settings) -> str | None:
         user = pwd.getpwnam(_SERVICE_USER)
     except KeyError:
         return None
-    without_password = settings.mysql_password is None and settings.mysql_password_file is None
-    with_credentials = without_password and os.path.isdir(_CREDENTIALS)  # noqa: PTH112 (never raises)
+    # Before the next lines, which may take the right to look.
+    with_credentials = os.path.isdir(_CREDENTIALS)  # noqa: PTH112 (never raises)
     try:
         if os.geteuid() != user.pw_uid:
             os.initgroups(user.pw_name, user.pw_gid)
@@ -65,7 +65,7 @@ def _become_service_user(settings: Settings) -> str | None:
     except OSError:
         return f"check logs in as user {_own_name()}, not as the service's user {_SERVICE_USER}: run it as root"
     if with_credentials:
-        return "check logs in without the password that systemd gives the service (LoadCredential=)"
+        return "check does not have the credentials that systemd gives the service (LoadCredential=)"
     return None
 
 
@@ -76,9 +76,11 @@ def _advice(settings: Settings) -> str:
         return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
     login = settings.database().login()
     account = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
+    if not login.socket and login.tls is None:
+        account += "; if it has REQUIRE SSL, set MYSQL_SSL=1"
     if login.socket and not login.password:
         account += f" by the system's user {_own_name()}; unix_socket accepts only the user of the same name"
-    return f'{account}. The section "The account" of docs/install.md has the statements that create it'
+    return f'{account}. If it is missing: the section "The account" of docs/install.md creates it'
 
 
 def _own_name() -> str:

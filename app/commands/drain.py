@@ -75,7 +75,7 @@ def _confirm(own_service: Callable[[], Service], disabled_file: str, *, drained:
         return FAILED
     where = answer.service.name
     if answer.status is None:
-        complain(f"not confirmed: {where}: {answer.fault}; CLUSTERCHECK_PORT must be the service's port")
+        complain(f"not confirmed: {where}: {answer.reason}")
         return FAILED
     disabled = answer.status["reason"] == Reason.DISABLED
     if drained and not disabled:

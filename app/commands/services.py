@@ -29,11 +29,12 @@ _LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S10
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The address of a service. name: for output."""
+    """The address of a service. name: for output. hint: what to look at if it does not answer."""
 
     name: str
     host: str
     port: int
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class Answer:
     @property
     def reason(self) -> str:
         """Why the node is not available, or why there is no answer."""
-        return self.fault or f"{text_in(self.status or {}, 'reason')}: {text_in(self.status or {}, 'detail')}"
+        if self.fault:
+            return f"{self.fault}{self.service.hint}"
+        return f"{text_in(self.status or {}, 'reason')}: {text_in(self.status or {}, 'detail')}"
 
 
 def text_in(document: Mapping[str, Any], name: str) -> str:
@@ -72,7 +75,8 @@ def own_service(settings: Settings) -> Service:
     """Return the address on which the service with these settings answers on this host."""
     host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
     port = settings.clustercheck_port
-    return Service(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", host, port)
+    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return Service(name, host, port, "; CLUSTERCHECK_PORT must be the port of the service, or of its socket unit")
 
 
 def service_at(text: str, default_port: int) -> Service:

@@ -2,13 +2,12 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.galera import Installation
+from harness.galera import Installation, Node
 from harness.ports import LOOPBACK
 from tests.http.test_commands import check_as
 from tests.http.test_process import SECONDS, run
@@ -27,13 +26,11 @@ def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(insta
     try:
         # The server knows this number by another name than check, which finds it as that of the service's user.
         environ = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "nobody"}
-        refused = check_as("root", user_id=NOBODY, **environ)
+        refused = check_as("root", environ, user_id=NOBODY)
         assert refused.stdout.startswith("NOT available access-denied: the server refused user nobody (error 1")
-        assert (
-            "over the unix socket by the system's user nobody; unix_socket accepts only the user of" in refused.stdout
-        )
+        assert "over the unix socket by the system's user nobody; unix_socket accepts only" in refused.stdout
         node.sql("CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket")
-        assert check_as("root", user_id=NOBODY, **environ).stdout.startswith("NOT available not-galera: ")
+        assert check_as("root", environ, user_id=NOBODY).stdout.startswith("NOT available not-galera: ")
         # Root itself may not use that account.
         assert run("check", **environ).stdout.startswith("NOT available access-denied: ")
     finally:
@@ -72,5 +69,10 @@ def test_the_account_for_kubernetes_is_enough(without_account: Node, tmp_path: P
 
 def is_enough(node: Node, password: Path) -> None:
     """Check that clustercheckd reads the node, which is no member of a cluster."""
-    settings = {**over_tcp(node), "MYSQL_USERNAME": "clustercheck", "MYSQL_PASSWORD_FILE": str(password)}
+    settings = {
+        "MYSQL_HOST": LOOPBACK,
+        "MYSQL_PORT": str(node.port),
+        "MYSQL_USERNAME": "clustercheck",
+        "MYSQL_PASSWORD_FILE": str(password),
+    }
     assert run("check", **settings).stdout.startswith("NOT available not-galera: ")

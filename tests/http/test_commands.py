@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
@@ -79,8 +80,8 @@ class TestRefusedLogin:
         verdict, advice = done.stdout.splitlines()
         assert (done.returncode, verdict.split(":")[0]) == (1, "NOT available access-denied")
         assert advice == (
-            'Account someone was used over TCP. The section "The account" of docs/install.md has the statements that'
-            " create it"
+            "Account someone was used over TCP; if it has REQUIRE SSL, set MYSQL_SSL=1. If it is missing: the"
+            ' section "The account" of docs/install.md creates it'
         )
 
     def test_it_asks_the_running_service_first(self, services: Services) -> None:
@@ -112,7 +113,7 @@ SERVICE_USER_ID = 64321
 
 
 def check_as(
-    user: str, prepared: str = "", user_id: int = SERVICE_USER_ID, **environ: str
+    user: str, environ: Mapping[str, str], prepared: str = "", user_id: int = SERVICE_USER_ID
 ) -> "subprocess.CompletedProcess[str]":
     """Run check where the service's user exists."""
     with NamedTemporaryFile("w") as passwd:
@@ -139,18 +140,18 @@ class TestServiceUser:
         # Without a user name, the account is the one of the system's user.
         environ = {"MYSQL_USERNAME": "", "MYSQL_SSL": "0"}
         with fake_mysql(greets_then(error(REFUSED))) as server:
-            done = check_as("root", **{**beside(server), **environ})
+            done = check_as("root", {**beside(server), **environ})
         assert "the server refused user clustercheck" in done.stdout
         assert done.stderr == ""
 
     def test_a_password_that_only_root_may_read_is_not_read(self) -> None:
         with NamedTemporaryFile("w") as password, fake_mysql(galera()) as server:
-            done = check_as("root", **beside(server), MYSQL_PASSWORD_FILE=password.name)
+            done = check_as("root", beside(server, MYSQL_PASSWORD_FILE=password.name))
         assert (done.returncode, done.stderr) == (2, "clustercheckd: MYSQL_PASSWORD_FILE: Permission denied\n")
 
     def test_any_other_user_is_told_whose_login_it_was(self) -> None:
         with fake_mysql(galera()) as server:
-            done = check_as("65534", **beside(server))
+            done = check_as("65534", beside(server))
         assert done.returncode == 0
         assert done.stderr == (
             "clustercheckd: check logs in as user nobody, not as the service's user clustercheck: run it as root."
@@ -160,9 +161,9 @@ class TestServiceUser:
     def test_a_credential_that_only_systemd_gives_is_told(self) -> None:
         credentials = "mount -t tmpfs none /run; mkdir -p /run/credentials/clustercheckd.service;"
         with fake_mysql(galera()) as server:
-            done = check_as("root", credentials, **beside(server))
+            done = check_as("root", beside(server), credentials)
         assert done.stderr == (
-            "clustercheckd: check logs in without the password that systemd gives the service (LoadCredential=)."
+            "clustercheckd: check does not have the credentials that systemd gives the service (LoadCredential=)."
             " Ask the service itself: clustercheckd status\n"
         )
 
@@ -352,7 +353,7 @@ class TestDrain:
         with socket.create_server(("127.0.0.1", 0)) as unused:
             port = str(unused.getsockname()[1])
         done = run(command, CLUSTERCHECK_DISABLED_FILE=path, CLUSTERCHECK_PORT=port)
-        hint = "CLUSTERCHECK_PORT must be the service's port"
+        hint = "CLUSTERCHECK_PORT must be the port of the service, or of its socket unit"
         expected = f"clustercheckd: not confirmed: 127.0.0.1:{port}: Connection refused; {hint}\n"
         assert (done.returncode, done.stderr, Path(path).exists()) == (1, expected, command == "drain")
         # It answers nobody here, but listens.

@@ -240,6 +240,8 @@ class TestCommand:
         done = run("status", address(service), CLUSTERCHECK_ENV_FILE="/no/file", AVAILABLE_WHEN_DONOR="perhaps")
         assert (done.returncode, done.stderr) == (1, "")
         assert "unreachable" in done.stdout
-        # Without an address, it needs only the service's own.
+        # Without an address, it needs only the port.
+        done = run("status", CLUSTERCHECK_PORT="1")
+        assert "127.0.0.1:1: Connection refused; CLUSTERCHECK_PORT must be the port of the service" in done.stdout
         done = run("status", CLUSTERCHECK_PORT=str(service.port), AVAILABLE_WHEN_DONOR="perhaps")
         assert "unreachable" in done.stdout

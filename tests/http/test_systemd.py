@@ -81,7 +81,7 @@ def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(servic
         service.disabled_file.touch()
         reason_and_detail = service.get().body.splitlines()[1]
         assert reason_and_detail.startswith("disabled: ")
-        manager.wait_for("STATUS", f"NOT available {reason_and_detail}")
+        manager.wait_for("STATUS", f"draining {reason_and_detail}")
     assert manager.values("READY") == ["1"]
 
 
