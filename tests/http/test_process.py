@@ -37,7 +37,7 @@ def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     [
         (
             {"CLUSTERCHECK_DEADLINE": "soon"},
-            "CLUSTERCHECK_DEADLINE: soon is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h",
+            "CLUSTERCHECK_DEADLINE: 'soon' is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h",
         ),
         (
             {"CLUSTERCHECK_HOST": "192.0.2.1"},

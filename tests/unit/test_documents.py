@@ -190,8 +190,8 @@ class TestLog:
         section = PAGES["docs/operations.md"].read_text().partition("\n## The log\n")[2].partition("\n## ")[0]
         sources = "".join(path.read_text() for path in (ROOT / "app").rglob("*.py"))
         logged = re.findall(r'_log\.(?:debug|info|warning|error|exception)\(\s*"([a-z ]+)"', sources)
-        assert {"started", "flapping"} <= set(logged)
-        assert {*logged, "available", "unavailable", "log lines dropped"} == set(rows(section, r"[a-z ]+"))
+        assert {"started", "login failed"} <= set(logged)
+        assert {*logged, "available", "draining", "unavailable", "log lines dropped"} == set(rows(section, r"[a-z ]+"))
 
 
 class TestCommands:
