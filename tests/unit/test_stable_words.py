@@ -1,0 +1,131 @@
+"""The words that users match on, in scripts, alerts and dashboards. From 1.0.0 on, none of them goes or changes.
+
+To add one is fine: add it here too. To remove or rename one needs a new major version, and a line in the changelog.
+"""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from app.commands import exit_status
+from app.commands.parser import COMMANDS
+from app.http.api import Status, StatusChange, StatusConnections
+from app.http.guard import ConnectionRegister
+from app.node_state import NodeState, PollFailure
+from app.reason import PLANNED, Reason
+from app.settings import Settings
+from app.verdict import Policy
+from tests.queries import rows
+
+APP = Path(__file__).parents[2] / "app"
+OPERATIONS = (APP.parent / "docs" / "operations.md").read_text()
+LOG_PAGE = OPERATIONS.partition("\n## The log\n")[2].partition("\n## ")[0]
+
+
+def names(model: type) -> set[str]:
+    """Return the names of the fields of a dataclass."""
+    return {field.name for field in fields(model)}
+
+
+STABLE = {
+    "reasons": (
+        """
+            access-denied connection-lost desynced disabled disconnected donor donor-rejects-queries
+            error full host-blocked inconsistent joined joining lagging maintenance no-networking
+            non-primary not-galera not-ready offline read-only rejects-logins rejects-queries
+            shutting-down stale starting synced timeout too-many-connections unknown-state unreachable
+        """,
+        set(Reason),
+    ),
+    "planned reasons": ("desynced disabled donor full joined maintenance shutting-down", set(PLANNED)),
+    "settings": (
+        """
+            AVAILABLE_WHEN_DONOR AVAILABLE_WHEN_FULL AVAILABLE_WHEN_READONLY CLUSTERCHECK_ALLOW_FROM
+            CLUSTERCHECK_ANY_PATH CLUSTERCHECK_DEADLINE CLUSTERCHECK_DISABLED_FILE
+            CLUSTERCHECK_DRAIN_SECONDS CLUSTERCHECK_DRAIN_STATUS CLUSTERCHECK_HOST
+            CLUSTERCHECK_LOGIN_INTERVAL CLUSTERCHECK_LOG_FORMAT CLUSTERCHECK_LOG_LEVEL
+            CLUSTERCHECK_POLL_INTERVAL CLUSTERCHECK_PORT DEFAULTS_EXTRA_FILE MAX_RECV_QUEUE MYSQL_HOST
+            MYSQL_PASSWORD MYSQL_PASSWORD_FILE MYSQL_PORT MYSQL_SOCKET MYSQL_SSL MYSQL_SSL_CA
+            MYSQL_SSL_CERT MYSQL_SSL_KEY MYSQL_SSL_VERIFY MYSQL_USERNAME
+        """,
+        {name.upper() for name in Settings.model_fields},
+    ),
+    # Another test compares the page's table with what /metrics sends.
+    "metrics": (
+        """
+            available build_info connections connections_closed_total deadline_seconds
+            disabled_timestamp_seconds draining health_checks_total log_lines_dropped_total
+            login_refused logins_total max_connections poll_age_seconds poll_duration_seconds
+            poll_interval_seconds polls_total reason threads_connected verdict_changed_timestamp_seconds
+            verdict_changes_total wsrep_cluster_size wsrep_flow_control_active wsrep_local_index
+            wsrep_local_recv_queue wsrep_local_state
+        """,
+        {name.strip("`") for name, *_ in rows("Metrics")},
+    ),
+    "causes of a closed connection": ("evicted malformed refused timed-out", set(ConnectionRegister().closed)),
+    "fields of /status": (
+        """
+            age_seconds available changes connections detail disabled_since draining failure
+            login_failure node policy reason since version
+        """,
+        set(Status.model_fields),
+    ),
+    "fields of connections": ("closed open", set(StatusConnections.model_fields)),
+    "fields of a change": ("at available detail reason", set(StatusChange.model_fields)),
+    "fields of a failure": ("detail reason", names(PollFailure)),
+    "fields of the policy": (
+        "available_when_donor available_when_full available_when_readonly max_age_seconds max_recv_queue",
+        names(Policy),
+    ),
+    "fields of the node": (
+        """
+            max_connections offline_mode pxc_maint_mode read_only rejects_logins skip_networking
+            super_read_only threads_connected transaction_read_only tx_read_only version
+            wsrep_cluster_size wsrep_cluster_status wsrep_connected wsrep_desync
+            wsrep_flow_control_active wsrep_flow_control_status wsrep_local_index wsrep_local_recv_queue
+            wsrep_local_state wsrep_local_state_comment wsrep_node_name wsrep_on wsrep_provider
+            wsrep_ready wsrep_reject_queries wsrep_sst_donor_rejects_queries
+        """,
+        names(NodeState),
+    ),
+    "commands": ("check drain migrate serve status undrain", set(COMMANDS)),
+}
+
+
+@pytest.mark.parametrize("kind", STABLE)
+def test_the_words_are_those_of_1_0(kind: str) -> None:
+    words, there = STABLE[kind]
+    assert set(words.split()) == there
+
+
+def test_the_log_has_the_events_of_1_0() -> None:
+    # Another test compares the page's table with what the code logs.
+    events = re.findall(r"^\| `([a-z ]+)` \|", LOG_PAGE, re.MULTILINE)
+    assert set(events) == {
+        "available",
+        "client refused",
+        "draining",
+        "log lines dropped",
+        "login failed",
+        "login works again",
+        "not reloaded",
+        "poller failed",
+        "setting ignored",
+        "started",
+        "stopping",
+        "unavailable",
+    }
+
+
+def test_the_exit_statuses_are_those_of_1_0() -> None:
+    statuses = {name: value for name, value in vars(exit_status).items() if name.isupper()}
+    assert statuses == {
+        "DONE": 0,
+        "AVAILABLE": 0,
+        "FAILED": 1,
+        "NOT_AVAILABLE": 1,
+        "MISUSED": 2,
+        "INTERRUPTED": 130,
+    }
