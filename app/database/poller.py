@@ -228,7 +228,10 @@ class Poller:
     def _note_failed_login(self, fault: Exception, failure: PollFailure) -> None:
         self.logins[failure.reason] += 1
         rejected = is_rejection(fault, failure, self._login_phase)
-        if rejected:
+        if rejected and self._session is not None and self._session.reading is not None:
+            # The session gets no answer either: the server hangs, and the polls say so.
+            self._rejections = 0
+        elif rejected:
             self._rejections += 1
         elif self._rejections < _REJECTIONS:
             self._rejections = 0
