@@ -199,7 +199,7 @@ def _wheels() -> Path:
             *("--require-hashes", "--only-binary", ":all:", "--implementation", "cp"),
             *("--python-version", _PYTHON_VERSION),
             *(word for platform in _LINUX_WHEELS for word in ("--platform", platform)),
-            *("--requirement", str(ROOT / "requirements-image.txt"), "--dest", str(directory)),
+            *("--requirement", str(ROOT / "requirements" / "image.txt"), "--dest", str(directory)),
         ],
         seconds=_BASE_SECONDS,
     )

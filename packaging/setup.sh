@@ -39,7 +39,7 @@ venv() {
     say "making the virtual environment $1 with $("$python" --version)"
     "$python" -m venv --clear "$1"
     "$1/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
-        -r requirements-package.txt
+        -r requirements/package.txt
 }
 
 tools() {
