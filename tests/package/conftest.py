@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app import __version__
-from harness.machine import Machine, UnavailableError, require_namespaces
 from harness.waiting import wait_for
+from tests.package.machine import Machine, UnavailableError, require_namespaces
 from tests.unit import pages
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.machine import Machine
 from harness.waiting import wait_for
 from tests.package.conftest import ROOT, Packages, block_of, commands_of, wait_for_node
+from tests.package.machine import Machine
 
 PAGE = "docs/install.md"
 PYTHON = ROOT / ".venv" / "bin" / "python"
@@ -77,7 +77,7 @@ def installed(machine: Machine, packages: Packages) -> Installed:
 def probing(machine: Machine) -> Iterator[dict[str, object]]:
     """Send health checks all the time; what was answered is there at the end of the block."""
     seen: dict[str, object] = {}
-    command = machine.network_command(str(PYTHON), "-m", "harness.checker", "9200", str(CHECKS_PER_SECOND))
+    command = machine.network_command(str(PYTHON), "-m", "tests.package.checker", "9200", str(CHECKS_PER_SECOND))
     client = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield seen

@@ -148,7 +148,7 @@ def test_the_man_pages_are_well_formed(tree: Path, page: str) -> None:
 
 
 def test_the_scripts_are_sound() -> None:
-    scripts = [*(ROOT / "packaging").glob("*.sh"), *(ROOT / "harness").glob("*.sh")]
+    scripts = [path for folder in ("packaging", "harness", "tests/package") for path in (ROOT / folder).glob("*.sh")]
     assert run("shellcheck", *scripts) == ""
 
 
