@@ -5,6 +5,7 @@ ends feeds the watchdog of systemd.service(5), WatchdogSec=. systemd therefore a
 longer polls.
 """
 
+import contextlib
 import os
 import socket
 import time
@@ -18,6 +19,8 @@ _FEEDINGS = 4
 _WATCHDOG_FACTOR = 1.5
 """How many times the monitor's longest silence the watchdog's timeout must be. A feeding that becomes due just after a
 poll has ended is sent when the next one ends."""
+_KEEP_SECONDS = 1.0
+"""How long the start may wait for a busy systemd to take the listening socket."""
 _STOP_SECONDS = 5.0
 """How long the service may take to stop after the drain."""
 
@@ -61,6 +64,19 @@ class Systemd:
         self._unsent["STOPPING"] = "1"
         self._unsent["EXTEND_TIMEOUT_USEC"] = _microseconds(drain_seconds + _STOP_SECONDS)
         self._send()
+
+    def keep(self, listening: socket.socket, name: str) -> None:
+        """Store a socket in systemd, which passes it to the next process of a restart, and closes it at a stop.
+
+        That takes FileDescriptorStoreMax= in systemd.service(5). An earlier one of this name goes.
+        """
+        if self._address is None:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+            sending.settimeout(_KEEP_SECONDS)
+            sending.connect(self._address)
+            sending.send(f"FDSTOREREMOVE=1\nFDNAME={name}".encode())
+            socket.send_fds(sending, [f"FDSTORE=1\nFDNAME={name}".encode()], [listening.fileno()])
 
     def _send(self, feed: str = "") -> bool:
         """Send feed and the unsent values; return whether that worked. Keep the values for the next call if not."""
