@@ -36,7 +36,7 @@ format: $(VENV)/ready  ## put the code into shape
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 
-package: $(BUILD_VENV)/ready  ## .deb, .rpm and .tar.gz in dist/, self-contained, on Debian 12 (ARGS: --output DIRECTORY)
+package: $(BUILD_VENV)/ready  ## .deb and .rpm in dist/, self-contained, on Debian 12 (ARGS: --output DIRECTORY)
 	@$(BUILD_VENV)/bin/python packaging/build.py $(ARGS)
 
 test-package: $(VENV)/ready $(BUILD_VENV)/ready  ## build the packages, install them in booted Debian 12 and 13 systems, and try everything (root)

@@ -44,8 +44,8 @@ venv() {
 
 tools() {
     packages=""
-    for command in buildah debootstrap lintian rpmlint rpm man:man-db shellcheck; do
-        command -v "${command%:*}" >/dev/null || packages="$packages ${command#*:}"
+    for command in buildah debootstrap lintian rpmlint rpm shellcheck; do
+        command -v "$command" >/dev/null || packages="$packages $command"
     done
     # shellcheck disable=SC2086
     install_packages $packages

@@ -97,13 +97,6 @@ class TestReadme:
             assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", first_screen), package
 
 
-@pytest.mark.parametrize("page", [name for name in PAGES if name.startswith("docs/")])
-def test_a_page_says_at_its_top_whom_it_is_for(page: str) -> None:
-    title, audience = PAGES[page].read_text().split("\n\n", 2)[:2]
-    assert title.startswith("# ")
-    assert audience.startswith("For who")
-
-
 class TestSettings:
     """docs/reference/settings.md."""
 
