@@ -36,40 +36,40 @@ format: $(VENV)/ready  ## put the code into shape
 	$(VENV)/bin/ruff check --fix
 	$(VENV)/bin/ruff format
 
-package: $(BUILD_VENV)/ready  ## .deb, .rpm and .tar.gz in dist/, self-contained, on Debian 12 (ARGS: --output DIRECTORY)
+package: $(BUILD_VENV)/ready  ## .deb and .rpm in dist/, self-contained, on Debian 12 (ARGS: --output DIRECTORY)
 	@$(BUILD_VENV)/bin/python packaging/build.py $(ARGS)
 
 test-package: $(VENV)/ready $(BUILD_VENV)/ready  ## build the packages, install them in booted Debian 12 and 13 systems, and try everything (root)
 	packaging/setup.sh tools
 	$(PYTHON) -m pytest -rs tests/package $(ARGS)
 
-lock:  ## take new versions of the dependencies into requirements*.txt, with hashes
+lock:  ## take new versions of the dependencies into requirements/, with hashes
 	python3 -m venv build/lock
 	build/lock/bin/pip install --quiet uv
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --custom-compile-command 'make lock' pyproject.toml -o requirements.txt
+	  --custom-compile-command 'make lock' pyproject.toml -o requirements/service.txt
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --custom-compile-command 'make lock' --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
+	  --custom-compile-command 'make lock' --group dev pyproject.toml -c requirements/service.txt -o requirements/dev.txt
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --custom-compile-command 'make lock' --group plot -o requirements-plot.txt
+	  --custom-compile-command 'make lock' --group plot -o requirements/plot.txt
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --custom-compile-command 'make lock' --group package pyproject.toml -c requirements-dev.txt -o requirements-package.txt
+	  --custom-compile-command 'make lock' --group package pyproject.toml -c requirements/dev.txt -o requirements/package.txt
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --custom-compile-command 'make lock' --extra cryptography pyproject.toml -c requirements-dev.txt -o requirements-image.txt
+	  --custom-compile-command 'make lock' --extra cryptography pyproject.toml -c requirements/dev.txt -o requirements/image.txt
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --custom-compile-command 'make lock' --group kubernetes -c requirements-dev.txt -o requirements-kubernetes.txt
+	  --custom-compile-command 'make lock' --group kubernetes -c requirements/dev.txt -o requirements/kubernetes.txt
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-$(VENV)/ready: requirements-dev.txt pyproject.toml harness/setup.sh
+$(VENV)/ready: requirements/dev.txt pyproject.toml harness/setup.sh
 	harness/setup.sh $(VENV)
 	touch $@
 
-$(VENV)/plot: $(VENV)/ready requirements-plot.txt
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-plot.txt
+$(VENV)/plot: $(VENV)/ready requirements/plot.txt
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/plot.txt
 	touch $@
 
-$(BUILD_VENV)/ready: requirements-package.txt packaging/setup.sh
+$(BUILD_VENV)/ready: requirements/package.txt packaging/setup.sh
 	packaging/setup.sh venv $(BUILD_VENV)
 	touch $@

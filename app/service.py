@@ -79,7 +79,7 @@ async def _serve(settings: Settings, log: Log) -> None:
     )
     application = create_application(sources)
     health_checks = HealthChecks(monitor, application, PATHS, counts, drain_status=drain_status, any_path=any_path)
-    sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port)
+    sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port, systemd.keep)
     _say_what_is_watched(settings, [address_of(listening) for listening in sockets])
     polling = asyncio.create_task(monitor.run())
     feeding = asyncio.create_task(systemd.feed_watchdog(lambda: monitor.alive))

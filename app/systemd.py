@@ -6,6 +6,7 @@ but no longer polls.
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -15,6 +16,8 @@ from app.verdict import Verdict
 _MICROSECONDS = 1_000_000
 _FEEDINGS = 4
 """How many times the watchdog is fed within its timeout."""
+_KEEP_SECONDS = 1.0
+"""How long the start may wait for a busy systemd to take the listening socket."""
 _STOP_SECONDS = 5.0
 """How long the service may take to stop after the drain."""
 
@@ -53,6 +56,19 @@ class Systemd:
         self._unsent["STOPPING"] = "1"
         self._unsent["EXTEND_TIMEOUT_USEC"] = _microseconds(drain_seconds + _STOP_SECONDS)
         self._send()
+
+    def keep(self, listening: socket.socket, name: str) -> None:
+        """Store a socket in systemd, which passes it to the next process of a restart, and closes it at a stop.
+
+        That takes FileDescriptorStoreMax= in systemd.service(5). An earlier one of this name goes.
+        """
+        if self._address is None:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+            sending.settimeout(_KEEP_SECONDS)
+            sending.connect(self._address)
+            sending.send(f"FDSTOREREMOVE=1\nFDNAME={name}".encode())
+            socket.send_fds(sending, [f"FDSTORE=1\nFDNAME={name}".encode()], [listening.fileno()])
 
     def _send(self, feed: str = "") -> None:
         """Send feed and the unsent values; keep those for the next call if that fails."""

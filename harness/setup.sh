@@ -80,5 +80,5 @@ fi
 
 say "making the virtual environment $venv with $("$python" --version)"
 "$python" -m venv --clear "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-dev.txt
+"$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/dev.txt
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .

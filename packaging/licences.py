@@ -1,17 +1,31 @@
 """What the bundle consists of, and the licence of each part."""
 
 import json
+import os
 import re
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions, packages_distributions
 from pathlib import Path
 from urllib.parse import quote
 
-from building import BuildError, output_of
-
 _TEXT = re.compile(r"(LICEN[CS]E|COPYING|NOTICE|AUTHORS)", re.IGNORECASE)
+
+
+class BuildError(Exception):
+    """What cannot be built here; the message says why."""
+
+
+def output_of(*command: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
+    """Run a command with these variables added; return what it prints. Raises `BuildError`."""
+    variables = {**os.environ, **(environ or {})}
+    done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
+    if done.returncode:
+        message = f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}"
+        raise BuildError(message)
+    return done.stdout
 
 
 @dataclass(frozen=True, order=True)

@@ -41,13 +41,13 @@ venv() {
     say "making the virtual environment $1 with $("$python" --version)"
     "$python" -m venv --clear "$1"
     "$1/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
-        -r requirements-package.txt
+        -r requirements/package.txt
 }
 
 tools() {
     packages=""
-    for command in buildah debootstrap lintian rpmlint rpm man:man-db shellcheck; do
-        command -v "${command%:*}" >/dev/null || packages="$packages ${command#*:}"
+    for command in buildah debootstrap lintian rpmlint rpm shellcheck; do
+        command -v "$command" >/dev/null || packages="$packages $command"
     done
     # shellcheck disable=SC2086
     install_packages $packages

@@ -76,7 +76,7 @@ def own_service(settings: Settings) -> Service:
     host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
     port = settings.clustercheck_port
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return Service(name, host, port, "; CLUSTERCHECK_PORT must be the port of the service, or of its socket unit")
+    return Service(name, host, port, "; CLUSTERCHECK_PORT must be the port of the service")
 
 
 def service_at(text: str, default_port: int) -> Service:

@@ -6,6 +6,7 @@ that was not read from the node is left out. Names and units follow Prometheus' 
 """
 
 import platform
+import time
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
@@ -45,8 +46,14 @@ def create_registry(sources: Sources) -> CollectorRegistry:
     """Return a new registry with the service's metrics and the standard ones of a process."""
     registry = CollectorRegistry()
     registry.register(_ServiceCollector(sources))
-    ProcessCollector(registry=registry)
+    _ProcessCollector(registry=registry)
     return registry
+
+
+class _ProcessCollector(ProcessCollector):
+    def _boot_time(self) -> float:
+        """Return when the host booted, in Unix time, without /proc/stat, which ProcSubset=pid hides."""
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class _ServiceCollector(Collector):

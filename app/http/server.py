@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable
 from functools import partial
+from itertools import zip_longest
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 _FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
 _FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+_KEPT = "listening"
+"""The name of the listening socket that systemd keeps."""
 _BACKLOG = 4096
 _ANSWER_SECONDS = 0.2
 """How long the answers of held health checks may take to leave while the service stops."""
@@ -120,14 +123,22 @@ def _log_sighup() -> None:
     _log.info("not reloaded", extra={"signal": "SIGHUP", "detail": detail})
 
 
-def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Return the listening sockets: those passed by systemd, else one for host and port.
+def listening_sockets(
+    host: str, port: int, keep: Callable[[socket.socket, str], object] = lambda _socket, _name: None
+) -> list[socket.socket]:
+    """Return the listening sockets: those of a systemd socket unit, else one for host and port.
 
     They listen at once, so that health checks which arrive before the first poll has ended wait instead of failing.
+    A restart keeps the port: systemd passes on the socket that the process before handed to keep, with a name. It is
+    used if host and port are still the same.
 
     Raises `ListenError` if a socket cannot be opened.
     """
-    sockets = _inherited_sockets() or [_tcp_socket(host, port)]
+    inherited = _inherited_sockets()
+    sockets = [one for name, one in inherited if name != _KEPT]
+    if not sockets:
+        kept = [one for name, one in inherited if name == _KEPT]
+        sockets = [_tcp_socket(host, port, kept, keep)]
     for listening in sockets:
         listening.setblocking(False)  # noqa: FBT003 (socket's own signature)
         try:
@@ -147,14 +158,16 @@ def address_of(listening: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _inherited_sockets() -> list[socket.socket]:
+def _inherited_sockets() -> list[tuple[str, socket.socket]]:
+    """Return the sockets that systemd passes, each with its name."""
     # sd_listen_fds(3): the variables are valid only in the process with this id.
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = os.environ.get("LISTEN_FDS", "")
     numbers = range(_FIRST_INHERITED_FD, _FIRST_INHERITED_FD + (int(count) if count.isdecimal() else 0))
+    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
     try:
-        return [_inherited_socket(number) for number in numbers]
+        return [(name, _inherited_socket(number)) for number, name in zip_longest(numbers, names[: len(numbers)])]
     except OSError as fault:
         message = f"LISTEN_FDS={count}: {fault.strerror}"
         raise ListenError(message) from None
@@ -173,14 +186,18 @@ def _inherited_socket(number: int) -> socket.socket:
     raise ListenError(message)
 
 
-def _tcp_socket(host: str, port: int) -> socket.socket:
+def _tcp_socket(
+    host: str, port: int, kept: list[socket.socket], keep: Callable[[socket.socket, str], object]
+) -> socket.socket:
     try:
-        if host == EVERY_ADDRESS:
-            if socket.has_dualstack_ipv6():
-                return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-            return socket.create_server(("", port))
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family)
+        family, address = _address(host, port)
+        for one in kept:
+            if (one.family, one.getsockname()[:2]) == (family, address):
+                return one
+            # The settings have changed. systemd has this socket open too: closing alone would not free the port.
+            one.shutdown(socket.SHUT_RDWR)
+        dual_stack = host == EVERY_ADDRESS and family == socket.AF_INET6
+        opened = socket.create_server(address, family=family, dualstack_ipv6=dual_stack)
     except (OSError, UnicodeError) as fault:
         number = fault.errno if isinstance(fault, OSError) else None
         if number == errno.EADDRINUSE:
@@ -192,3 +209,12 @@ def _tcp_socket(host: str, port: int) -> socket.socket:
             words = os.strerror(number)
         message = f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}"
         raise ListenError(message) from None
+    keep(opened, _KEPT)
+    return opened
+
+
+def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    if host == EVERY_ADDRESS:
+        return (socket.AF_INET6, ("::", port)) if socket.has_dualstack_ipv6() else (socket.AF_INET, ("0.0.0.0", port))  # noqa: S104 (the default)
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return family, (str(address[0]), port)

@@ -12,8 +12,8 @@ GOAL_KIB = 56 * 1024
 GOAL_GROWTH_KIB = 1024
 
 _CONNECTIONS = 64
-# Users install requirements.txt, which does not have cryptography. The tests need it, and the driver imports it (8 MiB)
-# if it is installed.
+# Users install requirements/service.txt, which does not have cryptography. The tests need it, and the driver imports it
+# (8 MiB) if it is installed.
 _AS_INSTALLED = (
     sys.executable,
     "-c",

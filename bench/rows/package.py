@@ -14,7 +14,7 @@ from bench.table import Row, milliseconds
 from harness.galera import ACCOUNT, PASSWORD
 from harness.service import Service, without_settings
 
-FROZEN = Path(__file__).parents[2] / "build" / "package" / "frozen" / "bin"
+FROZEN = Path(__file__).parents[2] / "build" / "package" / "bin"
 """Where `make package` puts the programs."""
 
 _ROUNDS = 12

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
+import pytest
+
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service, read_to_end
 from harness.waiting import wait_for
@@ -74,7 +76,7 @@ class Client:
 
 @contextmanager
 def listening() -> Iterator[socket.socket]:
-    """Hold a listening socket, as systemd does for a socket unit."""
+    """Hold a listening socket, as systemd does for a socket unit, and over a restart."""
     with socket.create_server((LOOPBACK, 0), backlog=1024) as held:
         yield held
 
@@ -155,6 +157,51 @@ def test_a_request_that_is_on_its_way_at_the_end_is_answered(services: Services)
             assert read_to_end(connection).startswith(b"HTTP/1.1 503 ")
         wait_for("its end", lambda: service.process.exit_code is not None, seconds=5)
         assert service.process.exit_code == 0
+
+
+def test_systemd_gets_the_listening_socket_to_keep(services: Services) -> None:
+    address = str(services.directory / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(20)
+        service = services.start_unasked(NOTIFY_SOCKET=address)
+        assert manager.recv(4096) == b"FDSTOREREMOVE=1\nFDNAME=listening"
+        told, descriptors, _, _ = socket.recv_fds(manager, 4096, 4)
+    assert told == b"FDSTORE=1\nFDNAME=listening"
+    (descriptor,) = descriptors
+    with socket.socket(fileno=descriptor) as kept:
+        assert kept.getsockname()[1] == service.port
+
+
+def test_the_socket_that_systemd_kept_is_used_again(services: Services) -> None:
+    with fake_mysql(galera()) as node, listening() as held:
+        # Another one could not be opened: this one listens on the port.
+        service = start_on(held, node, services, LISTEN_FDNAMES="listening", CLUSTERCHECK_HOST=LOOPBACK)
+        assert service.get().reason == "synced"
+
+
+@pytest.mark.parametrize("same_port", [True, False])
+def test_the_kept_socket_of_another_address_is_closed(services: Services, ports: Ports, *, same_port: bool) -> None:
+    with fake_mysql(galera()) as node, listening() as held:
+        old = held.getsockname()[1]
+        service = services.start_through(
+            (sys.executable, "-c", HAND_DOWN, str(held.fileno())),
+            {
+                "LISTEN_FDNAMES": "listening",
+                "CLUSTERCHECK_HOST": "*" if same_port else LOOPBACK,
+                "MYSQL_HOST": LOOPBACK,
+                "MYSQL_PORT": str(node.port),
+                "MYSQL_USERNAME": "someone",
+            },
+            port=old if same_port else ports.free(),
+            pass_fds=[held.fileno()],
+        )
+        service.wait_until_up()
+        assert service.get().reason == "synced"
+        assert f"[::]:{service.port}" in service.log.read_text() or not same_port
+        # This test has it open still, as systemd has.
+        with pytest.raises(OSError, match="Invalid argument"):
+            held.accept()
 
 
 def can_connect(port: int) -> bool:

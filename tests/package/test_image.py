@@ -12,10 +12,10 @@ import pytest
 
 from app import __version__
 from harness.galera import ACCOUNT, PASSWORD, Cluster, Installation, Node
-from harness.image import ROOT, Container, Image, NoImageError, require_what_it_takes, size_bytes
 from harness.ports import LOOPBACK, Ports
 from harness.waiting import wait_for
 from tests.fake_mysql import fake_mysql
+from tests.package.image import ROOT, Container, Image, NoImageError, require_what_it_takes, size_bytes
 from tests.unit.test_authentication import PASSWORD as SHA2_PASSWORD
 from tests.unit.test_authentication import asks_for_the_encrypted_password
 

@@ -14,7 +14,7 @@ from tests.unit.manifests import ROOT, Document
 FOLDER = ROOT / "contrib" / "kubernetes"
 KUSTOMIZE = ROOT / "build" / "tools" / "kustomize"
 ENVIRONMENT = ROOT / "build" / "kubernetes-venv"
-LOCK = ROOT / "requirements-kubernetes.txt"
+LOCK = ROOT / "requirements" / "kubernetes.txt"
 # Native sidecars are there from the first on; the second is the newest that there are schemas of.
 VERSIONS = ("1.29", "1.37")
 SECONDS = 600

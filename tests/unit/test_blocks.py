@@ -164,7 +164,7 @@ def a_verb_of_systemctl(arguments: Sequence[str]) -> None:
     """Check the verb and the units."""
     verb, *rest = arguments
     assert re.search(rf"^  {verb}(?= |$)", printed_by("systemctl", "--no-pager", "--help"), re.MULTILINE), verb
-    units = {"clustercheckd", "clustercheckd.socket", "mariadb", "haproxy", "xinetd", "clustercheck.socket"}
+    units = {"clustercheckd", "mariadb", "haproxy", "xinetd", "clustercheck.socket"}
     assert {word for word in rest if word != "--now"} <= units
 
 
@@ -431,8 +431,8 @@ shown."""
 @pytest.mark.parametrize("block", checked_blocks("ini"), ids=str)
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="NOT TESTED: there is no systemd-analyze")
 def test_systemd_accepts_each_drop_in(block: Block, tmp_path: Path) -> None:
-    unit = "clustercheckd.socket" if block.text.startswith("[Socket]") else "clustercheckd.service"
-    for name in ("clustercheckd.service", "clustercheckd.socket"):
+    unit = "clustercheckd.service"
+    for name in (unit, "clustercheckd-retry.timer"):
         # The command is not there before the package is installed.
         text = (ROOT / "packaging" / name).read_text().replace("/usr/bin/clustercheckd", "/bin/true")
         (tmp_path / name).write_text(re.sub("^(User|Documentation)=.*\n", "", text, flags=re.MULTILINE))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a small Debian system in a directory: systemd, a Galera node, curl, and no Python. Needs root and debootstrap.
-#   usage: harness/system.sh RELEASE DIRECTORY
+#   usage: tests/package/system.sh RELEASE DIRECTORY
 # It is made from the mirror that this machine itself uses, and left alone once it is complete.
 set -eu
 

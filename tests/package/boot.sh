@@ -1,6 +1,6 @@
 #!/bin/sh
-# Boots a Debian system with its own systemd as process 1. harness/machine.py runs it, in new namespaces:
-#   unshare --mount --pid --fork --uts --ipc --net --cgroup ... harness/boot.sh SYSTEM DIRECTORY
+# Boots a Debian system with its own systemd as process 1. tests/package/machine.py runs it, in new namespaces:
+#   unshare --mount --pid --fork --uts --ipc --net --cgroup ... tests/package/boot.sh SYSTEM DIRECTORY
 # SYSTEM is only read. DIRECTORY keeps the changes of the running system, also for the next boot.
 set -eu
 

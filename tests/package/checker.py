@@ -1,4 +1,4 @@
-"""Sends health checks at a fixed rate: `python -m harness.checker PORT PER-SECOND`.
+"""Sends health checks at a fixed rate: `python -m tests.package.checker PORT PER-SECOND`.
 
 Like several load balancers, it opens a new connection for each, whether or not earlier ones have been answered. When
 standard input ends, it stops and prints the answers as JSON:
@@ -31,19 +31,19 @@ def main(port: int, per_second: float) -> None:
         seen[answer] += 1
         slowest.append(time.monotonic() - began)
 
-    def probing() -> None:
+    def checking() -> None:
         begun = time.monotonic()
         while not ended.wait(max(0.0, begun + len(checks) / per_second - time.monotonic())):
             checks.append(threading.Thread(target=check))
             checks[-1].start()
 
-    clock = threading.Thread(target=probing)
+    clock = threading.Thread(target=checking)
     clock.start()
     sys.stdin.read()
     ended.set()
     for thread in (clock, *checks):
         thread.join()
-    print(json.dumps({"answers": seen, "slowest_seconds": max(slowest)}))
+    sys.stdout.write(json.dumps({"answers": seen, "slowest_seconds": max(slowest)}))
 
 
 def _ask(port: int) -> str:

@@ -18,7 +18,7 @@ from harness.block import Block
 from harness.process import Process, with_system_path
 from harness.waiting import wait_for
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 _CACHE = ROOT / "build" / "image"
 _RELEASE, _PYTHON_VERSION = "trixie", "3.13"
@@ -139,7 +139,7 @@ class Container:
         """Wait until the program has ended, and return its exit status."""
         wait_for("the container to end", lambda: self._process.exit_code is not None, seconds=seconds)
         code = self._process.exit_code
-        assert code is not None  # noqa: S101 (for the type checker)
+        assert code is not None
         return code
 
     def check(self) -> bool:
@@ -199,7 +199,7 @@ def _wheels() -> Path:
             *("--require-hashes", "--only-binary", ":all:", "--implementation", "cp"),
             *("--python-version", _PYTHON_VERSION),
             *(word for platform in _LINUX_WHEELS for word in ("--platform", platform)),
-            *("--requirement", str(ROOT / "requirements-image.txt"), "--dest", str(directory)),
+            *("--requirement", str(ROOT / "requirements" / "image.txt"), "--dest", str(directory)),
         ],
         seconds=_BASE_SECONDS,
     )
