@@ -26,22 +26,16 @@ class WrongAnswerError(Exception):
 
 @dataclass(frozen=True)
 class Load:
-    """The result of a measurement. own_cpu_seconds: the generator's own CPU time."""
+    """The result of a measurement."""
 
     checks: int
     seconds: float
-    own_cpu_seconds: float
     latencies: list[float] = field(repr=False)
 
     @property
     def per_second(self) -> float:
         """Health checks answered per second."""
         return self.checks / self.seconds
-
-    @property
-    def own_share(self) -> float:
-        """The share of a core that the generator used. Near 1, the generator itself limits the rate."""
-        return self.own_cpu_seconds / self.seconds
 
 
 def ask(port: int) -> bytes:
@@ -83,9 +77,7 @@ def at_rate(port: int, per_second: float, seconds: float) -> Load:
         due = begun + probing.sent / per_second
         if now >= due:
             probing.open()
-            probing.take(0)
-        else:
-            probing.take_until(due - now)
+        probing.take(max(0.0, due - now))
     while probing.under_way:
         probing.take(_ANSWER_SECONDS)
     return probing.result()
@@ -110,7 +102,6 @@ class _Probing:
     def begin(self) -> None:
         """Start the clock with a first health check. All further answers must equal its answer."""
         self._begun = time.monotonic()
-        self._own_cpu = time.thread_time()
         self._expected = ask(self._address[1])
         self.sent += 1
         self._latencies.append(time.monotonic() - self._begun)
@@ -132,20 +123,14 @@ class _Probing:
     def take(self, seconds: float) -> int:
         """Read the answers that have arrived, waiting up to seconds for the first; return how many are complete."""
         ready = self._epoll.poll(seconds)
-        if not ready and seconds:
+        if not ready and seconds == _ANSWER_SECONDS:
             message = f"{self.under_way} health checks without an answer for {seconds:g} s"
             raise WrongAnswerError(message)
         return sum(self._receive(number) for number, _ in ready)
 
-    def take_until(self, seconds: float) -> None:
-        """Wait up to seconds and read the answers that have arrived. epoll's own timeout has whole milliseconds."""
-        if select.select([self._epoll], (), (), seconds)[0]:
-            self.take(0)
-
     def result(self) -> Load:
-        seconds = time.monotonic() - self._begun
         self._epoll.close()
-        return Load(self.sent, seconds, time.thread_time() - self._own_cpu, self._latencies)
+        return Load(self.sent, time.monotonic() - self._begun, self._latencies)
 
     def _receive(self, number: int) -> bool:
         check, began = self._open[number]

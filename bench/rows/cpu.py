@@ -1,174 +1,105 @@
-"""CPU time per health check, compared with xinetd and the shell check.
+"""CPU time at rest and at low rates of health checks, and for each health check at full speed.
 
-Each side counts its own processes and mariadbd, less what mariadbd uses while idle. Each round measures that idle use
-with clustercheckd stopped. The load generator does not count.
-
-clustercheckd's polls are constant work, whatever the rate of health checks. At full speed, the figure includes them.
-At a low rate, there are two figures: with all polls, and without. The latter is the service's CPU time less its use at
-rest, in alternating slices; no health check reaches mariadbd.
+Each side counts its own processes and what it adds to mariadbd. What mariadbd uses by itself is measured in each round,
+with clustercheckd stopped. The load generator does not count, and neither does xinetd.
 """
 
+import resource
+import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from bench import load
 from bench.rig import Rig
+from bench.script import script_command
 from bench.table import Row, microseconds
 
-GOAL = 100.0
+GOALS = {0: 0.004, 2: 0.008, 10: None}
+"""The share of a core at so many health checks a second: that of the service, and what it adds to mariadbd."""
+GOAL_LESS = 100.0
 
-_ROUNDS = 3
-_SECONDS = 4.0
-_IDLE_SECONDS = 3.0
-_SLICES = 2
-_SLICE_SECONDS = 2.0
-_CHECKS_PER_SECOND = 10
-_OUR_CONNECTIONS = 8
-_SCRIPT_CONNECTIONS = 4
-
-
-@dataclass(frozen=True)
-class _Cost:
-    """The cost of one side. own, node: the CPU seconds of its own processes and of mariadbd."""
-
-    own: float
-    node: float
-    seconds: float
-    checks: int
-
-    @property
-    def share(self) -> float:
-        return (self.own + self.node) / self.seconds
-
-    @property
-    def per_check(self) -> float:
-        return (self.own + self.node) / self.checks
-
-
-@dataclass(frozen=True)
-class _Round:
-    ours_full: _Cost
-    script_full: _Cost
-    script_paced: _Cost
-    slices: "list[_Slice]"
-
-
-@dataclass(frozen=True)
-class _Slice:
-    """clustercheckd at rest, then with health checks. The floor counts only its own process."""
-
-    rest: _Cost
-    paced: _Cost
-    floor_rest: float
-    floor_paced: float
-
-    @property
-    def added(self) -> float:
-        return (self.paced.own - self.rest.own / self.rest.seconds * self.paced.seconds) / self.paced.checks
-
-    @property
-    def floor_added(self) -> float:
-        return (self.floor_paced - self.floor_rest) / self.paced.checks
+_ROUNDS = 4
+_SECONDS = 5.0
+_CONNECTIONS = 8
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Measure, alternating between the sides, and take medians over the rounds."""
-    rig.shell_check, rig.floor  # noqa: B018 (started before the first round)
-    rounds = [_round(rig) for _ in range(_ROUNDS)]
-    slices = [each for one in rounds for each in one.slices]
-    script_full = median(each.script_full.per_check for each in rounds)
-    script_paced = median(each.script_paced.per_check for each in rounds)
-    rest = median(each.rest.share for each in slices)
-    floor = median(each.floor_added for each in slices)
-    paced = f"at {_CHECKS_PER_SECOND} checks/s"
+    """Measure, alternating between rates and sides, and take medians over the rounds."""
+    command = script_command(rig.node, rig.installation.directory)
+    shares: dict[int, list[tuple[float, float]]] = {rate: [] for rate in GOALS}
+    ours, script = [], []
+
+    def service_seconds() -> float:
+        return rig.service.process.cpu_seconds
+
+    for _ in range(_ROUNDS):
+        with rig.service_paused():
+            _, node_idle, _ = _cost(rig, service_seconds, partial(_at_rate, rig.service.port, 0))
+        for rate, measured in shares.items():
+            own, node, _ = _cost(rig, service_seconds, partial(_at_rate, rig.service.port, rate))
+            measured.append((own, node - node_idle))
+        own, node, per_second = _cost(rig, service_seconds, partial(_at_full_speed, rig.service.port))
+        ours.append((own + node - node_idle) / per_second)
+        with rig.service_paused():
+            own, node, per_second = _cost(rig, _children_seconds, partial(_run_again_and_again, command))
+        script.append((own + node - node_idle) / per_second)
+    less = median(script) / median(ours)
     return [
-        _row(
-            "CPU per health check at full speed, all counted (service + mariadbd; xinetd + bash + client + mariadbd)",
-            median(each.ours_full.per_check for each in rounds),
-            script_full,
-        ),
-        _row(
-            f"CPU per health check {paced}, what the checks add",
-            median(each.added for each in slices),
-            script_paced,
-            beside=f", floor {microseconds(floor)}",
-            note=f", floor {script_paced / floor:,.0f}x",
-        ),
-        _row(
-            f"CPU per health check {paced}, with all polls ({rest:.2%} of a core, at any rate of health checks)",
-            median(each.paced.per_check for each in slices),
-            script_paced,
-            note=f"; less than the script above {rest / script_paced:.1f} checks/s",
+        *(_share_row(rate, measured, GOALS[rate]) for rate, measured in shares.items()),
+        Row(
+            "CPU per health check at full speed (service + mariadbd; bash + client + mariadbd)",
+            microseconds(median(ours)),
+            f"script {microseconds(median(script))}",
+            f"{less:,.0f}x less",
+            f">= {GOAL_LESS:.0f}x less",
+            less >= GOAL_LESS,
         ),
     ]
 
 
-def _round(rig: Rig) -> _Round:
-    node_idle = rig.node_idle_share(_IDLE_SECONDS)
-
-    def ours(measured: Callable[[], int]) -> _Cost:
-        return _cost(rig, node_idle, measured, lambda: rig.service.process.cpu_seconds)
-
-    def script(measured: Callable[[], int]) -> _Cost:
-        with rig.service_paused():
-            return _cost(rig, node_idle, measured, rig.shell_check.cpu_seconds)
-
-    def full(port: int, connections: int) -> Callable[[], int]:
-        return lambda: load.at_full_speed(port, connections, seconds=_SECONDS).checks
-
-    def paced(port: int, seconds: float) -> Callable[[], int]:
-        return lambda: load.at_rate(port, _CHECKS_PER_SECOND, seconds).checks
-
-    return _Round(
-        ours_full=ours(full(rig.service.port, _OUR_CONNECTIONS)),
-        script_full=script(full(rig.shell_check.port, _SCRIPT_CONNECTIONS)),
-        script_paced=script(paced(rig.shell_check.port, _SECONDS)),
-        slices=[_slice(rig, ours, paced) for _ in range(_SLICES)],
+def _share_row(rate: int, measured: list[tuple[float, float]], goal: float | None) -> Row:
+    service, node = (median(values) for values in zip(*measured, strict=True))
+    total = median(map(sum, measured))
+    return Row(
+        f"CPU at {rate} health checks/s, share of a core: service + what it adds to mariadbd",
+        f"{service:.2%} + {node:.2%}",
+        "",
+        f"{total:.2%}",
+        "" if goal is None else f"<= {goal:.1%}",
+        None if goal is None else total <= goal,
     )
 
 
-def _slice(
-    rig: Rig,
-    ours: Callable[[Callable[[], int]], _Cost],
-    paced: Callable[[int, float], Callable[[], int]],
-) -> _Slice:
-    def floor(measured: Callable[[], object]) -> float:
-        before = rig.floor.process.cpu_seconds
-        measured()
-        return rig.floor.process.cpu_seconds - before
-
-    rests: list[_Cost] = []
-    return _Slice(
-        floor_rest=floor(lambda: rests.append(ours(_nobody))),
-        rest=rests[0],
-        paced=ours(paced(rig.service.port, _SLICE_SECONDS)),
-        floor_paced=floor(paced(rig.floor.port, _SLICE_SECONDS)),
-    )
+def _cost(rig: Rig, side: Callable[[], float], work: Callable[[], int]) -> tuple[float, float, float]:
+    """Return the shares of a core that the side and mariadbd used, and the health checks per second."""
+    begun, own, node = time.monotonic(), side(), rig.node.process.cpu_seconds
+    checks = work()
+    seconds = time.monotonic() - begun
+    return (side() - own) / seconds, (rig.node.process.cpu_seconds - node) / seconds, checks / seconds
 
 
-def _nobody() -> int:
-    time.sleep(_SLICE_SECONDS)
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _at_rate(port: int, rate: int) -> int:
+    if rate:
+        return load.at_rate(port, rate, _SECONDS).checks
+    time.sleep(_SECONDS)
     return 0
 
 
-def _cost(rig: Rig, node_idle: float, measured: Callable[[], int], side: Callable[[], float]) -> _Cost:
-    begun = time.monotonic()
-    own, node = side(), rig.node_cpu_seconds()
-    checks = measured()
-    own, node = side() - own, rig.node_cpu_seconds() - node
-    seconds = time.monotonic() - begun
-    return _Cost(own, node - node_idle * seconds, seconds, checks)
+def _at_full_speed(port: int) -> int:
+    return load.at_full_speed(port, _CONNECTIONS, seconds=_SECONDS).checks
 
 
-def _row(measured: str, ours: float, script: float, *, beside: str = "", note: str = "") -> Row:
-    ratio = script / ours
-    return Row(
-        measured,
-        microseconds(ours),
-        f"script {microseconds(script)}{beside}",
-        f"{ratio:,.0f}x less{note}",
-        f">= {GOAL:.0f}x less",
-        ratio >= GOAL,
-    )
+def _run_again_and_again(command: list[str]) -> int:
+    end = time.monotonic() + _SECONDS
+    checks = 0
+    while time.monotonic() < end:
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        checks += 1
+    return checks

@@ -1,81 +1,64 @@
-"""Time from a change on the node to the changed answer, compared with its bound: one interval and one poll."""
+"""How long the answer stays 200 after a server hangs, or takes no logins.
 
-import asyncio
+A 200 that arrives after the fault is false. Each fault begins at a random time relative to the polls and logins.
+"""
+
 import random
 import time
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-import pymysql
-
-from app.database.login import Database
-from app.database.poller import Poller
-from app.node_state import NodeState
 from bench import load
 from bench.rig import INTERVAL_SECONDS, Rig
-from bench.table import Row, milliseconds, percentile
-from harness.galera import ACCOUNT, PASSWORD
+from bench.table import Row, milliseconds
+from bench.truth.faults import setting, stopped
+from harness.galera import Node
 from harness.waiting import NotInTimeError
 
-_CHANGES = 100
-_POLLS = 100
-_DEADLINE_SECONDS = 0.8
-_PAUSE_SECONDS = 0.001
-_LONGEST_SECONDS = 10.0
-_STATUS = {"ON": b"HTTP/1.1 503 ", "OFF": b"HTTP/1.1 200 "}
+GOAL_HUNG, GOAL_REFUSED, GOAL_SILENT = 0.35, 3.0, 8.0
+
+_HANGS, _REFUSALS, _SILENCES = 30, 10, 4
+_PAUSE_SECONDS = 0.005
+_LOGIN_INTERVAL_SECONDS = 2.0
+_LONGEST_SECONDS = 20.0
+_OK = b"HTTP/1.1 200 "
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Switch wsrep_desync on and off, at random times relative to the polls."""
-    poll = percentile(asyncio.run(_poll_seconds(rig)), 99)
-    session = rig.node.connect()
-    try:
-        times = [_change(rig, session, "OFF" if number % 2 else "ON") for number in range(_CHANGES)]
-    finally:
-        session.close()
-    bound = INTERVAL_SECONDS + poll
-    p50, p99 = percentile(times, 50), percentile(times, 99)
+    """Cause each fault some times. The worst time counts."""
+    hung = [_last_200(rig, lambda node: stopped(node.process), INTERVAL_SECONDS) for _ in range(_HANGS)]
+    refused = [_last_200(rig, Node.without_threads, _LOGIN_INTERVAL_SECONDS) for _ in range(_REFUSALS)]
+    silent = [
+        _last_200(rig, lambda node: setting(node, "init_connect", "'SELECT SLEEP(60)'", "''"), _LOGIN_INTERVAL_SECONDS)
+        for _ in range(_SILENCES)
+    ]
     return [
-        Row(
-            f"time from a change on the node to the changed answer, p50 and p99 of {_CHANGES}",
-            f"{milliseconds(p50)}, {milliseconds(p99)}",
-            f"interval {milliseconds(INTERVAL_SECONDS)} + poll {poll * 1e3:.1f} ms",
-            f"p99 is {p99 / bound:.2f}x the bound",
-            f"<= {bound * 1e3:.1f} ms",
-            p99 <= bound,
-        ),
+        _row("a false 200 of a hung server", hung, GOAL_HUNG),
+        _row("a false 200 of a server that refuses logins (error 1135)", refused, GOAL_REFUSED),
+        _row("a false 200 of a server that does not answer logins (a hung init_connect)", silent, GOAL_SILENT),
     ]
 
 
-def _change(rig: Rig, session: "pymysql.Connection[Any]", value: str) -> float:
-    time.sleep(random.uniform(0, INTERVAL_SECONDS))  # noqa: S311 (no secret)
-    begun = time.monotonic()
-    with session.cursor() as cursor:
-        cursor.execute(f"SET GLOBAL wsrep_desync={value}")
-    # Count from the end of the statement: the statement itself waits for the cluster to agree.
-    changed = time.monotonic()
-    while not load.ask(rig.service.port).startswith(_STATUS[value]):
-        if time.monotonic() - begun > _LONGEST_SECONDS:
-            message = f"wsrep_desync={value} was not seen within {_LONGEST_SECONDS:g} s"
-            raise NotInTimeError(message)
-        time.sleep(_PAUSE_SECONDS)
-    return time.monotonic() - changed
-
-
-async def _poll_seconds(rig: Rig) -> list[float]:
-    poller = Poller(
-        Database(socket=str(rig.node.socket), username=ACCOUNT, password=PASSWORD),
-        _DEADLINE_SECONDS,
+def _row(measured: str, times: list[float], goal: float) -> Row:
+    worst = max(times)
+    return Row(
+        f"{measured}, worst of {len(times)}", milliseconds(worst), "", "", f"<= {milliseconds(goal)}", worst <= goal
     )
-    try:
-        await poller.poll()
-        return [await _one_poll(poller) for _ in range(_POLLS)]
-    finally:
-        await poller.close()
 
 
-async def _one_poll(poller: Poller) -> float:
-    begun = time.monotonic()
-    poll = await poller.poll()
-    if not isinstance(poll, NodeState):
-        raise load.WrongAnswerError(poll.detail)
-    return time.monotonic() - begun
+def _last_200(rig: Rig, fault: Callable[[Node], AbstractContextManager[None]], phase_seconds: float) -> float:
+    """Return how long after the fault the last 200 arrived."""
+    until = time.monotonic() + random.uniform(0, phase_seconds)  # noqa: S311 (no secret)
+    while time.monotonic() < until:
+        load.ask(rig.service.port)
+        time.sleep(_PAUSE_SECONDS)
+    with fault(rig.node):
+        began_at = last = time.monotonic()
+        while load.ask(rig.service.port).startswith(_OK):
+            last = time.monotonic()
+            if last - began_at > _LONGEST_SECONDS:
+                message = f"the fault was not seen within {_LONGEST_SECONDS:g} s"
+                raise NotInTimeError(message)
+            time.sleep(_PAUSE_SECONDS)
+    rig.service.wait_for_verdict(200, "synced")
+    return last - began_at

@@ -2,21 +2,20 @@
 
 import contextlib
 import random
-import threading
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pymysql
 
 from harness.galera import Node
+from harness.process import Process
 from harness.stack import Stack
 from harness.waiting import wait_for
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 2.0, 6.0
 _FEW_CONNECTIONS, _USUAL_CONNECTIONS = 20, 151
-_REFILL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +51,23 @@ def rebuild(stack: Stack) -> None:
 
 
 @contextmanager
-def _setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
+def setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
+    """Set a global variable, and set it back when the block ends."""
     _set(node, name, value)
     try:
         yield
     finally:
         _set(node, name, back)
+
+
+@contextmanager
+def stopped(process: Process) -> Iterator[None]:
+    """Stop a process for as long as the block runs: its sockets stay open and nothing answers."""
+    process.send(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send(signal.SIGCONT)
 
 
 def _set(node: Node, name: str, value: str) -> None:
@@ -71,22 +81,6 @@ def _set(node: Node, name: str, value: str) -> None:
     wait_for(f"{node.name} to take {name}={value}", done)
 
 
-def _desync(_: Stack, node: Node) -> AbstractContextManager[None]:
-    return _setting(node, "wsrep_desync", "ON", "OFF")
-
-
-def _isolate(_: Stack, node: Node) -> AbstractContextManager[None]:
-    return _setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'")
-
-
-def _reject_queries(_: Stack, node: Node) -> AbstractContextManager[None]:
-    return _setting(node, "wsrep_reject_queries", "ALL", "NONE")
-
-
-def _read_only(_: Stack, node: Node) -> AbstractContextManager[None]:
-    return _setting(node, "read_only", "ON", "OFF")
-
-
 @contextmanager
 def _read_lock(_: Stack, node: Node) -> Iterator[None]:
     with node.connect() as connection, connection.cursor() as cursor:
@@ -97,39 +91,14 @@ def _read_lock(_: Stack, node: Node) -> Iterator[None]:
 
 @contextmanager
 def _full(_: Stack, node: Node) -> Iterator[None]:
-    # When a session ends, its place becomes free, so fill the node again and again while the fault lasts.
-    over, full = threading.Event(), threading.Event()
-    held: list[pymysql.Connection[Any]] = []
-
-    def fill() -> None:
-        while not over.is_set():
-            try:
-                held.append(node.connect_as_client(seconds=1.0))
-            except pymysql.MySQLError:
-                full.set()
-                over.wait(_REFILL_SECONDS)
-
-    filler = threading.Thread(target=fill, daemon=True)
-    with _setting(node, "max_connections", str(_FEW_CONNECTIONS), str(_USUAL_CONNECTIONS)):
-        filler.start()
-        try:
-            wait_for(f"{node.name} to be full", full.is_set)
-            yield
-        finally:
-            over.set()
-            filler.join()
-            for connection in held:
-                with contextlib.suppress(pymysql.MySQLError):
-                    connection.close()
-
-
-@contextmanager
-def _hang(_: Stack, node: Node) -> Iterator[None]:
-    node.hang()
+    # More than the limit, so that nobody gets in when another client leaves.
+    held = [node.connect_as_client() for _ in range(2 * _FEW_CONNECTIONS)]
     try:
-        yield
+        with setting(node, "max_connections", str(_FEW_CONNECTIONS), str(_USUAL_CONNECTIONS)):
+            yield
     finally:
-        node.resume()
+        for connection in held:
+            connection.close()
 
 
 @contextmanager
@@ -150,14 +119,22 @@ def _full_state_transfer(stack: Stack, node: Node) -> Iterator[None]:
     node.wait_for_state("Synced")
 
 
+PAUSED = "service paused"
+NO_THREADS, BROKEN_INIT_CONNECT = "no more threads", "broken init_connect"
+
 KINDS: dict[str, Callable[[Stack, Node], AbstractContextManager[None]]] = {
-    "desync": _desync,
-    "isolate": _isolate,
+    "desync": lambda _, node: setting(node, "wsrep_desync", "ON", "OFF"),
+    "isolate": lambda _, node: setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"),
     "FTWRL": _read_lock,
-    "reject queries": _reject_queries,
-    "read-only": _read_only,
+    "reject queries": lambda _, node: setting(node, "wsrep_reject_queries", "ALL", "NONE"),
+    "read-only": lambda _, node: setting(node, "read_only", "ON", "OFF"),
+    "read-only transactions": lambda _, node: setting(node, "tx_read_only", "ON", "OFF"),
+    BROKEN_INIT_CONNECT: lambda _, node: setting(node, "init_connect", "'this is no SQL'", "''"),
+    NO_THREADS: lambda _, node: node.without_threads(),
     "max_connections": _full,
-    "SIGSTOP": _hang,
+    "hung SHOW STATUS": lambda _, node: node.with_hanging_status(),
+    "SIGSTOP": lambda _, node: stopped(node.process),
+    PAUSED: lambda stack, node: stopped(stack.services[stack.nodes.index(node)].process),
     "kill -9": _kill,
     "full SST": _full_state_transfer,
 }

@@ -13,8 +13,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from bench.truth.report import OURS, SCRIPT, NodeSamples, Window
-from bench.truth.stretches import SAYS_200, SAYS_503, UNUSABLE, USABLE, Sample, Stretch, given, settled, stretches
+from bench.truth.report import OURS, SCRIPT, TRUTH, Window
+from bench.truth.stretches import (
+    SAYS_200,
+    SAYS_503,
+    UNUSABLE,
+    USABLE,
+    Sample,
+    Stretch,
+    given,
+    intersection,
+    settled,
+    stretches,
+)
 
 _BEFORE_SECONDS, _MOST_SECONDS = 2.0, 25.0
 _ROW_INCHES, _WIDTH_INCHES, _MARGIN_INCHES = 0.42, 10.0, 1.1
@@ -25,7 +36,9 @@ _TITLE_CHARACTERS = 110
 _HEIGHT = 0.8 / _BANDS
 
 
-def draw(nodes: Mapping[str, NodeSamples], windows: Sequence[Window], title: str, path: Path) -> None:
+def draw(
+    nodes: Mapping[str, Mapping[str, Sequence[Sample]]], windows: Sequence[Window], title: str, path: Path
+) -> None:
     """Write the picture as SVG, whatever the suffix of path. Raises OSError if the file cannot be written.
 
     nodes: the samples, by node. windows: the faults in their order.
@@ -54,18 +67,19 @@ def draw(nodes: Mapping[str, NodeSamples], windows: Sequence[Window], title: str
     figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _draw_fault(axes: Axes, row: int, window: Window, node: NodeSamples) -> None:
+def _draw_fault(axes: Axes, row: int, window: Window, node: Mapping[str, Sequence[Sample]]) -> None:
     bands: list[tuple[Sequence[Sample], str, str]] = [
-        (settled(node.truth), USABLE, UNUSABLE),
-        (given(node.verdicts[OURS]), SAYS_200, SAYS_503),
-        (given(node.verdicts[SCRIPT]), SAYS_200, SAYS_503),
+        (settled(node[TRUTH]), USABLE, UNUSABLE),
+        (given(node[OURS]), SAYS_200, SAYS_503),
+        (given(node[SCRIPT]), SAYS_200, SAYS_503),
     ]
     for number, (samples, good, bad) in enumerate(bands):
         top = row - 0.4 + number * _HEIGHT
         shown = (window.began_at - _BEFORE_SECONDS, window.began_at + _MOST_SECONDS)
         axes.broken_barh([(-_BEFORE_SECONDS, _BEFORE_SECONDS + _MOST_SECONDS)], (top, _HEIGHT * 0.9), color=_SILENT)
         for kind, colour in ((good, _GOOD), (bad, _BAD)):
-            bars = [_bar(stretch, window.began_at) for stretch in filled(samples, kind) if _overlap(stretch, shown)]
+            there = intersection(filled(samples, kind), [shown])
+            bars = [(began_at - window.began_at, ended_at - began_at) for began_at, ended_at in there]
             axes.broken_barh(bars, (top, _HEIGHT * 0.9), color=colour, linewidth=0)
 
 
@@ -73,11 +87,3 @@ def filled(samples: Sequence[Sample], kind: str) -> list[Stretch]:
     """Return the stretches of one kind, each extended to the start of the next sample, so that there are no gaps."""
     following = {before.ended_at: after.began_at for before, after in pairwise(samples)}
     return [(began_at, following.get(ended_at, ended_at)) for began_at, ended_at in stretches(samples, kind)]
-
-
-def _bar(stretch: Stretch, zero: float) -> tuple[float, float]:
-    return stretch[0] - zero, stretch[1] - stretch[0]
-
-
-def _overlap(one: Stretch, other: Stretch) -> bool:
-    return one[0] < other[1] and other[0] < one[1]

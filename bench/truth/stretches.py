@@ -14,22 +14,21 @@ doubt, the rules treat a node as unusable:
    stretch. This can only make a false 200 longer.
 4. False 200: a checker answered 200 while the node was unusable, except for rule 5. False 503: it answered 503 while
    the node was usable, except for rule 6. While a checker takes over 0.25 s to answer, it says nothing.
-5. Invisible: a part of a false 200 of more than 0.3 s in which a witness saw nothing wrong. The witness reads the
-   variables over its own connection: Synced, Primary, connected, ready, no reject_queries, not read-only, not full. A
+5. Invisible: a part of a false 200 of more than 0.3 s in which a witness saw nothing wrong. The witness logs in as any
+   client and reads the variables: Synced, Primary, connected, ready, no reject_queries, not read-only, not full. A
    shorter part may come from the sampling, and stays a false 200.
-6. By policy: the part of a false 503 in which the witness saw wsrep_local_state 2 or 3 and nothing else wrong.
-   AVAILABLE_WHEN_DONOR=0 refuses such a node, even if it reads and commits.
-7. In force: while a checker is slow to answer, a load balancer acts on the previous answer. This is the time for which
-   a 200 was in force while the node was unusable, except for rule 5.
+6. Refused on purpose: the part of a false 503 in which the witness saw wsrep_local_state 2 or 3 and nothing else wrong,
+   or logged in but could not read the variables. AVAILABLE_WHEN_DONOR=0 refuses the former, even if it reads and
+   commits. A node whose state cannot be read is never available.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 SAYS_200, SAYS_503, SAYS_NOTHING = "200", "503", "nothing yet"
 USABLE, UNUSABLE = "usable", "unusable"
-HEALTHY, DESYNCED, UNHEALTHY = "healthy", "desynced", "unhealthy"
+HEALTHY, DESYNCED, UNREADABLE, UNHEALTHY = "healthy", "desynced", "unreadable", "unhealthy"
 
 TRUTH_SECONDS = 1.0
 """How long a client waits for the server: at each step, and in all."""
@@ -55,28 +54,21 @@ class Findings:
     """The answers of one checker about one node, compared with the truth."""
 
     false_200: list[Stretch]
-    in_force: list[Stretch]
     false_503: list[Stretch]
     invisible: list[Stretch]
-    by_policy: list[Stretch]
 
 
 def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence[Sample]) -> Findings:
     """Compare a checker's answers about a node with the truth."""
-    answered, in_force, truth = given(verdicts), standing(verdicts), settled(truth)
-    unusable = stretches(truth, UNUSABLE)
-    wrong_200 = intersection(stretches(answered, SAYS_200), unusable)
-    wrong_in_force = intersection(stretches(in_force, SAYS_200), unusable)
+    answered, truth = given(verdicts), settled(truth)
+    wrong_200 = intersection(stretches(answered, SAYS_200), stretches(truth, UNUSABLE))
     wrong_503 = intersection(stretches(answered, SAYS_503), stretches(truth, USABLE))
-    desynced = stretches(witness, DESYNCED)
-    unseen = intersection(wrong_in_force, stretches(witness, HEALTHY))
+    unseen = intersection(wrong_200, stretches(witness, HEALTHY))
     invisible = [stretch for stretch in unseen if length(stretch) > _INVISIBLE_SECONDS]
     return Findings(
         false_200=difference(wrong_200, invisible),
-        in_force=difference(wrong_in_force, invisible),
-        false_503=difference(wrong_503, desynced),
+        false_503=difference(difference(wrong_503, stretches(witness, DESYNCED)), stretches(witness, UNREADABLE)),
         invisible=invisible,
-        by_policy=intersection(wrong_503, desynced),
     )
 
 
@@ -94,19 +86,10 @@ def settled(truth: Sequence[Sample]) -> list[Sample]:
 
 def given(verdicts: Sequence[Sample]) -> list[Sample]:
     """Replace the time in which a checker is slow to answer with no answer (rule 4)."""
-    return _slow_ones_cut(verdicts, lambda _: SAYS_NOTHING)
-
-
-def standing(verdicts: Sequence[Sample]) -> list[Sample]:
-    """Replace the time in which a checker is slow to answer with its previous answer (rule 7)."""
-    return _slow_ones_cut(verdicts, lambda before: before.kind)
-
-
-def _slow_ones_cut(verdicts: Sequence[Sample], meanwhile: Callable[[Sample], str]) -> list[Sample]:
     result: list[Sample] = []
     for sample in verdicts:
         if result and sample.ended_at - sample.began_at > PROMPT_SECONDS:
-            result.append(replace(sample, kind=meanwhile(result[-1])))
+            result.append(replace(sample, kind=SAYS_NOTHING))
             result.append(replace(sample, began_at=sample.ended_at))
         else:
             result.append(sample)
@@ -142,11 +125,6 @@ def difference(some: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stret
 def length(stretch: Stretch) -> float:
     """Return the length of a stretch in seconds."""
     return stretch[1] - stretch[0]
-
-
-def longest(some: Iterable[Stretch]) -> float:
-    """Return the length of the longest stretch in seconds; 0 if there is none."""
-    return max(map(length, some), default=0.0)
 
 
 def total(some: Iterable[Stretch]) -> float:
