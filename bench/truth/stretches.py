@@ -19,7 +19,7 @@ doubt, the rules treat a node as unusable:
    shorter part may come from the sampling, and stays a false 200.
 6. Refused on purpose: the part of a false 503 in which the witness saw wsrep_local_state 2 or 3 and nothing else wrong,
    or logged in but could not read the variables. AVAILABLE_WHEN_DONOR=0 refuses the former, even if it reads and
-   commits. A node whose state cannot be read is never available.
+   commits. A node whose state cannot be read is never available. Rules 2 and 3 apply to the witness, too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -60,7 +60,7 @@ class Findings:
 
 def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence[Sample]) -> Findings:
     """Compare a checker's answers about a node with the truth."""
-    answered, truth = given(verdicts), settled(truth)
+    answered, truth, witness = given(verdicts), settled(truth), settled(witness, UNREADABLE)
     wrong_200 = intersection(stretches(answered, SAYS_200), stretches(truth, UNUSABLE))
     wrong_503 = intersection(stretches(answered, SAYS_503), stretches(truth, USABLE))
     unseen = intersection(wrong_200, stretches(witness, HEALTHY))
@@ -72,14 +72,14 @@ def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence
     )
 
 
-def settled(truth: Sequence[Sample]) -> list[Sample]:
+def settled(samples: Sequence[Sample], failed: str = UNUSABLE) -> list[Sample]:
     """Adjust the start of a failure after a success (rule 2), and its end before a slow success (rule 3)."""
-    result = list(truth)
-    for index, (before, sample) in enumerate(pairwise(truth), 1):
+    result = list(samples)
+    for index, (before, sample) in enumerate(pairwise(samples), 1):
         waited = sample.ended_at - sample.began_at > PROMPT_SECONDS
-        if (before.kind, sample.kind) == (UNUSABLE, USABLE) and waited:
-            result[index] = replace(sample, kind=UNUSABLE)
-        if (before.kind, sample.kind) == (USABLE, UNUSABLE):
+        if before.kind == failed != sample.kind and waited:
+            result[index] = replace(sample, kind=failed)
+        if before.kind != failed == sample.kind:
             result[index] = replace(sample, began_at=max(sample.began_at, sample.ended_at - TRUTH_SECONDS))
     return result
 

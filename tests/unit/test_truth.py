@@ -105,6 +105,8 @@ def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced_or_cannot_b
     # Whatever else is wrong with its variables: it can be used.
     assert judge(said, usable, samples(*[UNHEALTHY] * 6)).false_503 == [(1, 5)]
     assert judge(said, usable, samples(*[UNREADABLE] * 6)).false_503 == []
+    until = [Sample(0, 3, UNREADABLE, ""), Sample(3, 4, HEALTHY, "after a wait"), Sample(4, 4.1, HEALTHY, "")]
+    assert judge(said, usable, until).false_503 == [(4, 5)]
 
 
 def test_the_witness_names_what_is_odd() -> None:
