@@ -15,6 +15,8 @@ from harness.waiting import NotInTimeError, wait_for
 from tests.measured import undisturbed
 from tests.queries import of_the_dashboard, on_the_page
 
+pytestmark = pytest.mark.long
+
 EXPORTER = "    http-request use-service prometheus-exporter if { path /metrics }\n"
 
 
