@@ -20,6 +20,7 @@ from harness.stack import Stack
 from harness.waiting import wait_for
 from tests import real_rows
 from tests.conftest import Services
+from tests.http.test_requests import REQUESTS, check_answer
 from tests.measured import within
 
 INTERVAL_AND_DEADLINE_SECONDS = 0.25 + 0.8
@@ -104,11 +105,12 @@ def select_and_show_agree(node: Node) -> bool:
     return shown["version"] is not None
 
 
-def test_a_synced_node_is_available(stack: Stack) -> None:
+def test_a_synced_node_is_available_to_every_form_of_health_check(stack: Stack) -> None:
     for service in stack.services:
-        reply = service.get()
-        assert (reply.status, reply.reason) == (200, "synced")
-        assert reply.body == "Percona XtraDB Cluster Node is synced.\r\n"
+        for request in REQUESTS.values():
+            answer = service.send(request)
+            check_answer(answer, b"HTTP/1.1 200 OK", b"synced")
+            assert answer.endswith(b"\r\n\r\nPercona XtraDB Cluster Node is synced.\r\n")
         assert_node_is(service, real_rows.SYNCED)
     assert all(select_and_show_agree(node) for node in stack.nodes)
 

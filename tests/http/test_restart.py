@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
+import pytest
+
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service, read_to_end
 from harness.waiting import wait_for
@@ -110,6 +112,7 @@ def restart(service: Service, number: signal.Signals) -> None:
     service.restart()
 
 
+@pytest.mark.long
 def test_a_health_check_loop_sees_no_restart_but_what_a_kill_tears_out_of_its_hands(services: Services) -> None:
     with fake_mysql(galera()) as node, listening() as held:
         service = start_on(held, node, services)

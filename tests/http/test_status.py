@@ -227,13 +227,6 @@ class TestCommand:
             assert watching.wait(SECONDS) == 0
         assert [line.split()[0] for line in shown] == 2 * ["node", address(service), f"{address(service)}:"]
 
-    @pytest.mark.parametrize("address", ["a:b", "[::1", "", "db1,db2"])
-    def test_what_is_no_address_is_one_line(self, address: str) -> None:
-        done = run("status", address)
-        meant = "db1 db2" if "," in address else "db1, db1:9200 or [fd00::1]:9200"
-        expected = f"clustercheckd: status: '{address}' is not an address; did you mean {meant}?\n"
-        assert (2, "", expected) == (done.returncode, done.stdout, done.stderr)
-
     def test_with_addresses_it_reads_no_env_file(self, services: Services) -> None:
         service = services.start()
         service.wait_for_verdict(503, "unreachable")

@@ -143,6 +143,8 @@ def test_a_caller_of_a_few_settings_is_not_stopped_by_others(load: Load, tmp_pat
 def test_an_empty_value_that_might_do_the_opposite_is_an_error(load: Load, name: str) -> None:
     with pytest.raises(SettingsError, match=f"^{name}: '' "):
         load({name: ""})
+    with pytest.raises(SettingsError, match=r"^CLUSTERCHECK_ALLOW_FROM: ' , ' contains no network: "):
+        load({"CLUSTERCHECK_ALLOW_FROM": " , "})
 
 
 @pytest.mark.parametrize(
