@@ -34,7 +34,7 @@ truth: $(VENV)/ready $(if $(findstring --plot,$(ARGS)),$(VENV)/plot)  ## 5 minut
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server
 	$(LINT)
-	$(PYTHON) -m pytest -q tests/unit
+	$(PYTHON) -m pytest -q -n 2 -m "not long" tests/unit
 
 format: $(VENV)/ready  ## put the code into shape
 	$(VENV)/bin/ruff check --fix

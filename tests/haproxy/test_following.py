@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from harness.galera import Node
-from harness.haproxy import READER, WRITER, Backend
+from harness.haproxy import WRITER, Backend
 from harness.ports import LOOPBACK
 from harness.stack import Stack
 from harness.waiting import wait_for
@@ -51,14 +51,3 @@ def test_writes_move_to_one_other_node_in_time_and_stay_there(stack: Stack, faul
     within(f"real writer {fault}: next node serves", next_seconds, bound)
     stack.haproxy.wait_for_status(WRITER, old.node, "UP")
     assert {writer(stack).node.name for _ in range(SAMPLES)} == {new.node.name}
-
-
-def test_readers_stay_on_a_donor_that_keeps_up_and_writers_leave_it(stack: Stack) -> None:
-    backend = stack.backends[1]
-    backend.node.sql("SET GLOBAL wsrep_desync=ON")
-    try:
-        stack.haproxy.wait_for_status(WRITER, backend.node, "DOWN")
-        assert stack.haproxy.server_status(READER, backend.node) == "UP"
-        stack.haproxy.session_on(READER, backend.node).close()
-    finally:
-        backend.node.sql("SET GLOBAL wsrep_desync=OFF")
