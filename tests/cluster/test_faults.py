@@ -101,20 +101,23 @@ class SessionCount:
                 self.most = max(self.most, count)
 
 
-@pytest.mark.long
-def test_a_node_that_is_restarted_ten_times_is_back_each_time(
-    installation: Installation, ports: Ports, tmp_path: Path
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long)])
+def test_a_server_that_is_killed_or_stopped_is_unreachable_and_back_after_its_restart(
+    installation: Installation, ports: Ports, tmp_path: Path, times: int
 ) -> None:
     with (
-        lone_node(installation, "restarted") as node,
+        lone_node(installation, f"restarted{times}") as node,
         watching(node, tmp_path, ports) as service,
         SessionCount(node) as sessions,
     ):
         footprint = Footprint(service)
-        for number in [signal.SIGKILL, signal.SIGTERM] * 5:
+        for number in [signal.SIGKILL, signal.SIGTERM] * times:
             before = len(service.status()["changes"])
             node.process.stop(number)
-            wait_until_shown(service, "unreachable")
+            reply = wait_until_shown(service, "unreachable")
+            if number is signal.SIGKILL:
+                # Its socket file is still there, and nobody listens.
+                assert f"cannot connect to {node.socket}: Connection refused" in reply.body
             start_alone(node)
             wait_until_back(service)
             seen = reasons_since(service, before)
@@ -138,16 +141,15 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
         )
         sessions = exits.enter_context(SessionCount(node))
         footprint = Footprint(service)
-        for _ in range(2):
-            before = len(service.status()["changes"])
-            with remote_host.cut_off():
-                wait_until_shown(service, "timeout")
-                # Several attempts to connect, each into the void.
-                seen_at = time.monotonic()
-                wait_for("some attempts", lambda: time.monotonic() - seen_at > 2)  # noqa: B023 (runs in this turn)
-                assert service.get().reason == "timeout"
-            wait_until_back(service, NETWORK_BACK_SECONDS)
-            assert reasons_since(service, before) == ["timeout", "synced"]
+        before = len(service.status()["changes"])
+        with remote_host.cut_off():
+            wait_until_shown(service, "timeout")
+            # Several attempts to connect, each into the void.
+            seen_at = time.monotonic()
+            wait_for("some attempts", lambda: time.monotonic() - seen_at > 2)
+            assert service.get().reason == "timeout"
+        wait_until_back(service, NETWORK_BACK_SECONDS)
+        assert reasons_since(service, before) == ["timeout", "synced"]
         footprint.check()
         # A session that was cut off is the server's until its own time-out, half a minute later.
         assert sessions.most <= MOST_SESSIONS + 2

@@ -227,18 +227,6 @@ def test_a_hung_server_is_200_while_its_poll_is_fresh_then_a_timeout_and_disable
     service.wait_for_verdict(200, "synced")
 
 
-def test_a_killed_server_is_unreachable_and_back_after_its_restart(stack: Stack) -> None:
-    node, service = stack.nodes[2], stack.services[2]
-    node.kill()
-    killed_at = time.monotonic()
-    # Its socket file is still there, and nobody listens.
-    reply = service.wait_for_verdict(503, "unreachable")
-    within("a killed server is unreachable", time.monotonic() - killed_at, PROMISED_SECONDS)
-    assert f"cannot connect to {node.socket}: Connection refused" in reply.body
-    stack.restart_node(node)
-    service.wait_for_verdict(200, "synced")
-
-
 def test_no_free_connection_does_not_take_a_node_out(stack: Stack) -> None:
     node, service = stack.nodes[0], stack.services[0]
     with setting(node, "max_connections", "12", "151"):

@@ -158,11 +158,3 @@ def test_closed_descriptors_do_not_keep_it_from_serving(services: Services, clos
         service.wait_until_up()
         assert service.get().reason == "synced"
         assert service.process.stop() == 0
-
-
-def test_it_answers_on_ipv4_and_ipv6_by_default(services: Services) -> None:
-    service = services.start(CLUSTERCHECK_HOST="*")
-    for host in ("127.0.0.1", "::1"):
-        with socket.create_connection((host, service.port), timeout=5) as connection:
-            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            assert connection.recv(100).startswith(b"HTTP/1.1 503 ")

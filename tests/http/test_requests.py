@@ -147,7 +147,3 @@ def test_a_document_is_made_once_a_poll(unreachable: Service, path: str) -> None
     bodies = [unreachable.get(path).body for _ in range(10)]
     assert len(set(bodies)) < len(bodies)
     wait_for("the document of the next poll", lambda: unreachable.get(path).body != bodies[-1])
-
-
-def test_the_schema_describes_status(unreachable: Service) -> None:
-    assert '"/status"' in unreachable.get("/openapi.json").body
