@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 BUILD_VENV := build/package-venv
 LINT := $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/mypy
 
-.PHONY: help demo test check bench truth coverage format package test-package lock clean
+.PHONY: help demo test test-all check bench truth coverage format package test-package lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,9 +12,13 @@ help:  ## show this list
 demo: $(VENV)/ready  ## three real Galera nodes, clustercheckd and HAProxy, to play with (ARGS=--once: a scripted tour)
 	@$(PYTHON) -m harness.demo $(ARGS)
 
-test: $(VENV)/ready  ## lint, types and all tests, on real MariaDB and HAProxy (ARGS: options for pytest)
+test: $(VENV)/ready  ## lint, types and tests, on real MariaDB and HAProxy: about four minutes (ARGS: options for pytest)
 	$(LINT)
-	$(PYTHON) -m pytest $(ARGS)
+	$(PYTHON) -m pytest -m "not long" $(ARGS)
+
+test-all: test  ## make test, then the tests that take minutes each, then make test-package (root)
+	$(PYTHON) -m pytest -m long $(ARGS)
+	$(MAKE) test-package
 
 coverage: $(VENV)/ready  ## all tests, slower, and what of app/ they do not reach, in child processes too
 	$(PYTHON) -m coverage erase
@@ -30,7 +34,7 @@ truth: $(VENV)/ready $(if $(findstring --plot,$(ARGS)),$(VENV)/plot)  ## 5 minut
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server
 	$(LINT)
-	$(PYTHON) -m pytest -q tests/unit
+	$(PYTHON) -m pytest -q -n 2 -m "not long" tests/unit
 
 format: $(VENV)/ready  ## put the code into shape
 	$(VENV)/bin/ruff check --fix

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -21,7 +20,6 @@ ALERTS = CONTRIB / "alerts.yml"
 _EXAMPLE = CONTRIB / "prometheus.yml"
 _START_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0
-_STEP_SECONDS = 0.1
 
 
 class Prometheus:
@@ -67,20 +65,6 @@ class Prometheus:
     def answers(self, expression: str) -> bool:
         """Return whether an expression has a value now."""
         return bool(self._ask("query", {"query": expression})["result"])
-
-    def course(self, expression: str, since: float) -> list[float]:
-        """Return the values that an expression of one series has had, without consecutive repeats.
-
-        since: the start, in Unix time.
-        """
-        # Ask for one step beyond now: the last step before now may miss the latest scrape.
-        times = {"start": since, "end": time.time() + _STEP_SECONDS, "step": _STEP_SECONDS}
-        found = self._ask("query_range", {"query": expression, **times})["result"]
-        if len(found) != 1:
-            message = f"{len(found)} series, not one: {expression}"
-            raise AssertionError(message)
-        values = [float(value) for _, value in found[0]["values"]]
-        return [value for number, value in enumerate(values) if number == 0 or values[number - 1] != value]
 
     def _ask(self, what: str, parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (whatever JSON holds)
         url = f"http://{LOOPBACK}:{self.port}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"

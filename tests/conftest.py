@@ -1,6 +1,5 @@
 """Fixtures: real processes, started once for all tests that use them. And what runs side by side."""
 
-import functools
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from harness.galera import Installation
 from harness.network import NoNetworkError, RemoteHost
@@ -22,6 +19,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 TEST_FOLDERS = ("package", "unit", "http", "cluster", "haproxy")
+CLUSTER = "cluster"
 PROCESSES = 2
 """In how many processes a run of all tests is. Tests wait more than they work: two are not too many for two cores."""
 
@@ -32,27 +30,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return PROCESSES if everything else 0
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Keep the tests of a file in one process, and all files that use the shared cluster."""
-
-    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return "cluster" if uses_cluster(config.rootpath / file) else file
-
-    return Scheduling(config, log)
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of the shared cluster in one process, and those of a file; begin with the cluster, the longest."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    items.sort(key=lambda item: (group_of(item) != CLUSTER, -TEST_FOLDERS.index(item.path.parent.name)))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the shared cluster, which takes longest, and leave what is small for the end, to fill up the time."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: (not uses_cluster(item.path), -TEST_FOLDERS.index(item.path.parent.name)))
-
-
-@functools.cache
-def uses_cluster(path: Path) -> bool:
-    """Whether a test file uses the shared cluster."""
-    return "from harness.stack import Stack\n" in path.read_text()
+def group_of(item: pytest.Item) -> str:
+    """Name the tests that a test has to share a process with."""
+    shares_cluster = "shared_stack" in getattr(item, "fixturenames", ())
+    return CLUSTER if shares_cluster else f"{item.path.parent.name}/{item.path.stem}"
 
 
 @pytest.fixture(scope="session")

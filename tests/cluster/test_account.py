@@ -18,35 +18,35 @@ CHOSEN = "chosen, it's \\ free"
 NOBODY = 65534
 
 
+@pytest.fixture(scope="module")
+def node(installation: Installation) -> Iterator[Node]:
+    """Run a server that is no member of a cluster."""
+    started = installation.node("accounts")
+    started.start()
+    started.wait_until_up()
+    yield started
+    started.stop()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user of the operating system, which needs root")
-def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(installation: Installation) -> None:
-    node = installation.node("socket")
-    node.start()
-    node.wait_until_up()
-    try:
-        # The server knows this number by another name than check, which finds it as that of the service's user.
-        environ = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "nobody"}
-        refused = check_as("root", environ, user_id=NOBODY)
-        assert refused.stdout.startswith("NOT available access-denied: the server refused user nobody (error 1")
-        assert "over the unix socket by the system's user nobody; unix_socket accepts only" in refused.stdout
-        node.sql("CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket WITH MAX_USER_CONNECTIONS 5")
-        assert check_as("root", environ, user_id=NOBODY).stdout.startswith("NOT available not-galera: ")
-        # Root itself may not use that account.
-        assert run("check", **environ).stdout.startswith("NOT available access-denied: ")
-    finally:
-        node.stop()
+def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(node: Node) -> None:
+    # The server knows this number by another name than check, which finds it as that of the service's user.
+    environ = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "nobody"}
+    refused = check_as("root", environ, user_id=NOBODY)
+    assert refused.stdout.startswith("NOT available access-denied: the server refused user nobody (error 1")
+    assert "over the unix socket by the system's user nobody; unix_socket accepts only" in refused.stdout
+    node.sql("CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket WITH MAX_USER_CONNECTIONS 5")
+    assert check_as("root", environ, user_id=NOBODY).stdout.startswith("NOT available not-galera: ")
+    # Root itself may not use that account.
+    assert run("check", **environ).stdout.startswith("NOT available access-denied: ")
 
 
 @pytest.fixture
-def without_account(installation: Installation) -> Iterator[Node]:
-    """Run a node that has no account for clustercheckd yet."""
-    node = installation.node("manifests")
-    node.start()
-    node.wait_until_up()
-    for host in ("localhost", LOOPBACK):
+def without_account(node: Node) -> Node:
+    """Remove every account of clustercheckd."""
+    for (host,) in node.sql("SELECT host FROM mysql.user WHERE user='clustercheck'"):
         node.sql(f"DROP USER 'clustercheck'@'{host}'")
-    yield node
-    node.stop()
+    return node
 
 
 def test_the_account_that_compose_makes_is_enough(without_account: Node, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from harness.certificates import Certificate, make_authority, make_certificate
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
-from harness.stack import Stack
 from tests.conftest import Services
 from tests.http.test_process import run
 
@@ -17,24 +16,25 @@ from tests.http.test_process import run
 OTHER_ADDRESS = "127.0.0.2"
 
 
-def test_a_rotated_password_needs_no_restart(stack: Stack, tmp_path: Path) -> None:
-    node, file = stack.nodes[0], tmp_path / "password"
+def test_a_rotated_password_needs_no_restart(lone: Node, services: Services, tmp_path: Path) -> None:
+    file = tmp_path / "password"
     account = "'rotated'@'localhost'"
-    node.sql(f"CREATE OR REPLACE USER {account} IDENTIFIED BY 'first'")
+    lone.sql(f"CREATE OR REPLACE USER {account} IDENTIFIED BY 'first'")
     file.write_text("first\n")
-    service = stack.service(node, MYSQL_USERNAME="rotated", MYSQL_PASSWORD="", MYSQL_PASSWORD_FILE=str(file))
+    settings = {"MYSQL_SOCKET": str(lone.socket), "MYSQL_USERNAME": "rotated", "MYSQL_PASSWORD_FILE": str(file)}
+    service = services.start(**settings)
     service.wait_for_verdict(200, "synced")
     # The connection that is open goes on; a new one, as after a restart of the server, is refused.
-    node.sql(f"ALTER USER {account} IDENTIFIED BY 'second'")
-    kill_sessions(node, "rotated")
+    lone.sql(f"ALTER USER {account} IDENTIFIED BY 'second'")
+    kill_sessions(lone, "rotated")
     service.wait_for_verdict(503, "access-denied")
     file.write_text("second\n")
     service.wait_for_verdict(200, "synced")
     # The other order costs no answer at all.
     before = service.status()["changes"]
     file.write_text("third")
-    node.sql(f"ALTER USER {account} IDENTIFIED BY 'third'")
-    kill_sessions(node, "rotated")
+    lone.sql(f"ALTER USER {account} IDENTIFIED BY 'third'")
+    kill_sessions(lone, "rotated")
     service.wait_for_verdict(200, "synced")
     assert service.status()["changes"] == before
 
@@ -46,54 +46,18 @@ def kill_sessions(node: Node, user: str) -> None:
             node.sql(f"KILL {number}")
 
 
-def test_a_defaults_file_is_enough(stack: Stack, tmp_path: Path) -> None:
-    node = stack.nodes[0]
+def test_a_defaults_file_is_enough(lone: Node, services: Services, tmp_path: Path) -> None:
     directory = tmp_path / "conf.d"
     directory.mkdir()
     for path, text in (
         (directory / "account.cnf", f"[client]\nuser = {ACCOUNT} # ours\npassword='{PASSWORD}'\nquick\n"),
-        (tmp_path / "my.cnf", f"[client]\nsocket={node.socket}\n!includedir {directory}\n[mysql]\nuser=mallory\n"),
+        (tmp_path / "my.cnf", f"[client]\nsocket={lone.socket}\n!includedir {directory}\n[mysql]\nuser=mallory\n"),
     ):
         path.write_text(text)
         path.chmod(0o600)
-    nothing = {"MYSQL_SOCKET": "", "MYSQL_USERNAME": "", "MYSQL_PASSWORD": ""}
-    service = stack.service(node, **nothing, DEFAULTS_EXTRA_FILE=str(tmp_path / "my.cnf"))
+    service = services.start(MYSQL_SOCKET="", DEFAULTS_EXTRA_FILE=str(tmp_path / "my.cnf"))
     service.wait_for_verdict(200, "synced")
     assert PASSWORD not in service.log.read_text()
-
-
-def test_of_two_servers_on_one_host_the_one_meant_is_read(stack: Stack, tmp_path: Path) -> None:
-    node, other = stack.nodes[0], stack.nodes[1]
-    file = tmp_path / "my.cnf"
-    file.write_text(f"[client]\nsocket={other.socket}\nport={other.port}\n")
-    file.chmod(0o600)
-    nothing = {"MYSQL_SOCKET": "", "DEFAULTS_EXTRA_FILE": str(file)}
-    for settings, meant in (
-        ({"MYSQL_HOST": "localhost"}, other),
-        ({"MYSQL_PORT": str(node.port)}, node),
-        ({"MYSQL_HOST": "localhost", "MYSQL_PORT": str(node.port)}, node),
-    ):
-        service = stack.service(node, **nothing, **settings)
-        service.wait_for_verdict(200, "synced")
-        assert service.status()["node"]["wsrep_node_name"] == meant.name
-
-
-def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(
-    installation: Installation, services: Services
-) -> None:
-    node = installation.node("ed25519", ["--plugin-load-add=auth_ed25519"])
-    node.start()
-    node.wait_until_up()
-    try:
-        node.sql("CREATE USER 'modern'@'localhost' IDENTIFIED VIA ed25519 USING PASSWORD('x')")
-        service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME="modern", MYSQL_PASSWORD="x")
-        reply = service.wait_for_verdict(503, "access-denied")
-        assert reply.body.endswith(
-            "access-denied: user modern authenticates with the plugin client_ed25519, which clustercheckd does not"
-            " support: change it to unix_socket, mysql_native_password or caching_sha2_password\r\n"
-        )
-    finally:
-        node.stop()
 
 
 @dataclass(frozen=True)
@@ -148,10 +112,9 @@ class TestTls:
         service.wait_for_verdict(503, "not-galera")
         assert "(with a password, over TLS)" in service.log.read_text()
 
-    def test_without_tls_the_account_is_refused(self, tls_server: TlsServer, services: Services) -> None:
-        services.start(**tls_server.settings()).wait_for_verdict(503, "access-denied")
-
-    def test_check_says_that_the_account_needs_only_the_setting(self, tls_server: TlsServer) -> None:
+    def test_without_tls_the_account_is_refused_and_check_says_that_it_needs_only_the_setting(
+        self, tls_server: TlsServer
+    ) -> None:
         refused = run("check", **tls_server.settings()).stdout
         assert refused.startswith("NOT available access-denied: ")
         assert "; if it has REQUIRE SSL, set MYSQL_SSL=1. " in refused
@@ -159,11 +122,16 @@ class TestTls:
         assert run("check", **tls_server.settings(**with_tls)).stdout.startswith("NOT available not-galera: ")
         assert "REQUIRE SSL" not in run("check", **tls_server.settings(**with_tls, MYSQL_PASSWORD="wrong")).stdout
 
-    def test_an_authority_nobody_trusts_is_refused(self, tls_server: TlsServer, services: Services) -> None:
+    def test_an_authority_nobody_trusts_is_refused_unless_verification_is_off(
+        self, tls_server: TlsServer, services: Services
+    ) -> None:
         # The system's authorities have not signed it.
         reply = services.start(**tls_server.settings(MYSQL_SSL="1")).wait_for_verdict(503, "error")
         assert "no TLS connection to 127.0.0.1" in reply.body
         assert "certificate not accepted: " in reply.body
+        services.start(**tls_server.settings(MYSQL_SSL="1", MYSQL_SSL_VERIFY="none")).wait_for_verdict(
+            503, "not-galera"
+        )
 
     def test_a_certificate_for_another_host_is_refused_unless_only_the_issuer_counts(
         self,
@@ -175,10 +143,6 @@ class TestTls:
         assert "certificate not accepted: " in reply.body
         services.start(**settings, MYSQL_SSL_VERIFY="ca").wait_for_verdict(503, "not-galera")
 
-    def test_verification_can_be_switched_off(self, tls_server: TlsServer, services: Services) -> None:
-        service = services.start(**tls_server.settings(MYSQL_SSL="1", MYSQL_SSL_VERIFY="none"))
-        service.wait_for_verdict(503, "not-galera")
-
     def test_a_client_certificate_is_shown(self, tls_server: TlsServer, services: Services) -> None:
         ours = {
             "MYSQL_USERNAME": "mutual",
@@ -187,16 +151,6 @@ class TestTls:
             "MYSQL_SSL_KEY": str(tls_server.client.key),
         }
         services.start(**tls_server.settings(**ours)).wait_for_verdict(503, "not-galera")
-
-    def test_the_defaults_file_can_ask_for_it(self, tls_server: TlsServer, services: Services, tmp_path: Path) -> None:
-        file = tmp_path / "my.cnf"
-        file.write_text(
-            f"[client]\nuser=secret\npassword=geheim\nhost={LOOPBACK}\nport={tls_server.node.port}\n"
-            f"ssl_ca={tls_server.authority.cert}\n"
-        )
-        file.chmod(0o600)
-        service = services.start(MYSQL_SOCKET="", DEFAULTS_EXTRA_FILE=str(file))
-        service.wait_for_verdict(503, "not-galera")
 
     def test_a_server_without_tls_gets_no_credentials(self, installation: Installation, services: Services) -> None:
         # MariaDB 11.8 has TLS on by default.
@@ -211,3 +165,14 @@ class TestTls:
             f"error: {LOOPBACK}:{node.port} offers no TLS, but MYSQL_SSL* or the option file requires it" in reply.body
         )
         node.stop()
+
+
+def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(tls_server: TlsServer, services: Services) -> None:
+    node = tls_server.node
+    node.sql("INSTALL SONAME 'auth_ed25519'")
+    node.sql("CREATE USER 'modern'@'localhost' IDENTIFIED VIA ed25519 USING PASSWORD('x')")
+    service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME="modern", MYSQL_PASSWORD="x")
+    assert service.wait_for_verdict(503, "access-denied").body.endswith(
+        "access-denied: user modern authenticates with the plugin client_ed25519, which clustercheckd does not"
+        " support: change it to unix_socket, mysql_native_password or caching_sha2_password\r\n"
+    )

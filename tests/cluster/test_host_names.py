@@ -119,10 +119,9 @@ def test_a_command_ends_at_its_deadline_while_the_resolver_hangs(
     ("arguments", "words"),
     [
         (["status", NAME], f"{NAME}: no answer within 2 s"),
-        (["status"], f"{NAME}:9200: no answer within 2 s; "),
         (["drain"], f"not confirmed: {NAME}:9200: no answer within 2 s; "),
     ],
-    ids=["status", "status of this host", "drain"],
+    ids=["status", "drain"],
 )
 def test_a_service_with_a_name_is_not_waited_for_while_the_resolver_hangs(
     resolver: SilentResolver, tmp_path: Path, arguments: list[str], words: str
@@ -147,12 +146,11 @@ def run_at_once(resolver: SilentResolver, command: list[str], **settings: str) -
 @pytest.mark.parametrize(
     ("addresses", "name", "available"),
     [
-        ([LOOPBACK], NAME, True),
         ([DEAD_ADDRESS, LOOPBACK], NAME, True),
         ([LOOPBACK, DEAD_ADDRESS], NAME, True),
         ([LOOPBACK], "db2.example", False),
     ],
-    ids=["one address", "the first is dead", "the last is dead", "a name that the certificate does not have"],
+    ids=["the first is dead", "the last is dead", "a name that the certificate does not have"],
 )
 def test_a_server_is_verified_by_its_name_at_whichever_of_its_addresses_it_answers(
     tmp_path: Path, addresses: list[str], name: str, *, available: bool

@@ -143,6 +143,7 @@ def test_a_hanging_show_status_is_a_timeout_and_never_gets_more_than_three_sessi
     wait_for("the sessions to be logged out", lambda: (node.sessions_of(ACCOUNT) or 9) <= 2, seconds=10)
 
 
+@pytest.mark.long
 def test_a_storm_of_logins_takes_no_node_out(node: Node, service: Service) -> None:
     ended = threading.Event()
     logins = [0] * STORM_CLIENTS

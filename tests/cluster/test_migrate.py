@@ -12,7 +12,6 @@ import pytest
 from harness.galera import Node
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service, without_settings
-from harness.stack import Stack
 from harness.waiting import wait_for
 from tests.http.test_process import SECONDS, run
 
@@ -87,11 +86,10 @@ class Migration:
 
 @pytest.mark.parametrize(("donor", "readonly"), [("1", "0"), ("0", "1")])
 def test_the_migrated_service_answers_as_the_script_did(
-    stack: Stack, tmp_path: Path, ports: Ports, donor: str, readonly: str
+    lone: Node, tmp_path: Path, ports: Ports, donor: str, readonly: str
 ) -> None:
-    node = stack.nodes[1]
-    node.sql(f"CREATE OR REPLACE USER '{_SIMPLE}'@'localhost' IDENTIFIED BY '{_SIMPLE}'")
-    migration = Migration(tmp_path, node, ports.free(), donor, readonly)
+    lone.sql(f"CREATE OR REPLACE USER '{_SIMPLE}'@'localhost' IDENTIFIED BY '{_SIMPLE}'")
+    migration = Migration(tmp_path, lone, ports.free(), donor, readonly)
     with migration.migrated() as service:
 
         def both_say(status: int) -> None:
@@ -103,12 +101,12 @@ def test_the_migrated_service_answers_as_the_script_did(
             ("read_only", 200 if readonly == "1" else 503),
         ):
             both_say(200)
-            node.sql(f"SET GLOBAL {variable}=ON")
+            lone.sql(f"SET GLOBAL {variable}=ON")
             try:
                 both_say(status)
             finally:
-                node.sql(f"SET GLOBAL {variable}=OFF")
-                node.wait_for_state("Synced")
+                lone.sql(f"SET GLOBAL {variable}=OFF")
+                lone.wait_for_state("Synced")
         migration.disabled.touch()
         both_say(503)
         migration.disabled.unlink()

@@ -1,4 +1,4 @@
-"""Donors that keep up and donors that stall, and the disabled file, on real nodes."""
+"""Donors that keep up and donors that stall, on real nodes."""
 
 import threading
 import time
@@ -67,17 +67,4 @@ def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_retur
             service.wait_for_verdict(200, "donor")
         finally:
             node.sql("SET GLOBAL wsrep_desync=OFF")
-    service.wait_for_verdict(200, "synced")
-
-
-def test_the_disabled_file_counts_while_a_real_server_hangs(stack: Stack) -> None:
-    node, service = stack.nodes[1], stack.services[1]
-    node.hang()
-    try:
-        service.wait_for_verdict(503, "timeout")
-        service.disabled_file.touch()
-        assert service.get().reason == "disabled"
-    finally:
-        node.resume()
-        service.disabled_file.unlink(missing_ok=True)
     service.wait_for_verdict(200, "synced")

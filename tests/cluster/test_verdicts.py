@@ -15,16 +15,17 @@ from app.database.login import Database
 from app.database.session import Session
 from app.node_state import SYSTEM_VARIABLES, NodeState, PollFailure, Rows
 from harness.galera import ACCOUNT, DEMO, PASSWORD, Installation, Node
-from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests import real_rows
 from tests.conftest import Services
+from tests.http.test_requests import REQUESTS, check_answer
 from tests.measured import within
 
 INTERVAL_AND_DEADLINE_SECONDS = 0.25 + 0.8
-# The promise, and what a busy machine may add to the asking itself.
+# The promises, and what a busy machine may add to the asking itself.
+FRESH_SECONDS = 0.25 + 0.5
 PROMISED_SECONDS = INTERVAL_AND_DEADLINE_SECONDS + 0.6
 
 
@@ -104,11 +105,12 @@ def select_and_show_agree(node: Node) -> bool:
     return shown["version"] is not None
 
 
-def test_a_synced_node_is_available(stack: Stack) -> None:
+def test_a_synced_node_is_available_to_every_form_of_health_check(stack: Stack) -> None:
     for service in stack.services:
-        reply = service.get()
-        assert (reply.status, reply.reason) == (200, "synced")
-        assert reply.body == "Percona XtraDB Cluster Node is synced.\r\n"
+        for request in REQUESTS.values():
+            answer = service.send(request)
+            check_answer(answer, b"HTTP/1.1 200 OK", b"synced")
+            assert answer.endswith(b"\r\n\r\nPercona XtraDB Cluster Node is synced.\r\n")
         assert_node_is(service, real_rows.SYNCED)
     assert all(select_and_show_agree(node) for node in stack.nodes)
 
@@ -117,17 +119,6 @@ def test_a_usage_only_account_is_enough(stack: Stack) -> None:
     grants = [row[0] for row in stack.nodes[0].sql(f"SHOW GRANTS FOR '{ACCOUNT}'@'localhost'")]
     assert len(grants) == 1
     assert grants[0].startswith("GRANT USAGE ON *.* ")
-
-
-def test_unix_socket_authentication_needs_no_password(stack: Stack) -> None:
-    service = stack.service(stack.nodes[0], MYSQL_USERNAME=getpass.getuser(), MYSQL_PASSWORD="")
-    service.wait_for_verdict(200, "synced")
-    assert "(without a password)" in service.log.read_text()
-
-
-def test_tcp_works_as_well_as_the_socket(stack: Stack) -> None:
-    service = stack.service(stack.nodes[0], MYSQL_SOCKET="", MYSQL_HOST=LOOPBACK, MYSQL_PORT=str(stack.nodes[0].port))
-    service.wait_for_verdict(200, "synced")
 
 
 def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) -> None:
@@ -170,23 +161,15 @@ def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_all
     assert reasons[-2:] == ["donor", "synced"]
 
 
-def test_an_isolated_node_is_unavailable_and_comes_back(stack: Stack) -> None:
-    node, service = stack.nodes[2], stack.services[2]
-    with setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
-        service.wait_for_verdict(503, "non-primary")
-        assert "wsrep_cluster_status is non-Primary" in service.get().body
-        assert_node_is(service, real_rows.NON_PRIMARY)
-        assert select_and_show_agree(node)
-        # The others are the majority.
-        assert [s.get().status for s in stack.services[:2]] == [200, 200]
-    stack.wait_until_whole()
-
-
-def test_a_joining_node_is_unavailable_until_it_has_applied_what_it_missed(stack: Stack) -> None:
+def test_an_isolated_node_is_unavailable_and_joining_until_it_has_applied_what_it_missed(stack: Stack) -> None:
     node, service = stack.nodes[2], stack.services[2]
     with node.connect() as holding, holding.cursor() as cursor:
         with setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
-            service.wait_for_verdict(503, "non-primary")
+            assert "wsrep_cluster_status is non-Primary" in service.wait_for_verdict(503, "non-primary").body
+            assert_node_is(service, real_rows.NON_PRIMARY)
+            assert select_and_show_agree(node)
+            # The others are the majority.
+            assert [s.get().status for s in stack.services[:2]] == [200, 200]
             wait_for("the others to commit what the node will miss", stack.nodes[0].commits)
             # A lock that Galera knows nothing of holds up the applier, and so the incremental transfer.
             cursor.execute("SET SESSION wsrep_on=OFF")
@@ -203,11 +186,7 @@ def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_health
         assert [node.status(name) for name in ("wsrep_local_state", "wsrep_ready")] == ["4", "ON"]
         assert_node_is(service, real_rows.REJECTING)
         assert select_and_show_agree(node)
-    service.wait_for_verdict(200, "synced")
-
-
-def test_killing_our_session_with_all_others_does_not_hide_the_reason(stack: Stack) -> None:
-    node, service = stack.nodes[0], stack.services[0]
+    # It kills our session with all others, which hides no reason.
     with setting(node, "wsrep_reject_queries", "ALL_KILL", "NONE"):
         service.wait_for_verdict(503, "rejects-queries")
     service.wait_for_verdict(200, "synced")
@@ -227,28 +206,24 @@ def test_read_only_counts_only_where_it_is_asked_for(stack: Stack) -> None:
     strict.wait_for_verdict(200, "synced")
 
 
-def test_a_hung_server_is_a_timeout_within_interval_and_deadline(stack: Stack) -> None:
+def test_a_hung_server_is_200_while_its_poll_is_fresh_then_a_timeout_and_disabled_where_it_is_drained(
+    stack: Stack,
+) -> None:
     node, service = stack.nodes[1], stack.services[1]
     node.hang()
     try:
-        hung_at = time.monotonic()
-        service.wait_for_verdict(503, "timeout")
+        hung_at = last_200_at = time.monotonic()
+        while (reply := service.get()).status == 200:
+            last_200_at = time.monotonic()
+        within("a hung server is no longer 200", last_200_at - hung_at, FRESH_SECONDS)
         within("a hung server is a timeout", time.monotonic() - hung_at, PROMISED_SECONDS)
+        assert reply.reason == "timeout"
         assert service.get("/livez").status == 200
+        service.disabled_file.touch()
+        assert service.get().reason == "disabled"
     finally:
         node.resume()
-    service.wait_for_verdict(200, "synced")
-
-
-def test_a_killed_server_is_unreachable_and_back_after_its_restart(stack: Stack) -> None:
-    node, service = stack.nodes[2], stack.services[2]
-    node.kill()
-    killed_at = time.monotonic()
-    # Its socket file is still there, and nobody listens.
-    reply = service.wait_for_verdict(503, "unreachable")
-    within("a killed server is unreachable", time.monotonic() - killed_at, PROMISED_SECONDS)
-    assert f"cannot connect to {node.socket}: Connection refused" in reply.body
-    stack.restart_node(node)
+        service.disabled_file.unlink(missing_ok=True)
     service.wait_for_verdict(200, "synced")
 
 
@@ -290,12 +265,15 @@ def test_a_wrong_password_is_access_denied_and_never_shown(stack: Stack) -> None
     assert "geheim" not in reply.body + service.log.read_text() + str(service.status())
 
 
-def test_a_server_without_galera_is_not_galera(installation: Installation, services: Services) -> None:
+def test_a_server_without_galera_is_not_galera_and_unix_socket_needs_no_password(
+    installation: Installation, services: Services
+) -> None:
     node = installation.node("plain")
     node.start()
     node.wait_until_up()
     service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser())
     service.wait_for_verdict(503, "not-galera")
+    assert "(without a password)" in service.log.read_text()
     assert_node_is(service, real_rows.NOT_GALERA)
     assert select_and_show_agree(node)
     node.stop()

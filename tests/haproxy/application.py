@@ -48,10 +48,6 @@ class Application:
         self._done.set()
         self._thread.join()
 
-    def is_on(self, *names: str) -> bool:
-        """Whether the last transaction was committed on one of these nodes."""
-        return bool(self.counts.done) and self.counts.done[-1][1] in names
-
     def committed_since(self, moment: float) -> int:
         """Count the transactions committed since then."""
         return sum(at > moment for at, _ in self.counts.done)

@@ -49,14 +49,6 @@ def test_a_writer_that_may_take_no_writes_hands_over_to_one_other_node(nodes: Mo
         assert front.writers.landings(CROWD) == Counter({new: CROWD})
 
 
-def test_a_writer_that_is_killed_or_hangs_hands_over(nodes: MockNodes, front: Front) -> None:
-    first, second, _ = nodes.nodes
-    assert switch(front, first, "writer killed", first.stop) == second.name
-    first.start()
-    front.haproxy.wait_for_status(WRITER, first, "UP")
-    assert switch(front, second, "writer hangs", second.hang, SILENT_SECONDS) == first.name
-
-
 def test_a_writer_whose_host_falls_silent_hands_over(tmp_path: Path, ports: Ports, remote_host: RemoteHost) -> None:
     with MockNodes(tmp_path, ports, remote=remote_host.address) as nodes:
         silent = nodes.nodes[0]

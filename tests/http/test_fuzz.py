@@ -6,6 +6,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
+import pytest
+
 from app.http.api import PATHS
 from harness.ports import LOOPBACK
 from harness.service import Service
@@ -132,6 +134,7 @@ class Fuzz:
                     self.wrong.append((b"an honest check", check))
 
 
+@pytest.mark.long
 def test_20000_random_requests_are_answered_or_hung_up_on_and_change_nothing(services: Services) -> None:
     with fake_mysql(galera()) as server:
         database = {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone"}

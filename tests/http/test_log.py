@@ -195,10 +195,7 @@ def test_the_journal_has_each_line_with_its_priority(node: FakeMySQL, services: 
     assert lines[2] == ("4", f'unavailable reason=not-ready was=synced detail="{detail}"')
 
 
-ODD = (
-    *('ge"heim', "ge'heim", "ge\\heim", "ge heim", "ge=heim", "ge#heim"),
-    *("ge%sheim%d", "ge{0}heim", "$geheim`", "gehéim€"),
-)
+ODD = ("ge\"h'e\\i m=#", "ge%sheim%d{0}$`", "gehéim€")
 
 
 def forms_of(secret: str) -> set[str]:

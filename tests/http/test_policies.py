@@ -3,7 +3,6 @@
 import socket
 import struct
 import time
-from collections.abc import Mapping
 
 import pytest
 
@@ -21,39 +20,24 @@ def beside(services: Services, server: FakeMySQL, **environ: str) -> Service:
     return services.start(MYSQL_HOST=LOOPBACK, MYSQL_PORT=str(server.port), MYSQL_USERNAME="someone", **environ)
 
 
-@pytest.mark.parametrize(
-    ("variables", "target", "status", "reason"),
-    [
-        ({"pxc_maint_mode": "DISABLED"}, "/", 200, "synced"),
-        ({"pxc_maint_mode": "MAINTENANCE"}, "/", 503, "maintenance"),
-        ({"pxc_maint_mode": "SHUTDOWN"}, "/", 503, "maintenance"),
-        ({"offline_mode": "OFF"}, "/", 200, "synced"),
-        ({"offline_mode": "ON"}, "/", 503, "offline"),
-        ({"read_only": "ON", "super_read_only": "ON"}, "/", 200, "synced"),
-        ({"read_only": "ON", "super_read_only": "ON"}, "/?available_when_readonly=0", 503, "read-only"),
-        ({"read_only": "OFF", "super_read_only": "ON"}, "/?available_when_readonly=0", 503, "read-only"),
-        ({"read_only": "OFF", "super_read_only": "OFF"}, "/?available_when_readonly=0", 200, "synced"),
-        ({"read_only": "NO_LOCK"}, "/?available_when_readonly=0", 503, "read-only"),
-        ({"read_only": "NO_LOCK_NO_ADMIN"}, "/?available_when_readonly=0", 503, "read-only"),
-    ],
-)
-def test_variables_that_only_other_servers_have(
-    services: Services,
-    variables: Mapping[str, str],
-    target: str,
-    status: int,
-    reason: str,
-) -> None:
-    with fake_mysql(galera(variables=variables)) as server:
-        beside(services, server).wait_for_verdict(status, reason, target=target)
+def test_variables_that_only_other_servers_have(services: Services) -> None:
+    with fake_mysql(galera()) as server:
+        service = beside(services, server)
+        for variables, target, reason in (
+            ({"pxc_maint_mode": "MAINTENANCE"}, "/", "maintenance"),
+            ({"offline_mode": "ON"}, "/", "offline"),
+            ({"read_only": "OFF", "super_read_only": "ON"}, "/?available_when_readonly=0", "read-only"),
+        ):
+            server.behaviour = galera(variables=variables)
+            server.drop_connections()
+            service.wait_for_verdict(503, reason, target=target)
 
 
-@pytest.mark.parametrize("target", ["/", "/readyz"])
-def test_overrides_per_request(services: Services, target: str) -> None:
+def test_overrides_per_request(services: Services) -> None:
     status = {**DONOR, "wsrep_local_recv_queue": "50", "Threads_connected": "151"}
     with fake_mysql(galera(status, {"read_only": "ON"})) as server:
         service = beside(services, server)
-        service.wait_for_verdict(503, "donor", target=target)
+        service.wait_for_verdict(503, "donor")
         for query, expected in {
             "available_when_donor=1": (200, "donor"),
             "available_when_donor=1&max_recv_queue=50": (200, "donor"),
@@ -62,8 +46,9 @@ def test_overrides_per_request(services: Services, target: str) -> None:
             "available_when_donor=1&available_when_full=0": (503, "full"),
             "available_when_donor=0": (503, "donor"),
         }.items():
-            reply = service.get(f"{target}?{query}")
-            assert expected == (reply.status, reply.reason), query
+            for target in ("/", "/readyz"):
+                reply = service.get(f"{target}?{query}")
+                assert expected == (reply.status, reply.reason), query
 
 
 def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> None:
@@ -90,17 +75,6 @@ class TestDisabledFile:
         first, second = service.get().body.splitlines()
         assert first == "Percona XtraDB Cluster Node is manually disabled."
         assert second.startswith(f"disabled: {service.disabled_file} exists, made by ")
-
-    def test_a_file_that_cannot_be_looked_for_counts_as_there(self, services: Services) -> None:
-        with fake_mysql(galera()) as server:
-            service = beside(services, server)
-            service.wait_for_verdict(200, "synced")
-            service.disabled_file.symlink_to(service.disabled_file)
-            reply = service.get()
-            assert (reply.status, reply.reason) == (503, "disabled")
-            assert f"{service.disabled_file}: Too many levels of symbolic links" in reply.body
-            service.disabled_file.unlink()
-            assert service.get().reason == "synced"
 
     def test_its_status_can_be_404(self, services: Services) -> None:
         with fake_mysql(galera()) as server:
@@ -149,9 +123,7 @@ class TestAllowFrom:
         [
             ("127.0.0.0/8", ["127.0.0.1"]),
             ("10.0.0.0/8, ::1", ["::1"]),
-            ("::ffff:127.0.0.1 fd00::/8", ["127.0.0.1"]),
             ("::ffff:127.0.0.0/104,::ffff:10.0.0.0/104", ["127.0.0.1"]),
-            ("::ffff:10.0.0.0/104", []),
         ],
     )
     def test_networks(self, services: Services, networks: str, let_in: list[str]) -> None:

@@ -112,6 +112,7 @@ def restart(service: Service, number: signal.Signals) -> None:
     service.restart()
 
 
+@pytest.mark.long
 def test_a_health_check_loop_sees_no_restart_but_what_a_kill_tears_out_of_its_hands(services: Services) -> None:
     with fake_mysql(galera()) as node, listening() as held:
         service = start_on(held, node, services)

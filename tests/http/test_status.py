@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
 
@@ -125,7 +125,7 @@ class TestCommand:
             f"{LOOPBACK}:1: Connection refused",
         ]
 
-    @pytest.mark.parametrize("host", ["*", LOOPBACK, "::1"])
+    @pytest.mark.parametrize("host", ["*", "::1"])
     def test_without_addresses_it_asks_the_service_of_its_settings(self, services: Services, host: str) -> None:
         service = services.start_unasked(CLUSTERCHECK_HOST=host)
         environ = {"CLUSTERCHECK_HOST": host, "CLUSTERCHECK_PORT": str(service.port)}
@@ -141,16 +141,15 @@ class TestCommand:
         done = run("status", LOOPBACK, CLUSTERCHECK_PORT=str(service.port))
         assert "NOT available  unreachable" in done.stdout
 
-    @pytest.mark.parametrize(
-        "body", [b"Percona XtraDB Cluster Node is synced.\r\n", b"[]", b'{"available": 1}', b"[" * 100_000]
-    )
-    def test_what_is_no_clustercheckd_is_a_row(self, body: bytes) -> None:
-        with http_server(body) as elsewhere:
-            done = run("status", elsewhere)
+    def test_what_is_no_clustercheckd_is_a_row(self) -> None:
+        bodies = (b"Percona XtraDB Cluster Node is synced.\r\n", b"[]", b'{"available": 1}', b"[" * 100_000)
+        with ExitStack() as exits:
+            elsewhere = [exits.enter_context(http_server(body)) for body in bodies]
+            done = run("status", *elsewhere)
         assert (done.returncode, done.stderr) == (1, "")
-        _, row, words = done.stdout.splitlines()
-        assert row.split() == [elsewhere, "no", "answer", *"-----"]
-        assert words == f"{elsewhere}: something other than clustercheckd answers there"
+        _, *lines = done.stdout.splitlines()
+        assert [row.split() for row in lines[:4]] == [[address, "no", "answer", *"-----"] for address in elsewhere]
+        assert lines[4:] == [f"{address}: something other than clustercheckd answers there" for address in elsewhere]
 
     def test_nothing_that_is_answered_reaches_the_terminal_as_it_is(self) -> None:
         document = {"available": False, "reason": "\x1b[2J", "detail": "\x07", "since": "\n", "node": ["\x1b"]}
@@ -174,10 +173,9 @@ class TestCommand:
         assert "999" not in done.stdout
         assert f"{large}: something other than clustercheckd answers there" in done.stdout
 
-    @pytest.mark.parametrize("beginning", [b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
-    def test_a_service_that_answers_byte_by_byte_is_given_up(self, beginning: bytes) -> None:
+    def test_a_service_that_answers_byte_by_byte_is_given_up(self) -> None:
         def trickle(peer: Peer) -> None:
-            peer.connection.sendall(beginning)
+            peer.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{")
             while peer.connection.send(b" "):
                 time.sleep(0.1)
 
@@ -226,13 +224,6 @@ class TestCommand:
             watching.send_signal(signal.SIGINT)
             assert watching.wait(SECONDS) == 0
         assert [line.split()[0] for line in shown] == 2 * ["node", address(service), f"{address(service)}:"]
-
-    @pytest.mark.parametrize("address", ["a:b", "[::1", "", "db1,db2"])
-    def test_what_is_no_address_is_one_line(self, address: str) -> None:
-        done = run("status", address)
-        meant = "db1 db2" if "," in address else "db1, db1:9200 or [fd00::1]:9200"
-        expected = f"clustercheckd: status: '{address}' is not an address; did you mean {meant}?\n"
-        assert (2, "", expected) == (done.returncode, done.stdout, done.stderr)
 
     def test_with_addresses_it_reads_no_env_file(self, services: Services) -> None:
         service = services.start()

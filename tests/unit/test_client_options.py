@@ -37,7 +37,7 @@ lines = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(lines, min_size=1, max_size=5))
 def test_any_spelling_is_taken_as_the_mariadb_client_takes_it(tmp_path: Path, lines: list[str]) -> None:
     path = tmp_path / "my.cnf"

@@ -182,6 +182,7 @@ def test_one_rejected_login_is_no_reason_and_the_next_one_is_made_at_once() -> N
         polling(server, scenario, interval=0.5)
 
 
+@pytest.mark.long
 def test_a_login_that_gets_no_answer_counts_after_its_own_time() -> None:
     async def scenario(poller: Poller) -> None:
         assert isinstance(await poller.poll(), NodeState)

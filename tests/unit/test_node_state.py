@@ -218,7 +218,7 @@ def no_rule_refuses(node: NodeState, age_seconds: float, policy: Policy) -> bool
     )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(nearly_healthy_rows(), policies, st.sampled_from([0.0, 1.0, 1.01, float("nan"), float("inf")]))
 def test_a_nearly_healthy_node_is_available_exactly_where_no_rule_refuses(
     rows: list[tuple[Cell, ...]], policy: Policy, age_seconds: float

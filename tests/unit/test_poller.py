@@ -179,6 +179,7 @@ def test_a_server_that_asks_for_a_local_file_gets_nothing() -> None:
     assert received == [b""]
 
 
+@pytest.mark.long
 def test_no_failure_leaks_a_descriptor() -> None:
     def descriptors() -> int:
         gc.collect()

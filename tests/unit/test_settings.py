@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from app.commands.parser import parse
-from app.database.address import USUAL_SOCKETS
 from app.database.login import Database
 from app.settings import Settings, load_settings
 from app.settings_error import SettingsError
@@ -143,6 +142,8 @@ def test_a_caller_of_a_few_settings_is_not_stopped_by_others(load: Load, tmp_pat
 def test_an_empty_value_that_might_do_the_opposite_is_an_error(load: Load, name: str) -> None:
     with pytest.raises(SettingsError, match=f"^{name}: '' "):
         load({name: ""})
+    with pytest.raises(SettingsError, match=r"^CLUSTERCHECK_ALLOW_FROM: ' , ' contains no network: "):
+        load({"CLUSTERCHECK_ALLOW_FROM": " , "})
 
 
 @pytest.mark.parametrize(
@@ -246,23 +247,8 @@ def test_a_line_of_an_env_file_that_cannot_be_parsed_is_named_without_its_text(
     assert str(caught.value) == f"--env-file: {env_file}, line 5: is not NAME=value"
 
 
-@pytest.mark.parametrize(
-    ("database", "where"),
-    [
-        (Database(socket="/s"), "/s"),
-        (Database(host="localhost", socket="/s"), "/s"),
-        (Database(host="::1", port=3307), "[::1]:3307"),
-        (Database(port=3307), "127.0.0.1:3307"),
-        (Database(host="localhost", port=3307), "localhost:3307"),
-        (Database(host="localhost"), None),
-        (Database(), None),
-    ],
-)
-def test_socket_host_and_port_mean_what_they_mean_to_the_mysql_client(database: Database, where: str | None) -> None:
-    if where is None:
-        assert str(database.login()) in USUAL_SOCKETS
-    else:
-        assert where == str(database.login())
+def test_an_ipv6_address_is_shown_in_brackets() -> None:
+    assert str(Database(host="::1", port=3307).login()) == "[::1]:3307"
 
 
 def test_a_socket_as_a_flag_does_not_lose_to_a_host_in_the_environment(load: Load) -> None:

@@ -19,14 +19,15 @@ from app.database.poller import Poller
 from app.node_state import PollFailure
 from app.reason import Reason
 from harness.certificates import Certificate, make_authority, make_certificate
+from harness.waiting import wait_for
 from tests.fake_mysql import (
+    OK,
     TLS_CAPABILITIES,
     Behaviour,
     FakeMySQL,
     Peer,
     error,
     fake_mysql,
-    greets_and_is_silent,
     packet,
     server_context,
 )
@@ -104,7 +105,13 @@ def connections_to(port: int) -> int:
 
 
 @LOOPS
-@pytest.mark.parametrize("fault", ["error 1040", "error 1203", "a packet out of order", "a handshake that hangs"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("error 1040", "error 1203", "a packet out of order"),
+        *(pytest.param(fault, marks=pytest.mark.long) for fault in ("a handshake that hangs", "a login that hangs")),
+    ],
+)
 def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
     authority: Certificate, context: ssl.SSLContext, new_loop: Loop, fault: str
 ) -> None:
@@ -114,6 +121,7 @@ def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
         "error 1203": refuses(context, packet(3, error(1203)), over),
         "a packet out of order": refuses(context, packet(99, b"\0"), over),
         "a handshake that hangs": hangs_in_the_handshake(over),
+        "a login that hangs": refuses(context, packet(3, OK), over),
     }[fault]
 
     async def scenario(poller: Poller) -> None:
@@ -167,7 +175,13 @@ def test_our_own_certificate_refused_is_paced_and_named(tmp_path: Path, authorit
         assert server.connections == 1
 
 
-def test_a_server_without_tls_is_paced_where_tls_is_required(authority: Certificate) -> None:
+def test_a_server_without_tls_is_told_nothing_and_paced_where_tls_is_required(authority: Certificate) -> None:
+    received: list[bytes] = []
+
+    def greets_and_listens(peer: Peer) -> None:
+        peer.greet()
+        received.append(peer.connection.recv(65536))
+
     async def scenario(poller: Poller) -> None:
         first = await poller.poll()
         assert isinstance(first, PollFailure)
@@ -175,6 +189,7 @@ def test_a_server_without_tls_is_paced_where_tls_is_required(authority: Certific
         for _ in range(10 * ATTEMPTS):
             assert first == await poller.poll()
 
-    with fake_mysql(greets_and_is_silent) as server:
+    with fake_mysql(greets_and_listens) as server:
         polling(server, authority, uvloop.new_event_loop, scenario)
-        assert server.connections == 1
+        wait_for("the server to see the end of the connection", lambda: received)
+        assert (received, server.connections) == ([b""], 1)

@@ -12,6 +12,9 @@ from tests import real_rows
 
 STRICT = Policy(max_age_seconds=1.15)
 DONORS = replace(STRICT, available_when_donor=True)
+WRITERS = replace(STRICT, available_when_readonly=False)
+LIMITED = replace(STRICT, max_recv_queue=64)
+NOT_FULL = replace(STRICT, available_when_full=False)
 NO_SWITCH = Switches()
 
 SYNCED = real_rows.parsed(real_rows.SYNCED)
@@ -32,272 +35,178 @@ def cut_off(state: int, comment: str, cluster_status: str, *, connected: str = "
     )
 
 
-# name, node, policy, available, reason
-WRITERS = replace(STRICT, available_when_readonly=False)
-
-
 def with_switch(name: str, state: str | None) -> NodeState:
     """Return a synced node with one switch in this state."""
     return replace(SYNCED, **{name: state})  # type: ignore[arg-type]
 
 
+# name, node, policy, reason
 ROWS = [
     # Seen on live MariaDB clusters.
-    ("synced", SYNCED, STRICT, True, Reason.SYNCED),
-    ("minority side of a partition", real_rows.parsed(real_rows.NON_PRIMARY), STRICT, False, Reason.NON_PRIMARY),
-    (
-        "synced but non-primary, shutting down",
-        real_rows.parsed(real_rows.SHUTTING_DOWN),
-        STRICT,
-        False,
-        Reason.NON_PRIMARY,
-    ),
-    ("non-primary spelt as in some documents", cut_off(4, "Synced", "Non-Primary"), STRICT, False, Reason.NON_PRIMARY),
-    ("incremental transfer", real_rows.parsed(real_rows.JOINING), STRICT, False, Reason.JOINING),
-    ("end of incremental transfer", real_rows.parsed(real_rows.JOINING_IN_PRIMARY), STRICT, False, Reason.JOINING),
-    ("just before synced", cut_off(1, "Joining", "Primary"), STRICT, False, Reason.JOINING),
-    ("donor", DONOR, STRICT, False, Reason.DONOR),
-    ("donor, allowed", DONOR, DONORS, True, Reason.DONOR),
-    ("desynced", DESYNCED, STRICT, False, Reason.DESYNCED),
-    ("desynced, allowed", DESYNCED, DONORS, True, Reason.DONOR),
+    ("synced", SYNCED, STRICT, Reason.SYNCED),
+    ("minority side of a partition", real_rows.parsed(real_rows.NON_PRIMARY), STRICT, Reason.NON_PRIMARY),
+    ("synced but non-primary, shutting down", real_rows.parsed(real_rows.SHUTTING_DOWN), STRICT, Reason.NON_PRIMARY),
+    ("non-primary spelt as in some documents", cut_off(4, "Synced", "Non-Primary"), STRICT, Reason.NON_PRIMARY),
+    ("incremental transfer", real_rows.parsed(real_rows.JOINING), STRICT, Reason.JOINING),
+    ("end of incremental transfer", real_rows.parsed(real_rows.JOINING_IN_PRIMARY), STRICT, Reason.JOINING),
+    ("just before synced", cut_off(1, "Joining", "Primary"), STRICT, Reason.JOINING),
+    ("donor", DONOR, STRICT, Reason.DONOR),
+    ("donor, allowed", DONOR, DONORS, Reason.DONOR),
+    ("desynced", DESYNCED, STRICT, Reason.DESYNCED),
+    ("desynced, allowed", DESYNCED, DONORS, Reason.DONOR),
     (
         "first sample after an inconsistency vote",
         replace(SYNCED, wsrep_local_state=5, wsrep_local_state_comment="Inconsistent"),
         STRICT,
-        False,
         Reason.INCONSISTENT,
     ),
-    (
-        "samples after it",
-        cut_off(5, "Inconsistent", "Disconnected", connected="OFF"),
-        STRICT,
-        False,
-        Reason.INCONSISTENT,
-    ),
-    (
-        "bad cluster address",
-        cut_off(0, "Initialized", "Disconnected", connected="OFF"),
-        STRICT,
-        False,
-        Reason.DISCONNECTED,
-    ),
-    ("no galera", real_rows.parsed(real_rows.NOT_GALERA), STRICT, False, Reason.NOT_GALERA),
-    ("no wsrep variable at all", NodeState(read_only="OFF", version="8.0.36"), STRICT, False, Reason.NOT_GALERA),
+    ("samples after it", cut_off(5, "Inconsistent", "Disconnected", connected="OFF"), STRICT, Reason.INCONSISTENT),
+    ("bad cluster address", cut_off(0, "Initialized", "Disconnected", connected="OFF"), STRICT, Reason.DISCONNECTED),
+    ("no galera", real_rows.parsed(real_rows.NOT_GALERA), STRICT, Reason.NOT_GALERA),
+    ("no wsrep variable at all", NodeState(read_only="OFF", version="8.0.36"), STRICT, Reason.NOT_GALERA),
     (
         "rejecting queries, every status variable healthy",
         real_rows.parsed(real_rows.REJECTING),
         STRICT,
-        False,
         Reason.REJECTS_QUERIES,
     ),
-    (
-        "rejecting queries and killing",
-        replace(SYNCED, wsrep_reject_queries="ALL_KILL"),
-        DONORS,
-        False,
-        Reason.REJECTS_QUERIES,
-    ),
+    ("rejecting queries and killing", replace(SYNCED, wsrep_reject_queries="ALL_KILL"), DONORS, Reason.REJECTS_QUERIES),
     # From documents and server sources.
-    ("wsrep switched off", replace(SYNCED, wsrep_on="OFF"), STRICT, False, Reason.NOT_GALERA),
-    ("provider none", replace(SYNCED, wsrep_provider="none"), STRICT, False, Reason.NOT_GALERA),
-    ("wsrep_on without a global scope, as on PXC", replace(SYNCED, wsrep_on=None), STRICT, True, Reason.SYNCED),
-    ("no networking", replace(SYNCED, skip_networking="ON"), DONORS, False, Reason.NO_NETWORKING),
-    ("no networking on a donor", replace(DONOR, skip_networking="ON"), STRICT, False, Reason.NO_NETWORKING),
+    ("wsrep switched off", replace(SYNCED, wsrep_on="OFF"), STRICT, Reason.NOT_GALERA),
+    ("provider none", replace(SYNCED, wsrep_provider="none"), STRICT, Reason.NOT_GALERA),
+    ("wsrep_on without a global scope, as on PXC", replace(SYNCED, wsrep_on=None), STRICT, Reason.SYNCED),
+    ("no networking", replace(SYNCED, skip_networking="ON"), DONORS, Reason.NO_NETWORKING),
+    ("no networking on a donor", replace(DONOR, skip_networking="ON"), STRICT, Reason.NO_NETWORKING),
     (
         "no networking on a node that is not ready",
         replace(cut_off(0, "Initialized", "non-Primary"), skip_networking="ON"),
         STRICT,
-        False,
         Reason.NON_PRIMARY,
     ),
     (
         "no networking in maintenance, which would keep sessions",
         replace(SYNCED, skip_networking="ON", pxc_maint_mode="MAINTENANCE"),
         STRICT,
-        False,
         Reason.NO_NETWORKING,
     ),
-    ("not connected", replace(SYNCED, wsrep_connected="OFF"), STRICT, False, Reason.DISCONNECTED),
-    ("not ready", replace(SYNCED, wsrep_ready="OFF"), STRICT, False, Reason.NOT_READY),
-    ("offline mode", replace(SYNCED, offline_mode="ON"), STRICT, False, Reason.OFFLINE),
-    ("offline mode off", replace(SYNCED, offline_mode="OFF"), STRICT, True, Reason.SYNCED),
-    ("pxc maintenance", replace(SYNCED, pxc_maint_mode="MAINTENANCE"), STRICT, False, Reason.MAINTENANCE),
-    ("pxc shutting down", replace(SYNCED, pxc_maint_mode="SHUTDOWN"), STRICT, False, Reason.MAINTENANCE),
-    ("pxc no maintenance", replace(SYNCED, pxc_maint_mode="DISABLED"), STRICT, True, Reason.SYNCED),
+    ("not connected", replace(SYNCED, wsrep_connected="OFF"), STRICT, Reason.DISCONNECTED),
+    ("not ready", replace(SYNCED, wsrep_ready="OFF"), STRICT, Reason.NOT_READY),
+    ("offline mode", replace(SYNCED, offline_mode="ON"), STRICT, Reason.OFFLINE),
+    ("offline mode off", replace(SYNCED, offline_mode="OFF"), STRICT, Reason.SYNCED),
+    ("pxc maintenance", replace(SYNCED, pxc_maint_mode="MAINTENANCE"), STRICT, Reason.MAINTENANCE),
+    ("pxc shutting down", replace(SYNCED, pxc_maint_mode="SHUTDOWN"), STRICT, Reason.MAINTENANCE),
+    ("pxc no maintenance", replace(SYNCED, pxc_maint_mode="DISABLED"), STRICT, Reason.SYNCED),
     (
         "partitioned pxc in maintenance",
         replace(cut_off(0, "Initialized", "non-Primary"), pxc_maint_mode="MAINTENANCE"),
         STRICT,
-        False,
         Reason.NON_PRIMARY,
     ),
     (
         "donor that rejects queries",
         replace(DONOR, wsrep_sst_donor_rejects_queries="ON"),
         DONORS,
-        False,
         Reason.DONOR_REJECTS_QUERIES,
     ),
     (
         "donor that rejects queries, donors not allowed",
         replace(DONOR, wsrep_sst_donor_rejects_queries="ON"),
         STRICT,
-        False,
         Reason.DONOR_REJECTS_QUERIES,
     ),
     (
         "desynced by hand, would reject queries as a donor",
         replace(DONOR, wsrep_desync="ON", wsrep_sst_donor_rejects_queries="ON"),
         STRICT,
-        False,
         Reason.DESYNCED,
     ),
     (
         "joined, rejects queries as a donor",
         replace(JOINED, wsrep_sst_donor_rejects_queries="ON"),
         STRICT,
-        False,
         Reason.DONOR_REJECTS_QUERIES,
     ),
     (
         "synced, would reject queries as a donor",
         replace(SYNCED, wsrep_sst_donor_rejects_queries="ON"),
         DONORS,
-        True,
         Reason.SYNCED,
     ),
-    ("joined", JOINED, STRICT, False, Reason.JOINED),
-    ("joined, ready, donors allowed", JOINED, DONORS, True, Reason.DONOR),
-    ("joined, not ready, donors allowed", replace(JOINED, wsrep_ready="OFF"), DONORS, False, Reason.NOT_READY),
-    ("read-only, allowed by default", real_rows.parsed(real_rows.READ_ONLY), STRICT, True, Reason.SYNCED),
+    ("joined", JOINED, STRICT, Reason.JOINED),
+    ("joined, ready, donors allowed", JOINED, DONORS, Reason.DONOR),
+    ("joined, not ready, donors allowed", replace(JOINED, wsrep_ready="OFF"), DONORS, Reason.NOT_READY),
+    ("read-only, allowed by default", real_rows.parsed(real_rows.READ_ONLY), STRICT, Reason.SYNCED),
+    *((f"read_only {value}", replace(SYNCED, read_only=value), WRITERS, Reason.SYNCED) for value in ("OFF", "0", "no")),
     *(
-        (
-            f"read_only {value}",
-            replace(SYNCED, read_only=value),
-            replace(STRICT, available_when_readonly=False),
-            available,
-            Reason.SYNCED if available else Reason.READ_ONLY,
-        )
-        for value, available in [
-            ("OFF", True),
-            ("0", True),
-            ("no", True),
-            ("ON", False),
-            ("1", False),
-            ("NO_LOCK", False),
-            ("NO_LOCK_NO_ADMIN", False),
-            ("", False),
-            (None, False),
-        ]
+        (f"read_only {value}", replace(SYNCED, read_only=value), WRITERS, Reason.READ_ONLY)
+        for value in ("ON", "1", "NO_LOCK", "NO_LOCK_NO_ADMIN", "", None)
     ),
-    (
-        "super_read_only",
-        replace(SYNCED, super_read_only="ON"),
-        replace(STRICT, available_when_readonly=False),
-        False,
-        Reason.READ_ONLY,
-    ),
-    (
-        "queue at its limit",
-        replace(SYNCED, wsrep_local_recv_queue=64),
-        replace(STRICT, max_recv_queue=64),
-        True,
-        Reason.SYNCED,
-    ),
-    (
-        "queue over its limit",
-        replace(SYNCED, wsrep_local_recv_queue=65),
-        replace(STRICT, max_recv_queue=64),
-        False,
-        Reason.LAGGING,
-    ),
+    ("queue at its limit", replace(SYNCED, wsrep_local_recv_queue=64), LIMITED, Reason.SYNCED),
+    ("queue over its limit", replace(SYNCED, wsrep_local_recv_queue=65), LIMITED, Reason.LAGGING),
     (
         "donor with a queue over its limit",
         replace(DONOR, wsrep_local_recv_queue=65),
         replace(DONORS, max_recv_queue=64),
-        False,
         Reason.LAGGING,
     ),
-    (
-        "queue unknown, limit set",
-        replace(SYNCED, wsrep_local_recv_queue=None),
-        replace(STRICT, max_recv_queue=64),
-        False,
-        Reason.LAGGING,
-    ),
-    ("queue unknown, no limit", replace(SYNCED, wsrep_local_recv_queue=None), STRICT, True, Reason.SYNCED),
-    ("full, allowed by default", replace(SYNCED, threads_connected=151), STRICT, True, Reason.SYNCED),
-    (
-        "full",
-        replace(SYNCED, threads_connected=151),
-        replace(STRICT, available_when_full=False),
-        False,
-        Reason.FULL,
-    ),
-    (
-        "one below full",
-        replace(SYNCED, threads_connected=150),
-        replace(STRICT, available_when_full=False),
-        True,
-        Reason.SYNCED,
-    ),
+    ("queue unknown, limit set", replace(SYNCED, wsrep_local_recv_queue=None), LIMITED, Reason.LAGGING),
+    ("queue unknown, no limit", replace(SYNCED, wsrep_local_recv_queue=None), STRICT, Reason.SYNCED),
+    ("full, allowed by default", replace(SYNCED, threads_connected=151), STRICT, Reason.SYNCED),
+    ("full", replace(SYNCED, threads_connected=151), NOT_FULL, Reason.FULL),
+    ("one below full", replace(SYNCED, threads_connected=150), NOT_FULL, Reason.SYNCED),
     # Impossible values: never a guess in the node's favour.
-    ("state 0 in a primary component", replace(SYNCED, wsrep_local_state=0), DONORS, False, Reason.UNKNOWN_STATE),
-    ("state unreadable", replace(SYNCED, wsrep_local_state=NOT_A_NUMBER), DONORS, False, Reason.UNKNOWN_STATE),
-    ("state 6", replace(SYNCED, wsrep_local_state=6), DONORS, False, Reason.INCONSISTENT),
-    ("a cluster status nobody knows", replace(SYNCED, wsrep_cluster_status="Maybe"), DONORS, False, Reason.NON_PRIMARY),
-    ("no cluster status", replace(SYNCED, wsrep_cluster_status=None), DONORS, False, Reason.NON_PRIMARY),
-    ("no wsrep_ready", replace(SYNCED, wsrep_ready=None), DONORS, False, Reason.NOT_READY),
-    ("no wsrep_connected", replace(SYNCED, wsrep_connected=None), DONORS, False, Reason.DISCONNECTED),
-    ("wsrep_ready yes", replace(SYNCED, wsrep_ready="YES"), DONORS, False, Reason.NOT_READY),
+    ("state 0 in a primary component", replace(SYNCED, wsrep_local_state=0), DONORS, Reason.UNKNOWN_STATE),
+    ("state unreadable", replace(SYNCED, wsrep_local_state=NOT_A_NUMBER), DONORS, Reason.UNKNOWN_STATE),
+    ("state 6", replace(SYNCED, wsrep_local_state=6), DONORS, Reason.INCONSISTENT),
+    ("a cluster status nobody knows", replace(SYNCED, wsrep_cluster_status="Maybe"), DONORS, Reason.NON_PRIMARY),
+    ("no cluster status", replace(SYNCED, wsrep_cluster_status=None), DONORS, Reason.NON_PRIMARY),
+    ("no wsrep_ready", replace(SYNCED, wsrep_ready=None), DONORS, Reason.NOT_READY),
+    ("no wsrep_connected", replace(SYNCED, wsrep_connected=None), DONORS, Reason.DISCONNECTED),
+    ("wsrep_ready yes", replace(SYNCED, wsrep_ready="YES"), DONORS, Reason.NOT_READY),
     *(
-        (f"wsrep_on {value!r}", replace(SYNCED, wsrep_on=value), DONORS, False, Reason.NOT_GALERA)
+        (f"wsrep_on {value!r}", replace(SYNCED, wsrep_on=value), DONORS, Reason.NOT_GALERA)
         for value in ("", "?", "0", "YES", "OFF?")
     ),
     *(
-        (f"wsrep_provider {value!r}", replace(SYNCED, wsrep_provider=value), DONORS, False, Reason.NOT_GALERA)
+        (f"wsrep_provider {value!r}", replace(SYNCED, wsrep_provider=value), DONORS, Reason.NOT_GALERA)
         for value in (None, "", "?", "??/?", "NONE", "None")
     ),
-    ("logins rejected", replace(SYNCED, rejects_logins="error 1135"), DONORS, False, Reason.REJECTS_LOGINS),
-    ("logins rejected, and read-only", replace(SYNCED, rejects_logins=""), DONORS, False, Reason.REJECTS_LOGINS),
+    ("logins rejected", replace(SYNCED, rejects_logins="error 1135"), DONORS, Reason.REJECTS_LOGINS),
+    ("logins rejected, and read-only", replace(SYNCED, rejects_logins=""), DONORS, Reason.REJECTS_LOGINS),
     (
         "logins rejected, outside a primary component",
         replace(SYNCED, rejects_logins="error 1135", wsrep_cluster_status="non-Primary"),
         DONORS,
-        False,
         Reason.NON_PRIMARY,
     ),
     *(
-        (f"{name} ON, {'' if allowed else 'not '}allowed", with_switch(name, "ON"), policy, allowed, reason)
+        (f"{name} {state}, {reason}", with_switch(name, state), policy, reason)
         for name in ("super_read_only", "tx_read_only", "transaction_read_only")
-        for policy, allowed, reason in (
-            (STRICT, True, Reason.SYNCED),
-            (WRITERS, False, Reason.READ_ONLY),
+        for state, policy, reason in (
+            ("ON", STRICT, Reason.SYNCED),
+            ("ON", WRITERS, Reason.READ_ONLY),
+            (None, WRITERS, Reason.SYNCED),
+            ("?", WRITERS, Reason.READ_ONLY),
         )
-    ),
-    *(
-        (f"{name} {state} without the other", with_switch(name, state), WRITERS, available, reason)
-        for name in ("super_read_only", "tx_read_only", "transaction_read_only")
-        for state, available, reason in ((None, True, Reason.SYNCED), ("?", False, Reason.READ_ONLY))
     ),
     *(
         (
             f"desynced by hand and donors that reject queries, state {node.wsrep_local_state}",
             replace(node, wsrep_desync="ON", wsrep_sst_donor_rejects_queries="ON"),
             DONORS,
-            True,
             Reason.DONOR,
         )
         for node in (DONOR, JOINED)
     ),
-    ("skip_networking unreadable", replace(SYNCED, skip_networking="?"), DONORS, False, Reason.NO_NETWORKING),
-    ("reject_queries empty", replace(SYNCED, wsrep_reject_queries=""), DONORS, False, Reason.REJECTS_QUERIES),
+    ("skip_networking unreadable", replace(SYNCED, skip_networking="?"), DONORS, Reason.NO_NETWORKING),
+    ("reject_queries empty", replace(SYNCED, wsrep_reject_queries=""), DONORS, Reason.REJECTS_QUERIES),
 ]
 
 
-@pytest.mark.parametrize(("node", "policy", "available", "reason"), [row[1:] for row in ROWS], ids=[r[0] for r in ROWS])
-def test_table_row(*, node: NodeState, policy: Policy, available: bool, reason: Reason) -> None:
+@pytest.mark.parametrize(("node", "policy", "reason"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_table_row(node: NodeState, policy: Policy, reason: Reason) -> None:
     verdict = decide(node, 0.1, policy, NO_SWITCH)
+    available = reason is Reason.SYNCED or (reason is Reason.DONOR and policy.available_when_donor)
     assert (available, reason) == (verdict.available, verdict.reason)
 
 
@@ -333,7 +242,7 @@ def test_shutting_down_goes_before_the_node() -> None:
 
 
 def test_draining_is_unavailable_in_a_planned_way() -> None:
-    for _, node, policy, _, _ in ROWS:
+    for _, node, policy, _ in ROWS:
         verdict = decide(node, 0.1, policy, NO_SWITCH)
         assert (not verdict.available and verdict.reason in PLANNED) == verdict.draining
 
@@ -432,17 +341,9 @@ def test_every_reason_is_reachable() -> None:
 def test_the_setting_that_decided_is_named() -> None:
     named = {
         Reason.DONOR: (DONOR, STRICT, "AVAILABLE_WHEN_DONOR=0"),
-        Reason.READ_ONLY: (
-            replace(SYNCED, read_only="ON"),
-            replace(STRICT, available_when_readonly=False),
-            "AVAILABLE_WHEN_READONLY=0",
-        ),
+        Reason.READ_ONLY: (replace(SYNCED, read_only="ON"), WRITERS, "AVAILABLE_WHEN_READONLY=0"),
         Reason.LAGGING: (SYNCED, replace(STRICT, max_recv_queue=-1), "MAX_RECV_QUEUE=-1"),
-        Reason.FULL: (
-            replace(SYNCED, threads_connected=151),
-            replace(STRICT, available_when_full=False),
-            "AVAILABLE_WHEN_FULL=0",
-        ),
+        Reason.FULL: (replace(SYNCED, threads_connected=151), NOT_FULL, "AVAILABLE_WHEN_FULL=0"),
     }
     for reason, (node, policy, setting) in named.items():
         verdict = decide(node, 0.1, policy, NO_SWITCH)
