@@ -120,9 +120,17 @@ class TestSettings:
     def test_it_has_every_default(self) -> None:
         for name in Settings.model_fields:
             if default := default_of(name):
-                flag, unit = flag_of(name), " s" if name in DURATIONS else ""
-                row = rf"^\| `{name.upper()}` \| `{flag}` \| `?{re.escape(default)}{unit}`? \|"
+                unit = " s" if name in DURATIONS else ""
+                row = rf"^\| `{name.upper()}` \| `?{re.escape(default)}{unit}`? \|"
                 assert re.search(row, SETTINGS, re.MULTILINE), name
+
+    def test_its_rule_gives_the_flag_of_every_setting(self) -> None:
+        assert WITHOUT_FLAG == ("mysql_password",)
+        others = {"clustercheck_poll_interval": "--interval"}
+        assert "`CLUSTERCHECK_POLL_INTERVAL` is `--interval`" in SETTINGS
+        for name in set(Settings.model_fields) - set(WITHOUT_FLAG):
+            rule = f"--{name.removeprefix('clustercheck_').replace('_', '-')}"
+            assert flag_of(name) == others.get(name, rule)
 
     def test_it_names_the_usual_places_of_the_socket(self) -> None:
         assert all(f"`{place}`" in SETTINGS for place in USUAL_SOCKETS)
@@ -238,7 +246,6 @@ class TestCommands:
         own = {*flags_of("status"), *flags_of("drain")} - flags_of("serve")
         assert own == {"--json", "--watch", "--reason"}
         assert own <= flags_in(COMMANDS)
-        assert all(f"`{flag_of(name)}`" in SETTINGS for name in Settings.model_fields if name not in WITHOUT_FLAG)
 
     @every_page
     def test_every_target_of_make_exists(self, page: str) -> None:
