@@ -24,7 +24,7 @@ from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
 
 _QUIET_SECONDS = 1.0
-_LATEST, _SETTLED_SECONDS = 3, 0.5
+_LATEST = 3
 _INTERRUPTED = 130
 
 
@@ -94,7 +94,7 @@ def _samplers(stack: Stack, node: Node) -> dict[str, Sampler]:
         TRUTH: samplers.truth(node),
         WITNESS: samplers.witness(node),
     }
-    paces = {SCRIPT: 0.5}  # to run it costs a hundred times as much
+    paces = {SCRIPT: 0.5, WITNESS: 0.2}  # these cost most, and a busy machine would delay the clients
     return {who: Sampler(f"{who} {node.name}", ask, paces.get(who, 0.1)) for who, ask in questions.items()}
 
 
@@ -105,7 +105,7 @@ def _inject_all(
 
     def all_commit() -> bool:
         latest = [sample for sampler in truths for sample in sampler.samples[-_LATEST:]]
-        return all(s.kind == USABLE and s.ended_at - s.began_at <= _SETTLED_SECONDS for s in latest)
+        return all(sample.kind == USABLE for sample in latest)
 
     windows: list[Window] = []
     rebuilt = 0
