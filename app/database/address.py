@@ -24,7 +24,7 @@ import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from app.database.client_options import ClientOptions
+from app.database.option_file import OptionFile
 from app.settings_error import SettingsError
 
 USUAL_SOCKETS = (
@@ -63,7 +63,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def resolve_address(socket: str | None, host: str | None, port: int | None, options: ClientOptions) -> Address:
+def resolve_address(socket: str | None, host: str | None, port: int | None, options: OptionFile) -> Address:
     """Return the address for MYSQL_SOCKET, MYSQL_HOST, MYSQL_PORT and the option file.
 
     Raises `SettingsError` if a value is invalid, or if the settings name two servers.
@@ -98,7 +98,7 @@ def parse_port(name: str, value: str) -> int:
     return int(value)
 
 
-def _protocol(options: ClientOptions) -> str | None:
+def _protocol(options: OptionFile) -> str | None:
     given = options.value("protocol")
     if not given:
         return None
@@ -110,7 +110,7 @@ def _protocol(options: ClientOptions) -> str | None:
     return matching[0]
 
 
-def _socket(options: ClientOptions) -> str | None:
+def _socket(options: OptionFile) -> str | None:
     socket = options.value("socket")
     if socket == "":
         message = f"{options.named('socket')} is empty: set it to the path of the server's socket"
@@ -120,7 +120,7 @@ def _socket(options: ClientOptions) -> str | None:
     return socket
 
 
-def _port(options: ClientOptions) -> int | None:
+def _port(options: OptionFile) -> int | None:
     port = options.value("port")
     # The client takes 0 and an empty value as the default.
     return None if port in (None, "", "0") else parse_port(options.named("port"), port)

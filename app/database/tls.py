@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
-from app.database.client_options import ClientOptions
+from app.database.option_file import OptionFile
 from app.settings_error import SettingsError
 
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
@@ -33,7 +33,7 @@ class Tls:
     names: tuple[str, str, str] = ("MYSQL_SSL_CA", "MYSQL_SSL_CERT", "MYSQL_SSL_KEY")
 
     @classmethod
-    def of_options(cls, options: ClientOptions) -> Self:
+    def of_file(cls, options: OptionFile) -> Self:
         """Return the TLS options of a file. Raises `SettingsError` for an option without its value."""
         return cls(
             required=_is_required(options),
@@ -99,7 +99,7 @@ def _changed_at(name: str, path: str) -> int:
         raise SettingsError(message) from None
 
 
-def _is_required(options: ClientOptions) -> bool:
+def _is_required(options: OptionFile) -> bool:
     # ssl-mode is MySQL's option. The others are MariaDB's, and the last one in the file decides.
     mode = (options.values.get("ssl-mode") or "").lower()
     if mode:
@@ -116,7 +116,7 @@ def _is_required(options: ClientOptions) -> bool:
     return required
 
 
-def _verification(options: ClientOptions) -> str:
+def _verification(options: OptionFile) -> str:
     mode = (options.values.get("ssl-mode") or "").lower()
     if mode == "verify_ca":
         return VERIFY_CA
