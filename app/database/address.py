@@ -42,11 +42,8 @@ DEFAULT_PORT = 3306
 _LOCALHOST = "localhost"
 _THIS_MACHINE = "127.0.0.1"
 _TCP = "tcp"
-_PROTOCOLS = (_TCP, "socket", "pipe", "memory")
-_USABLE_PROTOCOLS = (_TCP, "socket")
 _PORT_DIGITS = 5
-_HOST_NAME = re.compile(r"[^\s:/\[\]]+")
-_HOST_AND_PORT = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^\s:/\[\]]+))(?::(?P<port>[0-9]*))?")
+_HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 
 
 class Address(NamedTuple):
@@ -69,7 +66,7 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
     Raises `SettingsError` if a value is invalid, or if the settings name two servers.
     """
     if host:
-        _check_host("MYSQL_HOST", "MYSQL_PORT", host)
+        _check_host("MYSQL_HOST", host)
     if socket:
         _check_socket("MYSQL_SOCKET", socket)
         if host and host != _LOCALHOST:
@@ -84,7 +81,7 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
     if not host:
         host = options.value("host") or ""
         if host:
-            _check_host(options.named("host"), "port", host)
+            _check_host(options.named("host"), host)
     if host in ("", _LOCALHOST) and protocol != _TCP:
         return Address(_socket(options) or _usual_socket(), "", DEFAULT_PORT)
     return Address(None, host or _THIS_MACHINE, port or _port(options) or DEFAULT_PORT)
@@ -98,16 +95,13 @@ def parse_port(name: str, value: str) -> int:
     return int(value)
 
 
-def _protocol(options: OptionFile) -> str | None:
-    given = options.value("protocol")
-    if not given:
-        return None
-    # The client accepts any unambiguous prefix of a name.
-    matching = [name for name in _PROTOCOLS if name.startswith(given.strip().lower())]
-    if len(matching) != 1 or matching[0] not in _USABLE_PROTOCOLS:
+def _protocol(options: OptionFile) -> str:
+    given = options.value("protocol") or ""
+    protocol = given.strip().lower()
+    if protocol not in ("", _TCP, "socket"):
         message = f"{options.named('protocol')}={given} is not supported: set it to tcp or socket"
         raise SettingsError(message)
-    return matching[0]
+    return protocol
 
 
 def _socket(options: OptionFile) -> str | None:
@@ -138,25 +132,14 @@ def _check_socket(name: str, socket: str) -> None:
         raise SettingsError(message)
 
 
-def _check_host(name: str, port_name: str, host: str) -> None:
-    """Raise `SettingsError` unless host can be a host name or an IP address.
-
-    For a host with a port or brackets, as in a URL, the error says what to set instead.
-    """
+def _check_host(name: str, host: str) -> None:
+    """Raise `SettingsError` unless host can be a host name or an IP address."""
     if _HOST_NAME.fullmatch(host) or _is_address(host):
         return
-    if "@" in host:
-        # A URL may contain the password, which must not be repeated.
-        message = f"{name} is not a host name or an IP address: set the account in MYSQL_USERNAME"
-        raise SettingsError(message)
-    message = f"{name}={host} is not a host name or an IP address"
-    parts = _HOST_AND_PORT.fullmatch(host)
-    if parts is not None:
-        bare = parts["address"] or parts["name"]
-        port = f" and {port_name}={parts['port']}" if parts["port"] else ""
-        message += f": set {name.rpartition(' ')[2]}={bare}{port}"
-    elif host.startswith("/"):
-        message += f": set {'MYSQL_SOCKET' if name == 'MYSQL_HOST' else 'socket'}={host}"
+    # A URL may contain the password, which must not be repeated.
+    shown = name if "@" in host else f"{name}={host}"
+    elsewhere = "set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
+    message = f"{shown} is not a host name or an IP address: {elsewhere}"
     raise SettingsError(message)
 
 

@@ -80,7 +80,10 @@ MISTAKES = [
     ("--allow-from 10.0.0.1/8", "CLUSTERCHECK_ALLOW_FROM (--allow-from): 10.0.0.1/8 has host bits set"),
     (
         "check --mysql-host 127.0.0.1:3306",
-        "MYSQL_HOST=127.0.0.1:3306 is not a host name or an IP address: set MYSQL_HOST=127.0.0.1 and MYSQL_PORT=3306",
+        (
+            "MYSQL_HOST=127.0.0.1:3306 is not a host name or an IP address:"
+            " set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
+        ),
     ),
     (
         "check --mysql-socket /s --mysql-port 1",
