@@ -46,8 +46,7 @@ _NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 def _networks_in(words: str) -> list[IPNetwork]:
     networks = [_as_clients_have_it(ip_network(word)) for word in words.replace(",", " ").split()]
     if not networks:
-        message = f"{words!r} contains no network: nobody could connect; to allow everybody, remove it"
-        raise ValueError(message)
+        raise ValueError(f"{words!r} contains no network: nobody could connect; to allow everybody, remove it")
     return networks
 
 
@@ -109,8 +108,7 @@ class Settings(BaseModel):
     def _absolute(cls, value: str) -> str:
         # Otherwise it would depend on where each command is started.
         if not value.startswith("/"):
-            message = f"{one_line(value)!r} is not an absolute path; example: {DISABLED_FILE}"
-            raise ValueError(message)
+            raise ValueError(f"{one_line(value)!r} is not an absolute path; example: {DISABLED_FILE}")
         return value
 
     @field_validator("clustercheck_host")
@@ -119,15 +117,15 @@ class Settings(BaseModel):
         host, colon, port = value.rpartition(":")
         if colon and port.isdecimal() and (":" not in host or host.endswith("]")):
             bare = one_line(host.strip("[]")) or "*"
-            message = f"{one_line(value)} contains a port: set CLUSTERCHECK_HOST={bare} and CLUSTERCHECK_PORT={port}"
-            raise ValueError(message)
+            raise ValueError(
+                f"{one_line(value)} contains a port: set CLUSTERCHECK_HOST={bare} and CLUSTERCHECK_PORT={port}"
+            )
         return value
 
     @model_validator(mode="after")
     def _one_password(self) -> Self:
         if self.mysql_password is not None and self.mysql_password_file is not None:
-            message = "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
-            raise ValueError(message)
+            raise ValueError("MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one")
         return self
 
     def database(self) -> Database:
@@ -224,8 +222,7 @@ def _by_field(source: Iterable[Variable], only: Collection[str]) -> dict[str, Va
         if field not in only or not (variable.value or field in _NEVER_EMPTY):
             continue
         if field in found:
-            message = f"{found[field].called} and {variable.called} are both set: set one"
-            raise SettingsError(message)
+            raise SettingsError(f"{found[field].called} and {variable.called} are both set: set one")
         found[field] = variable
     return found
 

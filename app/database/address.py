@@ -71,11 +71,9 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
         _check_socket("MYSQL_SOCKET", socket)
         if host and host != _LOCALHOST:
             both = f"MYSQL_SOCKET={socket} and MYSQL_HOST={host}"
-            message = f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
-            raise SettingsError(message)
+            raise SettingsError(f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost")
         if port is not None:
-            message = f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them"
-            raise SettingsError(message)
+            raise SettingsError(f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them")
         return Address(socket, "", DEFAULT_PORT)
     protocol = _TCP if port is not None else _protocol(options)
     if not host:
@@ -90,8 +88,7 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
 def parse_port(name: str, value: str) -> int:
     """Parse a port from 1 to 65535. Raises `SettingsError`, whose message begins with name."""
     if not (value.isascii() and value.isdecimal() and len(value) <= _PORT_DIGITS and 0 < int(value) < 1 << 16):
-        message = f"{name}={value} is not a port: set it to a number from 1 to 65535"
-        raise SettingsError(message)
+        raise SettingsError(f"{name}={value} is not a port: set it to a number from 1 to 65535")
     return int(value)
 
 
@@ -99,16 +96,14 @@ def _protocol(options: OptionFile) -> str:
     given = options.value("protocol") or ""
     protocol = given.strip().lower()
     if protocol not in ("", _TCP, "socket"):
-        message = f"{options.named('protocol')}={given} is not supported: set it to tcp or socket"
-        raise SettingsError(message)
+        raise SettingsError(f"{options.named('protocol')}={given} is not supported: set it to tcp or socket")
     return protocol
 
 
 def _socket(options: OptionFile) -> str | None:
     socket = options.value("socket")
     if socket == "":
-        message = f"{options.named('socket')} is empty: set it to the path of the server's socket"
-        raise SettingsError(message)
+        raise SettingsError(f"{options.named('socket')} is empty: set it to the path of the server's socket")
     if socket:
         _check_socket(options.named("socket"), socket)
     return socket
@@ -128,8 +123,7 @@ def _usual_socket() -> str:
 def _check_socket(name: str, socket: str) -> None:
     """Raise `SettingsError` for a relative path, without it: a URL may contain the password."""
     if not socket.startswith("/"):
-        message = f"{name} is not an absolute path: set it to the path of the server's socket"
-        raise SettingsError(message)
+        raise SettingsError(f"{name} is not an absolute path: set it to the path of the server's socket")
 
 
 def _check_host(name: str, host: str) -> None:
@@ -139,8 +133,7 @@ def _check_host(name: str, host: str) -> None:
     # A URL may contain the password, which must not be repeated.
     shown = name if "@" in host else f"{name}={host}"
     elsewhere = "set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
-    message = f"{shown} is not a host name or an IP address: {elsewhere}"
-    raise SettingsError(message)
+    raise SettingsError(f"{shown} is not a host name or an IP address: {elsewhere}")
 
 
 def _is_address(host: str) -> bool:

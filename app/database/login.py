@@ -104,20 +104,19 @@ def _own_name() -> str:
         # Not getpass, which trusts LOGNAME: the server gets the user from the kernel.
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        message = f"MYSQL_USERNAME is not set, and user id {os.geteuid()} has no name: set MYSQL_USERNAME"
-        raise SettingsError(message) from None
+        raise SettingsError(
+            f"MYSQL_USERNAME is not set, and user id {os.geteuid()} has no name: set MYSQL_USERNAME"
+        ) from None
 
 
 def _password_in(path: str) -> str:
     try:
         # To open a pipe would block the event loop until another process writes to it.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            message = "MYSQL_PASSWORD_FILE: not a regular file"
-            raise SettingsError(message)
+            raise SettingsError("MYSQL_PASSWORD_FILE: not a regular file")
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as fault:
         # Without the path: it may be the password, in the wrong variable.
-        message = f"MYSQL_PASSWORD_FILE: {fault.strerror}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"MYSQL_PASSWORD_FILE: {fault.strerror}") from None
     # Editors and echo add a newline at the end, and no password ends with one.
     return text.rstrip("\r\n")

@@ -59,8 +59,7 @@ class OptionFile:
         """
         value = self.values.get(option)
         if value is None and option in self.values:
-            message = f"{self.named(option)} has no value: write {option}=..."
-            raise SettingsError(message)
+            raise SettingsError(f"{self.named(option)} has no value: write {option}=...")
         return value
 
 
@@ -82,16 +81,16 @@ def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
             continue
         if line[0] == "!":
             if depth == _DEPTH_LIMIT:
-                raise _fault(where, f"the files include each other more than {_DEPTH_LIMIT} levels deep")
+                raise _fault(f"{where}: the files include each other more than {_DEPTH_LIMIT} levels deep")
             for file in _included(line, where):
                 yield from _options(file, depth=depth + 1)
         elif line[0] == "[":
             name, bracket, _ = line[1:].partition("]")
             if not bracket:
-                raise _fault(where, "the group has no closing bracket: write [client]")
+                raise _fault(f"{where}: the group has no closing bracket: write [client]")
             group = name.rstrip(_BLANKS).lower()
         elif group is None:
-            raise _fault(where, "the option is not in a group: write [client] above it")
+            raise _fault(f"{where}: the option is not in a group: write [client] above it")
         elif group in GROUPS:
             name, equals, value = _BEFORE_COMMENT.match(line)[0].partition("=")  # type: ignore[index]
             yield name.strip(_BLANKS), _unquoted(value.strip(_BLANKS)) if equals else None
@@ -101,14 +100,14 @@ def _lines(path: Path) -> list[str]:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
-            raise _fault(path, "is not a regular file")
+            raise _fault(f"{path} is not a regular file")
         if mode & stat.S_IWOTH:
             # The mysql client ignores such a file too.
-            raise _fault(path, f"is writable by every user: run chmod o-w {path}")
+            raise _fault(f"{path} is writable by every user: run chmod o-w {path}")
         # Not as text: Python would treat a carriage return as the end of a line.
         lines = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")
     except OSError as fault:
-        raise _fault(path, fault.strerror) from None
+        raise _fault(f"{path}: {fault.strerror}") from None
     # The client is written in C: for it, a line ends at a zero byte.
     return [line.partition("\0")[0] for line in lines]
 
@@ -119,7 +118,7 @@ def _included(line: str, where: str) -> list[Path]:
     if directive not in ("include", "includedir"):
         return []  # the client ignores it too
     if not rest:
-        raise _fault(where, f"!{directive} has no path: write !{directive} PATH")
+        raise _fault(f"{where}: !{directive} has no path: write !{directive} PATH")
     path = Path(rest[0])
     if directive == "include":
         # The client ignores a file that it cannot open, but not a directory.
@@ -127,7 +126,7 @@ def _included(line: str, where: str) -> list[Path]:
     try:
         return sorted(entry for entry in path.iterdir() if entry.name.endswith(".cnf") and not entry.is_dir())
     except OSError as fault:
-        raise _fault(where, f"{path}: {fault.strerror}") from None
+        raise _fault(f"{where}: {path}: {fault.strerror}") from None
 
 
 def _unquoted(value: str) -> str:
@@ -135,5 +134,5 @@ def _unquoted(value: str) -> str:
     return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[0]), quoted[2] if quoted else value)
 
 
-def _fault(where: object, words: str | None) -> SettingsError:
-    return SettingsError(f"{_SETTING}: {where}: {words}")
+def _fault(words: str) -> SettingsError:
+    return SettingsError(f"{_SETTING}: {words}")

@@ -48,8 +48,7 @@ class Tls:
         """Raise `SettingsError` for a key without a certificate, which proves nothing to the server."""
         _, cert, key = self.names
         if self.key and not self.cert:
-            message = f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither"
-            raise SettingsError(message)
+            raise SettingsError(f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither")
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context for a TCP connection; None if TLS is not required.
@@ -86,8 +85,7 @@ def _context(
         words = fault.strerror if isinstance(fault, OSError) else None
         if isinstance(fault, ssl.SSLError):
             words = (fault.reason or _UNUSABLE).lower().replace("_", " ")
-        message = f"{setting}: {words or _UNUSABLE}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"{setting}: {words or _UNUSABLE}") from None
     return context
 
 
@@ -95,8 +93,7 @@ def _changed_at(name: str, path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns
     except OSError as fault:
-        message = f"{name}: {path}: {fault.strerror}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"{name}: {path}: {fault.strerror}") from None
 
 
 def _is_required(options: OptionFile) -> bool:

@@ -126,11 +126,9 @@ def overridden(policy: Policy, query: bytes) -> Policy:
     changes: dict[str, bool | int] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in OVERRIDES:
-            message = f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}"
-            raise SettingsError(message)
+            raise SettingsError(f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}")
         if key in changes:
-            message = f"{key} is given twice"
-            raise SettingsError(message)
+            raise SettingsError(f"{key} is given twice")
         changes[key] = _flag(key, value) if key in _FLAG_OVERRIDES else _count(key, value)
     return replace(policy, **changes)  # type: ignore[arg-type]
 
@@ -166,15 +164,13 @@ def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer
 
 def _flag(key: str, value: str) -> bool:
     if value not in _FLAGS:
-        message = f"{key} must be 0 or 1, not {_quoted(value)}"
-        raise SettingsError(message)
+        raise SettingsError(f"{key} must be 0 or 1, not {_quoted(value)}")
     return _FLAGS[value]
 
 
 def _count(key: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= _MOST_DIGITS):
-        message = f"{key} must be a whole number, not {_quoted(value)}"
-        raise SettingsError(message)
+        raise SettingsError(f"{key} must be a whole number, not {_quoted(value)}")
     return int(value)
 
 

@@ -128,8 +128,7 @@ def listening_sockets(
             listening.setblocking(False)  # noqa: FBT003 (socket's own signature)
             listening.listen(_BACKLOG)
     except OSError as fault:
-        message = f"cannot listen on {address_of(listening)}: {fault.strerror}{_SOCKET_UNIT}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"cannot listen on {address_of(listening)}: {fault.strerror}{_SOCKET_UNIT}") from None
     return sockets
 
 
@@ -152,8 +151,7 @@ def _inherited_sockets() -> list[tuple[str, socket.socket]]:
     try:
         return [(names[index], socket.socket(fileno=_FIRST_INHERITED_FD + index)) for index in range(int(count))]
     except OSError as fault:
-        message = f"LISTEN_FDS={count}: {fault.strerror}{_SOCKET_UNIT}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"LISTEN_FDS={count}: {fault.strerror}{_SOCKET_UNIT}") from None
 
 
 def _tcp_socket(
@@ -177,8 +175,7 @@ def _tcp_socket(
         else:
             # Without the address, which Python adds to some of its own messages.
             words = os.strerror(number)
-        message = f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}") from None
     keep(opened, _KEPT)
     return opened
 
