@@ -37,24 +37,16 @@ MOST_PORT = 65535
 WITHOUT_FLAG = ("mysql_password",)
 """Every user of the host can read a command line."""
 
-_IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
 # An empty variable is what an env file or a unit file leaves behind: not set. For these, that might do the opposite of
 # what is meant, so their validators refuse it.
 _NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 
 
 def _networks_in(words: str) -> list[IPNetwork]:
-    networks = [_as_clients_have_it(ip_network(word)) for word in words.replace(",", " ").split()]
+    networks = [ip_network(word) for word in words.replace(",", " ").split()]
     if not networks:
         raise ValueError(f"{words!r} contains no network: nobody could connect; to allow everybody, remove it")
     return networks
-
-
-def _as_clients_have_it(network: IPNetwork) -> IPNetwork:
-    """Return an IPv4-mapped network, as ::ffff:10.0.0.0/104, as the IPv4 one that its clients are compared with."""
-    if not isinstance(network, IPv6Network) or not network.subnet_of(_IPV4_MAPPED):
-        return network
-    return IPv4Network((int(network.network_address) & 0xFFFF_FFFF, network.prefixlen - _IPV4_MAPPED.prefixlen))
 
 
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
@@ -109,17 +101,6 @@ class Settings(BaseModel):
         # Otherwise it would depend on where each command is started.
         if not value.startswith("/"):
             raise ValueError(f"{one_line(value)!r} is not an absolute path; example: {DISABLED_FILE}")
-        return value
-
-    @field_validator("clustercheck_host")
-    @classmethod
-    def _without_port(cls, value: str) -> str:
-        host, colon, port = value.rpartition(":")
-        if colon and port.isdecimal() and (":" not in host or host.endswith("]")):
-            bare = one_line(host.strip("[]")) or "*"
-            raise ValueError(
-                f"{one_line(value)} contains a port: set CLUSTERCHECK_HOST={bare} and CLUSTERCHECK_PORT={port}"
-            )
         return value
 
     @model_validator(mode="after")

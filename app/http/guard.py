@@ -214,7 +214,6 @@ def connections_within(descriptors: int) -> int:
 
 def _is_in(host: str, networks: Sequence[IPNetwork]) -> bool:
     address = ip_address(host)
-    # An IPv4 client of a dual-stack socket has an address of this form.
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return any(address in network for network in networks)
+    # An IPv4 client of a dual-stack socket has an address of either form.
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return any(address in network or (mapped is not None and mapped in network) for network in networks)

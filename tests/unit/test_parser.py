@@ -59,8 +59,8 @@ MISTAKES = [
     ("status db1,db2", f"status: 'db1,db2' is {NO_ADDRESS}"),
     (f"status me:{SECRET}@db1:9200", f"status: {NO_ADDRESS}"),
     (
-        "--host [::1]:9300",
-        "CLUSTERCHECK_HOST (--host): [::1]:9300 contains a port: set CLUSTERCHECK_HOST=::1 and CLUSTERCHECK_PORT=9300",
+        "--host [::1]:9300 --port 0",
+        "cannot listen on CLUSTERCHECK_HOST=[::1]:9300 CLUSTERCHECK_PORT=0: not an address or a host name",
     ),
     (
         "--host a..b --port 0",
