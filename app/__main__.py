@@ -17,6 +17,7 @@ from app.commands.output import complain, open_missing_streams
 from app.commands.parser import CommandLine, parse
 from app.commands.services import Service, own_service, service_at
 from app.commands.status import status
+from app.log import goes_to_journal
 from app.settings import Settings, load_settings
 from app.settings_error import SettingsError
 
@@ -29,8 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(parse(sys.argv[1:] if arguments is None else arguments))
     except SettingsError as fault:
+        # An error in the journal, so that journalctl -p warning shows why the service did not start.
+        priority = "<3>" if goes_to_journal(os.environ) else ""
         for line in str(fault).splitlines():
-            complain(line)
+            complain(line, priority)
         return MISUSED
     except KeyboardInterrupt:
         return INTERRUPTED

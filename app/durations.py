@@ -12,6 +12,5 @@ def seconds_in(text: str) -> float:
     """Return a duration in seconds. Raises `ValueError`, whose message has examples."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
-        message = f"{text!r} is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h"
-        raise ValueError(message)
+        raise ValueError(f"{text!r} is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h")
     return float(Decimal(found["number"]) * _UNITS[found["unit"] or "s"])

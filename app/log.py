@@ -8,10 +8,9 @@ import logging
 import os
 import re
 import select
-import time
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
 
 _STANDARD_ERROR = 2
@@ -29,46 +28,44 @@ _NO_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "color_mes
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,*-]+")
 
 
-class TextFormatter(logging.Formatter):
-    """Formats a record as the event, then its fields as name=value. For the journal, the priority comes first."""
+class LineFormatter(logging.Formatter):
+    """Formats a record as a line of text, or of JSON. In the journal, the priority comes first."""
 
-    def __init__(self, *, in_journal: bool = False) -> None:
-        # The journal records the time and the level itself.
-        super().__init__("%(message)s" if in_journal else "%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-        self.converter = time.gmtime
-        self._in_journal = in_journal
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        """Return the record as one line, with the values that need it quoted as in JSON."""
-        fields = (f" {name}={_in_text(value)}" for name, value in _fields(record).items() if value is not None)
-        return super().formatMessage(record) + "".join(fields)
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, followed by the lines of its exception."""
-        text = super().format(record)
-        return _with_priority(record, text) if self._in_journal else text
-
-
-class JsonFormatter(logging.Formatter):
-    """Formats a record as one JSON object in one line. For the journal, the priority comes first."""
-
-    def __init__(self, *, in_journal: bool = False) -> None:
+    def __init__(self, *, as_json: bool = False, in_journal: bool = False) -> None:
         super().__init__()
+        self._format = _as_json if as_json else _in_journal if in_journal else _as_text
         self._in_journal = in_journal
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line."""
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        document = {
-            "time": at.replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            **_fields(record),
-        }
-        if record.exc_info:
-            document["exception"] = self.formatException(record.exc_info)
-        line = json.dumps(document, default=str)
-        return _with_priority(record, line) if self._in_journal else line
+        """Return the record as one line; in text, followed by the lines of its exception."""
+        exception = self.formatException(record.exc_info) if record.exc_info else ""
+        line = self._format(record, exception)
+        if not self._in_journal:
+            return line
+        # The journal stores each line as an entry of its own.
+        return "\n".join(f"<{_PRIORITIES.get(record.levelno, 6)}>{part}" for part in line.split("\n"))
+
+
+def _as_json(record: logging.LogRecord, exception: str) -> str:
+    at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    document = {
+        "time": at.replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "event": record.getMessage(),
+        **_fields(record),
+    }
+    return json.dumps({**document, "exception": exception} if exception else document, default=str)
+
+
+def _as_text(record: logging.LogRecord, exception: str) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%SZ} {record.levelname} {_in_journal(record, exception)}"
+
+
+def _in_journal(record: logging.LogRecord, exception: str) -> str:
+    """Return the record without time and level, which the journal records itself."""
+    fields = (f" {name}={_in_text(value)}" for name, value in _fields(record).items() if value is not None)
+    return f"{record.getMessage()}{''.join(fields)}" + (f"\n{exception}" if exception else "")
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
@@ -80,11 +77,6 @@ def _in_text(value: object) -> str:
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
-def _with_priority(record: logging.LogRecord, text: str) -> str:
-    # The journal stores each line as an entry of its own.
-    return "\n".join(f"<{_PRIORITIES.get(record.levelno, 6)}>{line}" for line in text.split("\n"))
-
-
 def goes_to_journal(environ: Mapping[str, str]) -> bool:
     """Return whether standard error leads to the journal (systemd.exec(5), JOURNAL_STREAM)."""
     try:
@@ -94,56 +86,50 @@ def goes_to_journal(environ: Mapping[str, str]) -> bool:
     return environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
-class Log(QueueHandler):
-    """A logging handler that formats each record and has a thread write it."""
+class Log(logging.Handler):
+    """A logging handler that formats each record and has a thread write it.
 
-    queue: "Queue[logging.LogRecord]"
+    A write may block for ever, so the thread holds no lock and nothing joins it.
+    """
 
     def __init__(self, formatter: logging.Formatter) -> None:
-        super().__init__(Queue(_LINES))
-        # QueueHandler formats a record before it is queued, so that later changes of its values do not show.
+        super().__init__()
         self.setFormatter(formatter)
+        self._lines: Queue[str] = Queue(_LINES)
         self._rejected = 0
-        self._writer = _Writer(self)
-        self._writer.start()
+        self._failed = 0
+        threading.Thread(target=self._write_lines, daemon=True).start()
 
     @property
     def dropped(self) -> int:
         """How many lines were dropped because standard error was too slow or closed."""
-        return self._rejected + self._writer.failed
+        return self._rejected + self._failed
 
-    def enqueue(self, record: logging.LogRecord) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
         """Queue a line for the thread, or drop it if too many are waiting."""
         try:
-            self.queue.put_nowait(record)
+            self._lines.put_nowait(self.format(record))
         except Full:
             self._rejected += 1
 
     def flush(self) -> None:
         """Wait up to 0.5 s until all lines are written. logging calls this when the process exits."""
-        with self.queue.all_tasks_done:
-            self.queue.all_tasks_done.wait_for(lambda: not self.queue.unfinished_tasks, _FLUSH_SECONDS)
+        with self._lines.all_tasks_done:
+            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, _FLUSH_SECONDS)
 
-
-class _Writer(QueueListener):
-    """The thread that writes. A write may block for ever, so the thread holds no lock and nothing joins it."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(log.queue)
-        self.failed = 0
-        self._log = log
-        self._reported = 0
-
-    def handle(self, record: logging.LogRecord) -> None:
-        """Write one line. If no other line is waiting, also write how many were dropped since the last such report."""
-        if not _write(record.getMessage()):
-            self.failed += 1
-        lost = self._log.dropped - self._reported
-        if lost and self._log.queue.empty():
-            values = {"levelno": logging.WARNING, "levelname": "WARNING", "msg": "log lines dropped", "count": lost}
-            report = logging.makeLogRecord({**values, "detail": "standard error did not accept them"})
-            if _write(self._log.format(report)):
-                self._reported += lost
+    def _write_lines(self) -> None:
+        """Write the lines. If none is waiting, also write how many were dropped since the last such report."""
+        reported = 0
+        while True:
+            if not _write(self._lines.get()):
+                self._failed += 1
+            lost = self.dropped - reported
+            if lost and self._lines.empty():
+                values = {"levelno": logging.WARNING, "levelname": "WARNING", "msg": "log lines dropped", "count": lost}
+                report = logging.makeLogRecord({**values, "detail": "standard error did not accept them"})
+                if _write(self.format(report)):
+                    reported += lost
+            self._lines.task_done()
 
 
 def _write(line: str) -> bool:
@@ -166,8 +152,7 @@ def set_up_log(level: str, layout: str, environ: Mapping[str, str]) -> Log:
 
     level: debug, info, warning or error. layout: text or json.
     """
-    in_journal = goes_to_journal(environ)
-    log = Log(JsonFormatter(in_journal=in_journal) if layout == "json" else TextFormatter(in_journal=in_journal))
+    log = Log(LineFormatter(as_json=layout == "json", in_journal=goes_to_journal(environ)))
     logging.basicConfig(level=level.upper(), handlers=[log])
     # uvicorn logs a warning for each malformed request, so that any client could fill the disk. Set the level on this
     # very logger: uvicorn reads its `level`, not the effective one, to decide whether to trace.

@@ -6,7 +6,7 @@ takes the result.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from app.reason import Reason
 
@@ -22,40 +22,6 @@ _CUT = "..."
 
 NOT_A_NUMBER = -1
 """The value of an integer field if the server sent anything but a non-negative whole number."""
-
-STATUS_VARIABLES = (
-    "wsrep_local_state",
-    "wsrep_local_state_comment",
-    "wsrep_cluster_status",
-    "wsrep_ready",
-    "wsrep_connected",
-    "wsrep_cluster_size",
-    "wsrep_local_index",
-    "wsrep_local_recv_queue",
-    "wsrep_flow_control_active",
-    "wsrep_flow_control_status",
-    "Threads_connected",
-)
-"""The status variables that a poll reads. A server omits those it does not have."""
-
-SYSTEM_VARIABLES = (
-    "wsrep_on",
-    "wsrep_provider",
-    "wsrep_desync",
-    "wsrep_reject_queries",
-    "wsrep_sst_donor_rejects_queries",
-    "wsrep_node_name",
-    "read_only",
-    "super_read_only",
-    "offline_mode",
-    "tx_read_only",
-    "transaction_read_only",
-    "skip_networking",
-    "pxc_maint_mode",
-    "max_connections",
-    "version",
-)
-"""The global system variables that a poll reads. A server omits those it does not have."""
 
 SWITCHES = frozenset(
     {
@@ -113,7 +79,7 @@ def one_line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What one poll read from a node. The fields have the server's names.
+    """What one poll read from a node. The fields have the server's names, and are the variables that a poll reads.
 
     A field is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` if the value was
     anything else. Text is stripped, shortened and printable ASCII.
@@ -121,6 +87,7 @@ class NodeState:
     rejects_logins is no variable, but the poller's: why the server takes no logins, None if it does.
     """
 
+    # Status variables.
     wsrep_local_state: int | None = None
     wsrep_local_state_comment: str | None = None
     wsrep_cluster_status: str | None = None
@@ -132,6 +99,7 @@ class NodeState:
     wsrep_flow_control_active: str | None = None
     wsrep_flow_control_status: str | None = None
     threads_connected: int | None = None
+    # Global system variables.
     wsrep_on: str | None = None
     wsrep_provider: str | None = None
     wsrep_desync: str | None = None
@@ -155,17 +123,17 @@ class NodeState:
         return self.wsrep_flow_control_active or self.wsrep_flow_control_status
 
 
-_INTEGER_FIELDS = frozenset(
-    {
-        "wsrep_local_state",
-        "wsrep_cluster_size",
-        "wsrep_local_index",
-        "wsrep_local_recv_queue",
-        "threads_connected",
-        "max_connections",
-    },
-)
-_TEXT_FIELDS = frozenset(name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES) - _INTEGER_FIELDS
+_NAMES = [field.name for field in fields(NodeState)]
+_LAST_OF_STATUS = _NAMES.index("threads_connected")
+
+STATUS_VARIABLES = (*_NAMES[:_LAST_OF_STATUS], "Threads_connected")
+"""The status variables that a poll reads. A server omits those it does not have."""
+
+SYSTEM_VARIABLES = tuple(_NAMES[_LAST_OF_STATUS + 1 : _NAMES.index("rejects_logins")])
+"""The global system variables that a poll reads. A server omits those it does not have."""
+
+_INTEGER_FIELDS = frozenset(field.name for field in fields(NodeState) if field.type == int | None)
+_TEXT_FIELDS = frozenset(_NAMES) - _INTEGER_FIELDS - {"rejects_logins"}
 
 _SWITCH_POSITIONS = {"1": "ON", "0": "OFF"}
 

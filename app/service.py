@@ -12,9 +12,9 @@ from app import __version__
 from app.database.poller import Poller
 from app.http.api import PATHS, create_application
 from app.http.guard import ConnectionRegister
-from app.http.health_checks import HealthCheckCounts, HealthChecks
+from app.http.health_checks import HealthChecks, no_health_checks
+from app.http.metrics import ServiceMetrics
 from app.http.server import Server, address_of, listening_sockets
-from app.http.sources import Sources
 from app.log import Log, set_up_log
 from app.monitor import IDLE_SECONDS, Monitor
 from app.settings import Settings
@@ -66,18 +66,9 @@ async def _serve(settings: Settings, log: Log) -> None:
     )
     register = ConnectionRegister(settings.clustercheck_allow_from)
     drain_status, any_path = int(settings.clustercheck_drain_status), settings.clustercheck_any_path
-    counts = HealthCheckCounts(drain_status, any_path=any_path)
-    sources = Sources(
-        monitor,
-        poller,
-        register,
-        counts,
-        switches,
-        interval_seconds=settings.clustercheck_poll_interval,
-        deadline_seconds=deadline_seconds,
-        log_lines_dropped=lambda: log.dropped,
-    )
-    application = create_application(sources)
+    counts = no_health_checks(drain_status, any_path=any_path)
+    metrics = ServiceMetrics(settings, monitor, poller, register, counts, switches, lambda: log.dropped)
+    application = create_application(monitor, poller, register, switches, metrics.registry())
     health_checks = HealthChecks(monitor, application, PATHS, counts, drain_status=drain_status, any_path=any_path)
     sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port, systemd.keep)
     _say_what_is_watched(settings, [address_of(listening) for listening in sockets])

@@ -37,25 +37,16 @@ MOST_PORT = 65535
 WITHOUT_FLAG = ("mysql_password",)
 """Every user of the host can read a command line."""
 
-_IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
 # An empty variable is what an env file or a unit file leaves behind: not set. For these, that might do the opposite of
 # what is meant, so their validators refuse it.
 _NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 
 
 def _networks_in(words: str) -> list[IPNetwork]:
-    networks = [_as_clients_have_it(ip_network(word)) for word in words.replace(",", " ").split()]
+    networks = [ip_network(word) for word in words.replace(",", " ").split()]
     if not networks:
-        message = f"{words!r} contains no network: nobody could connect; to allow everybody, remove it"
-        raise ValueError(message)
+        raise ValueError(f"{words!r} contains no network: nobody could connect; to allow everybody, remove it")
     return networks
-
-
-def _as_clients_have_it(network: IPNetwork) -> IPNetwork:
-    """Return an IPv4-mapped network, as ::ffff:10.0.0.0/104, as the IPv4 one that its clients are compared with."""
-    if not isinstance(network, IPv6Network) or not network.subnet_of(_IPV4_MAPPED):
-        return network
-    return IPv4Network((int(network.network_address) & 0xFFFF_FFFF, network.prefixlen - _IPV4_MAPPED.prefixlen))
 
 
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
@@ -109,25 +100,13 @@ class Settings(BaseModel):
     def _absolute(cls, value: str) -> str:
         # Otherwise it would depend on where each command is started.
         if not value.startswith("/"):
-            message = f"{one_line(value)!r} is not an absolute path; example: {DISABLED_FILE}"
-            raise ValueError(message)
-        return value
-
-    @field_validator("clustercheck_host")
-    @classmethod
-    def _without_port(cls, value: str) -> str:
-        host, colon, port = value.rpartition(":")
-        if colon and port.isdecimal() and (":" not in host or host.endswith("]")):
-            bare = one_line(host.strip("[]")) or "*"
-            message = f"{one_line(value)} contains a port: set CLUSTERCHECK_HOST={bare} and CLUSTERCHECK_PORT={port}"
-            raise ValueError(message)
+            raise ValueError(f"{one_line(value)!r} is not an absolute path; example: {DISABLED_FILE}")
         return value
 
     @model_validator(mode="after")
     def _one_password(self) -> Self:
         if self.mysql_password is not None and self.mysql_password_file is not None:
-            message = "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
-            raise ValueError(message)
+            raise ValueError("MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one")
         return self
 
     def database(self) -> Database:
@@ -224,8 +203,7 @@ def _by_field(source: Iterable[Variable], only: Collection[str]) -> dict[str, Va
         if field not in only or not (variable.value or field in _NEVER_EMPTY):
             continue
         if field in found:
-            message = f"{found[field].called} and {variable.called} are both set: set one"
-            raise SettingsError(message)
+            raise SettingsError(f"{found[field].called} and {variable.called} are both set: set one")
         found[field] = variable
     return found
 

@@ -98,15 +98,14 @@ def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
     except ValueError:
         deadline_seconds = 0.0
     if not 0.05 <= deadline_seconds <= 60:  # noqa: PLR2004 (clustercheckd's own bounds)
-        message = f"CLUSTERCHECK_DEADLINE={values['CLUSTERCHECK_DEADLINE']}: must be 0.05 to 60 seconds"
-        raise SettingsError(message)
+        raise SettingsError(f"CLUSTERCHECK_DEADLINE={values['CLUSTERCHECK_DEADLINE']}: must be 0.05 to 60 seconds")
     if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
-        message = f"CLUSTERCHECK_DISABLED_FILE={values['CLUSTERCHECK_DISABLED_FILE']}: must be an absolute path"
-        raise SettingsError(message)
+        raise SettingsError(
+            f"CLUSTERCHECK_DISABLED_FILE={values['CLUSTERCHECK_DISABLED_FILE']}: must be an absolute path"
+        )
     for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
         if values[name] not in ("0", "1"):
-            message = f"{name}={values[name]}: must be 0 or 1"
-            raise SettingsError(message)
+            raise SettingsError(f"{name}={values[name]}: must be 0 or 1")
     defaults_file, port = values["DEFAULTS_EXTRA_FILE"], values.get("MYSQL_PORT")
     database = Database(
         socket=values.get("MYSQL_SOCKET"),
@@ -147,12 +146,12 @@ def _answer(verdict: Verdict) -> None:
     client = _client()
     # Closing a connection with unread bytes would reset it.
     if client is not None:
-        _read(client, until=b"\r\n\r\n")
+        _read(client)
     with contextlib.suppress(OSError):
         os.write(_STANDARD_OUTPUT, (head + body).encode())
         if client is not None:
             client.shutdown(socket.SHUT_WR)
-            _read(client, until=None)
+            _read(client)
 
 
 def _client() -> socket.socket | None:
@@ -163,17 +162,11 @@ def _client() -> socket.socket | None:
     return None
 
 
-def _read(client: socket.socket, until: bytes | None) -> None:
-    """Read until the mark, the end of the connection, or `_CLIENT_SECONDS` have passed."""
-    end = time.monotonic() + _CLIENT_SECONDS
-    received = b""
+def _read(client: socket.socket) -> None:
+    """Read what the client sends, or the end of its connection, within `_CLIENT_SECONDS`."""
     with contextlib.suppress(OSError):
-        while len(received) < _REQUEST_BYTES and (until is None or until not in received):
-            ready, _, _ = select.select([client], [], [], max(0.0, end - time.monotonic()))
-            chunk = client.recv(_REQUEST_BYTES) if ready else b""
-            if not chunk:
-                return
-            received += chunk
+        if select.select([client], [], [], _CLIENT_SECONDS)[0]:
+            client.recv(_REQUEST_BYTES)
 
 
 if __name__ == "__main__":

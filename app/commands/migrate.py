@@ -9,7 +9,6 @@ import itertools
 import os
 import re
 import tempfile
-from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path, PurePath
@@ -54,20 +53,14 @@ _Service = dict[str, Given]
 """The attributes of a service of xinetd."""
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the arguments of `clustercheckd migrate` to its parser."""
-    usual = "what is in " + " and ".join(_XINETD)
-    add = parser.add_argument
+def command_parser() -> Parser:
+    """Return the parser of the arguments after `clustercheckd migrate`."""
+    parser = Parser(MIGRATE, _ABOUT, " [PATH ...]")
+    add, usual = parser.add_argument, "what is in " + " and ".join(_XINETD)
     add("paths", nargs="*", type=Path, metavar="PATH", help=f"xinetd service, or NAME=value file (default: {usual})")
     add("--output", metavar="PATH", help="env file to write (default: standard output)")
     about_password = "file to write the password to (default: %(default)s); never overwritten"  # noqa: S105
     add("--password-file", metavar="PATH", default=_PASSWORD_FILE, help=about_password)
-
-
-def command_parser() -> Parser:
-    """Return the parser of the arguments after `clustercheckd migrate`."""
-    parser = Parser(MIGRATE, _ABOUT, " [PATH ...]")
-    add_arguments(parser)
     return parser
 
 
@@ -87,8 +80,7 @@ def migrate(
             output, password_file = typed.output and Path(typed.output).resolve(), Path(typed.password_file).absolute()
             _write(service, effective(given), to_check, output, password_file)
     except OSError as fault:
-        message = f"{fault.filename}: {fault.strerror}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"{fault.filename}: {fault.strerror}") from None
     for line in to_check:
         complain(f"check: {one_line(line)}")
     if service or given:
@@ -103,9 +95,7 @@ def _found(
     """Return the service that runs the script, and the variables, of which a later one takes precedence."""
     files = list(_files(named or (path for path in map(Path, xinetd) if path.exists())))
     services = [service for path in files for service in _services(path) if _command(service)]
-    disabled = [service["disable"].where for service in services if service["disable"].value == "yes"]
-    to_check += [f"{where}: this service is disabled" for where in disabled]
-    services = [service for service in services if named or service["disable"].where not in disabled]
+    services = [service for service in services if named or service["disable"].value != "yes"]
     if len(services) > 1:
         lines = [f"{service['server'].where}: runs clustercheck" for service in services]
         raise SettingsError(*lines, "an env file replaces one of these: clustercheckd migrate PATH")
@@ -114,8 +104,9 @@ def _found(
     for path in of_variables:
         if _text_of(path).startswith("#!"):
             # Read as NAME=value lines, MYSQL_PASSWORD="${2-...}" would be the password.
-            message = f"{path} is a script: name the xinetd service that runs it, or write the env file by hand"
-            raise SettingsError(message)
+            raise SettingsError(
+                f"{path} is a script: name the xinetd service that runs it, or write the env file by hand"
+            )
     given = [given for path in (*of_script, *of_variables) for given in assignments(path, to_check)]
     if given and not services:
         to_check.append("found no service of xinetd: write CLUSTERCHECK_PORT and CLUSTERCHECK_ALLOW_FROM by hand")
@@ -177,8 +168,7 @@ def _database_and_policy(values: Mapping[str, Given]) -> Iterator[Given]:
     for name, given in values.items():
         if name.startswith("AVAILABLE_") and given.value not in ("0", "1"):
             # The script compares numbers: "yes" is 0 for it, and 1 for the service.
-            message = f"{given.where}: {name} must be 0 or 1"
-            raise SettingsError(message)
+            raise SettingsError(f"{given.where}: {name} must be 0 or 1")
         # The script ignores an option file that it cannot read. The service writes no log file.
         if name != "ERR_FILE" and (name != "DEFAULTS_EXTRA_FILE" or os.access(given.value, os.R_OK)) and given.value:
             yield given
@@ -223,8 +213,7 @@ def _refuse_what_the_service_refuses(given: Sequence[Given]) -> None:
         settings.require_login()
     except SettingsError as fault:
         where = next((one.where for one in variables if re.match(rf"{one.name}\b", str(fault))), "")
-        message = f"{where}{fault}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"{where}{fault}") from None
 
 
 def _lines_to_check(script: str, known_paths: Sequence[str]) -> Iterator[str]:
@@ -246,8 +235,7 @@ def _text(settings: Iterable[Given], to_check: Iterable[str]) -> str:
     for given in settings:
         quote = "" if _PLAIN.fullmatch(given.value) else "'" if '"' in given.value else '"'
         if not given.value.isprintable() or _NOT_PORTABLE.search(given.value) or (quote and quote in given.value):
-            message = f"{given.where}: {given.name} cannot be written to an env file: set it by hand"
-            raise SettingsError(message)
+            raise SettingsError(f"{given.where}: {given.name} cannot be written to an env file: set it by hand")
         lines += ["", f"# {one_line(given.where)}", f"{given.name}={quote}{given.value}{quote}"]
     return "\n".join([*lines, "", "# Check these:", *(f"#   {one_line(line)}" for line in to_check)])
 
@@ -273,15 +261,13 @@ def _write(
             env_file.replace(output)
             complain(f"wrote {output}")
         elif fault := print_line(text):
-            message = f"standard output: {fault.strerror}: the env file is incomplete"
-            raise SettingsError(message)
+            raise SettingsError(f"standard output: {fault.strerror}: the env file is incomplete")
 
 
 def _staged(path: Path, text: str, temporary: contextlib.ExitStack) -> Path:
     """Write a new file beside the path, to replace it or be linked to it; remove it at the end."""
     if path.exists() and not path.is_file():
-        message = f"{path} is not a regular file"
-        raise SettingsError(message)
+        raise SettingsError(f"{path} is not a regular file")
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         temporary.callback(Path(name).unlink, missing_ok=True)

@@ -34,9 +34,9 @@ def say(line: str) -> None:
         complain(f"standard output: {fault.strerror}")
 
 
-def complain(line: str) -> None:
-    """Print a line on standard error; ignore a failure."""
-    _print(f"clustercheckd: {line}", sys.stderr)
+def complain(line: str, priority: str = "") -> None:
+    """Print a line on standard error; ignore a failure. priority: that of sd-daemon(3), for the journal."""
+    _print(f"{priority}clustercheckd: {line}", sys.stderr)
 
 
 def print_line(line: str) -> OSError | None:

@@ -81,11 +81,7 @@ class Parser(argparse.ArgumentParser):
         if argument.startswith("-"):
             close = _close_to(flag.replace("--clustercheck-", "--"), self.flags())
             self.error(f"{self._command} has no flag {_shown(flag)}{close}")
-        if argument in COMMANDS:
-            self.error(f"the command comes first: {_PROGRAM} {argument}")
-        if self._command in ("check", "drain", "undrain"):
-            self.error(f"{self._command} works on this host only")
-        self.error(f"{self._command} takes flags only")
+        self.error(f"{self._command} works on this host and takes flags only, after the command")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +161,9 @@ def parse(arguments: Sequence[str]) -> CommandLine:
     if first == MIGRATE:
         return CommandLine(first, {}, None, {}, rest)
     if first not in COMMANDS:
-        message = f"{_shown(first)} is not a command{_close_to(first, COMMANDS)}; for help, run: {_PROGRAM} --help"
-        raise SettingsError(message)
+        raise SettingsError(
+            f"{_shown(first)} is not a command{_close_to(first, COMMANDS)}; for help, run: {_PROGRAM} --help"
+        )
     own = vars(parser_of(first).parse(rest))
     settings = {name: own.pop(name) for name in COMMANDS[first].settings if name in own}
     return CommandLine(first, settings, own.pop("env_file"), own)

@@ -6,11 +6,11 @@ clustercheckd reads at most `_MOST_BYTES`, and passes no control characters to a
 
 import json
 import re
-import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from app.node_state import one_line
@@ -19,7 +19,7 @@ from app.settings_error import SettingsError
 
 SECONDS = 2.0
 _MOST_BYTES = 1 << 18
-_OTHER_PROGRAM = "something other than clustercheckd answers there"
+_NO_ANSWER = f"no answer within {SECONDS:g} s"
 _TYPED = re.compile(
     r"\[(?P<bracketed>[^\s\[\]/@,]+)\](:(?P<port>[0-9]{1,9}))?|(?P<host>[^\s:\[\]/@,]+)(:(?P<its_port>[0-9]{1,9}))?"
 )
@@ -86,26 +86,22 @@ def service_at(text: str, default_port: int) -> Service:
     if found is None:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "
-        meant = text.replace(",", " ") if "," in shown else "db1, db1:9200 or [fd00::1]:9200"
-        examples = f"did you mean {one_line(meant)}?"
-        message = f"status: {shown}not an address; {examples}"
-        raise SettingsError(message)
+        raise SettingsError(f"status: {shown}not an address; examples: db1, db1:9200 or [fd00::1]:9200")
     port = int(found["port"] or found["its_port"] or default_port)
     if not 1 <= port <= MOST_PORT:
-        message = f"status: {text}: {port} is out of range (1-{MOST_PORT})"
-        raise SettingsError(message)
+        raise SettingsError(f"status: {text}: {port} is out of range (1-{MOST_PORT})")
     return Service(text, found["bracketed"] or found["host"], port)
 
 
 def ask(services: Sequence[Service]) -> list[Answer]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers = [Answer(service, fault=f"no answer within {SECONDS:g} s") for service in services]
+    answers = [Answer(service, fault=_NO_ANSWER) for service in services]
     end = time.monotonic() + SECONDS
 
     def ask_one(index: int) -> None:
-        answers[index] = _answer(services[index], end)
+        answers[index] = _answer(services[index])
 
-    # Nothing can stop the lookup of a name: the thread of one that hangs is left behind.
+    # Nothing can stop the lookup of a name, and a slow answer takes its time: such a thread is left behind.
     threads = [threading.Thread(target=ask_one, args=(index,), daemon=True) for index in range(len(services))]
     for thread in threads:
         thread.start()
@@ -114,38 +110,23 @@ def ask(services: Sequence[Service]) -> list[Answer]:
     return list(answers)
 
 
-def _answer(service: Service, end: float) -> Answer:
+def _answer(service: Service) -> Answer:
+    connection = HTTPConnection(service.host, service.port, timeout=SECONDS)
     try:
-        received = _received(service, end)
+        connection.request("GET", "/status")
+        status = json.loads(connection.getresponse().read(_MOST_BYTES).decode(errors="replace"))
+        if isinstance(status["available"], bool) and isinstance(status["reason"], str):
+            return Answer(service, status)
     except TimeoutError:
-        return Answer(service, fault=f"no answer within {SECONDS:g} s")
+        return Answer(service, fault=_NO_ANSWER)
     except UnicodeError:
         return Answer(service, fault="not a valid host name")
     except (ConnectionResetError, BrokenPipeError):
-        received = b""
+        return Answer(service, fault="closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
     except OSError as fault:
         return Answer(service, fault=fault.strerror or "unreachable")
-    if not received:
-        return Answer(service, fault="closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
-    head, _, body = received.partition(b"\r\n\r\n")
-    try:
-        status = json.loads(body)
-        if head.startswith(b"HTTP/1.") and isinstance(status["available"], bool) and isinstance(status["reason"], str):
-            return Answer(service, status)
-    except (ValueError, TypeError, LookupError, RecursionError):
+    except (HTTPException, ValueError, TypeError, LookupError, RecursionError):
         pass
-    return Answer(service, fault=_OTHER_PROGRAM)
-
-
-def _received(service: Service, end: float) -> bytes:
-    received = b""
-    with socket.create_connection((service.host, service.port), timeout=SECONDS) as connection:
-        connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
-        while len(received) < _MOST_BYTES:
-            # Each wait has the time that is left. 0 would mean not to wait, and fail with another error.
-            connection.settimeout(max(0.001, end - time.monotonic()))
-            chunk = connection.recv(_MOST_BYTES)
-            if not chunk:
-                break
-            received += chunk
-    return received
+    finally:
+        connection.close()
+    return Answer(service, fault="something other than clustercheckd answers there")

@@ -1,7 +1,6 @@
 """`clustercheckd status`: one table of what running services report about their nodes."""
 
 import json
-import os
 import re
 import sys
 import time
@@ -16,7 +15,6 @@ _ROUND_SECONDS = 1.0
 _CELL_LENGTH = 60
 _MOST = 10**9
 _HEADER = ("node", "verdict", "reason", "since", "state", "size", "recvq")
-_GREEN, _RED, _PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
@@ -62,10 +60,9 @@ def _as_table(answers: Sequence[Answer]) -> str:
     """Return a row for each service, and below them a line for each node that is not available."""
     rows = [_HEADER, *(_row(answer) for answer in answers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    header, *lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    lines = [_painted(line, available=answer.available) for line, answer in zip(lines, answers, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     words = [f"{answer.service.name}: {answer.reason}" for answer in answers if not answer.available]
-    return "\n".join([header, *lines, *words])
+    return "\n".join([*lines, *words])
 
 
 def _row(answer: Answer) -> tuple[str, ...]:
@@ -91,10 +88,3 @@ def _cell(document: Mapping[str, Any], name: str) -> str:
 def _number(document: Mapping[str, Any], name: str) -> str:
     value = document.get(name)
     return str(value) if isinstance(value, int) and 0 <= value < _MOST else "-"
-
-
-def _painted(row: str, *, available: bool) -> str:
-    """Colour a row by its verdict if standard output is a terminal and NO_COLOR is not set."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return row
-    return f"{_GREEN if available else _RED}{row}{_PLAIN}"

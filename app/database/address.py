@@ -24,7 +24,7 @@ import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from app.database.client_options import ClientOptions
+from app.database.option_file import OptionFile
 from app.settings_error import SettingsError
 
 USUAL_SOCKETS = (
@@ -42,11 +42,8 @@ DEFAULT_PORT = 3306
 _LOCALHOST = "localhost"
 _THIS_MACHINE = "127.0.0.1"
 _TCP = "tcp"
-_PROTOCOLS = (_TCP, "socket", "pipe", "memory")
-_USABLE_PROTOCOLS = (_TCP, "socket")
 _PORT_DIGITS = 5
-_HOST_NAME = re.compile(r"[^\s:/\[\]]+")
-_HOST_AND_PORT = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^\s:/\[\]]+))(?::(?P<port>[0-9]*))?")
+_HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 
 
 class Address(NamedTuple):
@@ -63,28 +60,26 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def resolve_address(socket: str | None, host: str | None, port: int | None, options: ClientOptions) -> Address:
+def resolve_address(socket: str | None, host: str | None, port: int | None, options: OptionFile) -> Address:
     """Return the address for MYSQL_SOCKET, MYSQL_HOST, MYSQL_PORT and the option file.
 
     Raises `SettingsError` if a value is invalid, or if the settings name two servers.
     """
     if host:
-        _check_host("MYSQL_HOST", "MYSQL_PORT", host)
+        _check_host("MYSQL_HOST", host)
     if socket:
         _check_socket("MYSQL_SOCKET", socket)
         if host and host != _LOCALHOST:
             both = f"MYSQL_SOCKET={socket} and MYSQL_HOST={host}"
-            message = f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
-            raise SettingsError(message)
+            raise SettingsError(f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost")
         if port is not None:
-            message = f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them"
-            raise SettingsError(message)
+            raise SettingsError(f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them")
         return Address(socket, "", DEFAULT_PORT)
     protocol = _TCP if port is not None else _protocol(options)
     if not host:
         host = options.value("host") or ""
         if host:
-            _check_host(options.named("host"), "port", host)
+            _check_host(options.named("host"), host)
     if host in ("", _LOCALHOST) and protocol != _TCP:
         return Address(_socket(options) or _usual_socket(), "", DEFAULT_PORT)
     return Address(None, host or _THIS_MACHINE, port or _port(options) or DEFAULT_PORT)
@@ -93,34 +88,28 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
 def parse_port(name: str, value: str) -> int:
     """Parse a port from 1 to 65535. Raises `SettingsError`, whose message begins with name."""
     if not (value.isascii() and value.isdecimal() and len(value) <= _PORT_DIGITS and 0 < int(value) < 1 << 16):
-        message = f"{name}={value} is not a port: set it to a number from 1 to 65535"
-        raise SettingsError(message)
+        raise SettingsError(f"{name}={value} is not a port: set it to a number from 1 to 65535")
     return int(value)
 
 
-def _protocol(options: ClientOptions) -> str | None:
-    given = options.value("protocol")
-    if not given:
-        return None
-    # The client accepts any unambiguous prefix of a name.
-    matching = [name for name in _PROTOCOLS if name.startswith(given.strip().lower())]
-    if len(matching) != 1 or matching[0] not in _USABLE_PROTOCOLS:
-        message = f"{options.named('protocol')}={given} is not supported: set it to tcp or socket"
-        raise SettingsError(message)
-    return matching[0]
+def _protocol(options: OptionFile) -> str:
+    given = options.value("protocol") or ""
+    protocol = given.strip().lower()
+    if protocol not in ("", _TCP, "socket"):
+        raise SettingsError(f"{options.named('protocol')}={given} is not supported: set it to tcp or socket")
+    return protocol
 
 
-def _socket(options: ClientOptions) -> str | None:
+def _socket(options: OptionFile) -> str | None:
     socket = options.value("socket")
     if socket == "":
-        message = f"{options.named('socket')} is empty: set it to the path of the server's socket"
-        raise SettingsError(message)
+        raise SettingsError(f"{options.named('socket')} is empty: set it to the path of the server's socket")
     if socket:
         _check_socket(options.named("socket"), socket)
     return socket
 
 
-def _port(options: ClientOptions) -> int | None:
+def _port(options: OptionFile) -> int | None:
     port = options.value("port")
     # The client takes 0 and an empty value as the default.
     return None if port in (None, "", "0") else parse_port(options.named("port"), port)
@@ -134,30 +123,17 @@ def _usual_socket() -> str:
 def _check_socket(name: str, socket: str) -> None:
     """Raise `SettingsError` for a relative path, without it: a URL may contain the password."""
     if not socket.startswith("/"):
-        message = f"{name} is not an absolute path: set it to the path of the server's socket"
-        raise SettingsError(message)
+        raise SettingsError(f"{name} is not an absolute path: set it to the path of the server's socket")
 
 
-def _check_host(name: str, port_name: str, host: str) -> None:
-    """Raise `SettingsError` unless host can be a host name or an IP address.
-
-    For a host with a port or brackets, as in a URL, the error says what to set instead.
-    """
+def _check_host(name: str, host: str) -> None:
+    """Raise `SettingsError` unless host can be a host name or an IP address."""
     if _HOST_NAME.fullmatch(host) or _is_address(host):
         return
-    if "@" in host:
-        # A URL may contain the password, which must not be repeated.
-        message = f"{name} is not a host name or an IP address: set the account in MYSQL_USERNAME"
-        raise SettingsError(message)
-    message = f"{name}={host} is not a host name or an IP address"
-    parts = _HOST_AND_PORT.fullmatch(host)
-    if parts is not None:
-        bare = parts["address"] or parts["name"]
-        port = f" and {port_name}={parts['port']}" if parts["port"] else ""
-        message += f": set {name.rpartition(' ')[2]}={bare}{port}"
-    elif host.startswith("/"):
-        message += f": set {'MYSQL_SOCKET' if name == 'MYSQL_HOST' else 'socket'}={host}"
-    raise SettingsError(message)
+    # A URL may contain the password, which must not be repeated.
+    shown = name if "@" in host else f"{name}={host}"
+    elsewhere = "set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
+    raise SettingsError(f"{shown} is not a host name or an IP address: {elsewhere}")
 
 
 def _is_address(host: str) -> bool:

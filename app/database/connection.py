@@ -13,9 +13,7 @@ It adds these guarantees to the driver's:
 
 import asyncio
 import contextlib
-import getpass
 import os
-import socket
 from collections.abc import Coroutine, Sequence
 from typing import Any, Self
 
@@ -34,17 +32,10 @@ from app.database.login import Login
 from app.database.resolver import connect_to_first
 from app.node_state import Rows
 
-# aiomysql calls getpass.getuser when it is imported. That raises OSError (KeyError before Python 3.13) if the user id
-# has no passwd entry, as in a container with a random user id.
-try:
-    getpass.getuser()
-except (KeyError, OSError):
-    os.environ["LOGNAME"] = "unknown"
-    import aiomysql
-
-    del os.environ["LOGNAME"]
-else:
-    import aiomysql
+# aiomysql calls getpass.getuser when it is imported. Without this variable, that raises if the user id has no passwd
+# entry, as in a container with a random user id.
+os.environ["LOGNAME"] = os.environ.get("LOGNAME") or "unknown"
+import aiomysql
 
 PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 """The supported authentication plugins. Plugins that need no answer, such as unix_socket, work without being listed."""
@@ -54,7 +45,6 @@ MOST_BYTES = 64 * 1024
 
 _ACCEPT_QUEUE_SECONDS = 0.01
 """How long to wait before another try while the accept queue of a unix socket is full."""
-_KEEPALIVE_SECONDS, _DEAD_SECONDS = 10, 30
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 
@@ -135,21 +125,9 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self._secure = True
         else:
             self._reader, self._writer = await connect_to_first(addresses, self._port)
-            self._notice_dead_network()
         self._next_seq_id = 0
         await self._get_server_information()
         await self._request_authentication()
-
-    def _notice_dead_network(self) -> None:
-        """Have the kernel end the connection once the peer's host has been silent for half a minute.
-
-        The kernel of a host whose server merely hangs still answers.
-        """
-        peer = self._writer.get_extra_info("socket")  # type: ignore[union-attr]
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_SECONDS)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_SECONDS)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_SECONDS * 1000)
 
     async def _request_authentication(self) -> None:
         # If the greeting offers no TLS, aiomysql would continue in plain text and send the password.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.database.address import Address, resolve_address
-from app.database.client_options import ClientOptions
+from app.database.option_file import OptionFile
 from app.database.tls import VERIFY_IDENTITY, Tls
 from app.settings_error import SettingsError
 
@@ -72,7 +72,7 @@ class Database:
         Raises `SettingsError` if a file cannot be used or the settings contradict each other.
         """
         tls = self._tls_settings()
-        options = ClientOptions.read(self.defaults_extra_file)
+        options = OptionFile.read(self.defaults_extra_file)
         address = resolve_address(self.socket, self.host, self.port, options)
         return Login(
             username=self.username or options.value("user") or _own_name(),
@@ -80,7 +80,7 @@ class Database:
             socket=address.socket,
             host=address.host,
             port=address.port,
-            tls=None if address.socket else (tls or Tls.of_options(options)).context(),
+            tls=None if address.socket else (tls or Tls.of_file(options)).context(),
         )
 
     def _tls_settings(self) -> Tls | None:
@@ -92,7 +92,7 @@ class Database:
         tls.check()
         return tls
 
-    def _password(self, options: ClientOptions) -> str:
+    def _password(self, options: OptionFile) -> str:
         if self.password_file:
             return _password_in(self.password_file)
         return (options.values.get("password") if self.password is None else self.password) or ""
@@ -104,20 +104,19 @@ def _own_name() -> str:
         # Not getpass, which trusts LOGNAME: the server gets the user from the kernel.
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        message = f"MYSQL_USERNAME is not set, and user id {os.geteuid()} has no name: set MYSQL_USERNAME"
-        raise SettingsError(message) from None
+        raise SettingsError(
+            f"MYSQL_USERNAME is not set, and user id {os.geteuid()} has no name: set MYSQL_USERNAME"
+        ) from None
 
 
 def _password_in(path: str) -> str:
     try:
         # To open a pipe would block the event loop until another process writes to it.
         if not stat.S_ISREG(os.stat(path).st_mode):
-            message = "MYSQL_PASSWORD_FILE: not a regular file"
-            raise SettingsError(message)
+            raise SettingsError("MYSQL_PASSWORD_FILE: not a regular file")
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as fault:
         # Without the path: it may be the password, in the wrong variable.
-        message = f"MYSQL_PASSWORD_FILE: {fault.strerror}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"MYSQL_PASSWORD_FILE: {fault.strerror}") from None
     # Editors and echo add a newline at the end, and no password ends with one.
     return text.rstrip("\r\n")

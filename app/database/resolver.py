@@ -1,36 +1,28 @@
 """Resolves host names without blocking the event loop or the end of the process, and connects to their addresses.
 
 A resolver that hangs blocks the calling thread for half a minute or longer, and nothing can interrupt that. asyncio and
-uvloop use threads that the process joins when it exits. This module uses a daemon thread instead, which nothing joins,
-and runs one lookup at a time.
+uvloop use threads that the process joins when it exits. This module uses daemon threads instead, which nothing joins,
+at most one for each name.
 """
 
 import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 _NEXT_ADDRESS_SECONDS = 0.25
 """How long to wait for one address before the next one is tried, as in RFC 8305. An address that drops packets, often
 the IPv6 one, would otherwise use up the deadline at every poll, and a healthy node would never be reached."""
 
-_Answer = list[str] | OSError | UnicodeError
-
-
-@dataclass(frozen=True, slots=True)
-class _Lookup:
-    host: str
-    answer: asyncio.Future[_Answer]
-
 
 class Resolver:
-    """Looks up one name at a time, for one event loop. A lookup continues if its caller is cancelled."""
+    """Looks up host names, for one event loop. A lookup continues if its caller is cancelled."""
 
     def __init__(self) -> None:
-        self._lookup: _Lookup | None = None
+        self._lookups: dict[str, asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str) -> list[str]:
         """Return the IP addresses of a host, in the order to try them.
@@ -40,18 +32,11 @@ class Resolver:
         """
         with contextlib.suppress(socket.gaierror):
             return _look_up(host, socket.AI_NUMERICHOST)
-        if self._lookup is not None and self._lookup.host != host:
-            await asyncio.wait([self._lookup.answer])
-            self._lookup = None
-        if self._lookup is None:
-            self._lookup = _begin(host)
+        if host not in self._lookups:
+            self._lookups[host] = _begin(host)
         # asyncio.wait does not cancel the future when this call is cancelled.
-        await asyncio.wait([self._lookup.answer])
-        answer = self._lookup.answer.result()
-        self._lookup = None
-        if isinstance(answer, list):
-            return answer
-        raise answer
+        await asyncio.wait([self._lookups[host]])
+        return self._lookups.pop(host).result()
 
 
 async def connect_to_first(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -65,22 +50,24 @@ async def connect_to_first(addresses: Sequence[str], port: int) -> tuple[asyncio
     return await asyncio.open_connection(last, port)
 
 
-def _begin(host: str) -> _Lookup:
+def _begin(host: str) -> asyncio.Future[list[str]]:
     loop = asyncio.get_running_loop()
-    lookup = _Lookup(host, loop.create_future())
+    answer: asyncio.Future[list[str]] = loop.create_future()
+    # If every caller was cancelled, nobody else retrieves the exception.
+    answer.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def look_up() -> None:
-        answer: _Answer
+        say: Callable[[], object]
         try:
-            answer = _look_up(host)
+            say = partial(answer.set_result, _look_up(host))
         except (OSError, UnicodeError) as fault:
-            answer = fault
+            say = partial(answer.set_exception, fault)
         # The loop may have been closed meanwhile.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(lookup.answer.set_result, answer)
+            loop.call_soon_threadsafe(say)
 
     threading.Thread(target=look_up, name=f"resolver of {host}", daemon=True).start()
-    return lookup
+    return answer
 
 
 def _look_up(host: str, flags: int = 0) -> list[str]:

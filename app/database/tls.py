@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
-from app.database.client_options import ClientOptions
+from app.database.option_file import OptionFile
 from app.settings_error import SettingsError
 
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
@@ -33,7 +33,7 @@ class Tls:
     names: tuple[str, str, str] = ("MYSQL_SSL_CA", "MYSQL_SSL_CERT", "MYSQL_SSL_KEY")
 
     @classmethod
-    def of_options(cls, options: ClientOptions) -> Self:
+    def of_file(cls, options: OptionFile) -> Self:
         """Return the TLS options of a file. Raises `SettingsError` for an option without its value."""
         return cls(
             required=_is_required(options),
@@ -48,8 +48,7 @@ class Tls:
         """Raise `SettingsError` for a key without a certificate, which proves nothing to the server."""
         _, cert, key = self.names
         if self.key and not self.cert:
-            message = f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither"
-            raise SettingsError(message)
+            raise SettingsError(f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither")
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context for a TCP connection; None if TLS is not required.
@@ -86,8 +85,7 @@ def _context(
         words = fault.strerror if isinstance(fault, OSError) else None
         if isinstance(fault, ssl.SSLError):
             words = (fault.reason or _UNUSABLE).lower().replace("_", " ")
-        message = f"{setting}: {words or _UNUSABLE}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"{setting}: {words or _UNUSABLE}") from None
     return context
 
 
@@ -95,11 +93,10 @@ def _changed_at(name: str, path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns
     except OSError as fault:
-        message = f"{name}: {path}: {fault.strerror}"
-        raise SettingsError(message) from None
+        raise SettingsError(f"{name}: {path}: {fault.strerror}") from None
 
 
-def _is_required(options: ClientOptions) -> bool:
+def _is_required(options: OptionFile) -> bool:
     # ssl-mode is MySQL's option. The others are MariaDB's, and the last one in the file decides.
     mode = (options.values.get("ssl-mode") or "").lower()
     if mode:
@@ -116,7 +113,7 @@ def _is_required(options: ClientOptions) -> bool:
     return required
 
 
-def _verification(options: ClientOptions) -> str:
+def _verification(options: OptionFile) -> str:
     mode = (options.values.get("ssl-mode") or "").lower()
     if mode == "verify_ca":
         return VERIFY_CA

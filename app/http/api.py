@@ -1,19 +1,21 @@
 """The FastAPI application: the endpoints beside the health check: /status, /metrics and the schema."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated
 
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from pydantic import BaseModel, Field, PlainSerializer, WithJsonSchema
+from prometheus_client.registry import CollectorRegistry
+from pydantic import BaseModel, Field
 
 from app import __version__
-from app.http.metrics import create_registry
-from app.http.sources import Sources
+from app.http.guard import ConnectionRegister
+from app.http.metrics import Logins
+from app.monitor import Monitor
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
+from app.switches import ManualSwitches
 from app.verdict import Policy
 
 STATUS_PATH = "/status"
@@ -23,25 +25,10 @@ PATHS = (STATUS_PATH, METRICS_PATH, SCHEMA_PATH)
 """The paths that the application answers."""
 
 
-_DIGITS = 3
-"""Seconds are rounded to milliseconds."""
-
-
-def _iso(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-Moment = Annotated[
-    datetime,
-    PlainSerializer(_iso, return_type=str),
-    WithJsonSchema({"type": "string", "format": "date-time"}, mode="serialization"),
-]
-
-
 class StatusChange(BaseModel):
     """A change of the verdict under the configured policy."""
 
-    at: Moment
+    at: datetime
     available: bool
     reason: Reason
     detail: str
@@ -66,8 +53,8 @@ class Status(BaseModel):
     draining: bool = Field(description="whether the node is unavailable for a planned reason: sessions may finish")
     reason: Reason
     detail: str = Field(description="what clustercheckd saw, and which setting decided")
-    since: Moment = Field(description="when the verdict last changed")
-    disabled_since: Moment | None = Field(description="when the disabled file was created; null if there is none")
+    since: datetime = Field(description="when the verdict last changed")
+    disabled_since: datetime | None = Field(description="when the disabled file was created; null if there is none")
     age_seconds: float = Field(description="time since the latest completed poll began")
     node: NodeState | None = Field(description="what the latest poll read; null if it failed")
     failure: PollFailure | None = Field(description="why the latest poll failed; null if it did not")
@@ -77,10 +64,14 @@ class Status(BaseModel):
     changes: list[StatusChange] = Field(description="the latest changes of the verdict, oldest first")
 
 
-def create_application(sources: Sources) -> FastAPI:
+def create_application(
+    monitor: Monitor,
+    logins: Logins,
+    register: ConnectionRegister,
+    switches: ManualSwitches,
+    registry: CollectorRegistry,
+) -> FastAPI:
     """Return the application that answers `PATHS`. The fast path passes those requests on to it."""
-    monitor = sources.monitor
-    registry = create_registry(sources)
     application = FastAPI(
         title="clustercheckd",
         version=__version__,
@@ -97,7 +88,7 @@ def create_application(sources: Sources) -> FastAPI:
     # Both documents are made once a poll: 256 clients that ask for one at once would delay a health check by a second.
     @lru_cache(maxsize=1)
     def status_document(_made_for: object) -> bytes:
-        return _status(sources).model_dump_json().encode()
+        return _status(monitor, logins, register, switches).model_dump_json().encode()
 
     @lru_cache(maxsize=1)
     def metrics_document(_made_for: object) -> bytes:
@@ -125,35 +116,26 @@ def create_application(sources: Sources) -> FastAPI:
     return application
 
 
-def _status(sources: Sources) -> Status:
-    monitor = sources.monitor
+def _status(monitor: Monitor, logins: Logins, register: ConnectionRegister, switches: ManualSwitches) -> Status:
     # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
     monitor.note_change()
-    verdict = monitor.verdict()
-    seen = monitor.result
+    verdict, seen = monitor.verdict(), monitor.result
+    changes = [
+        StatusChange(at=datetime.fromtimestamp(change.at, UTC), **asdict(change.verdict)) for change in monitor.changes
+    ]
     return Status(
         version=__version__,
-        available=verdict.available,
+        **asdict(verdict),
         draining=verdict.draining,
-        reason=verdict.reason,
-        detail=verdict.detail,
-        since=datetime.fromtimestamp(monitor.changes[-1].at, UTC),
-        disabled_since=_moment(sources.switches.disabled_at()),
-        age_seconds=round(monitor.age_seconds, _DIGITS),
+        since=changes[-1].at,
+        disabled_since=_moment(switches.disabled_at()),
+        age_seconds=round(monitor.age_seconds, 3),
         node=seen if isinstance(seen, NodeState) else None,
         failure=seen if isinstance(seen, PollFailure) else None,
-        policy=replace(monitor.policy, max_age_seconds=round(monitor.policy.max_age_seconds, _DIGITS)),
-        login_failure=sources.logins.login_failure,
-        connections=StatusConnections(open=len(sources.register), closed=sources.register.closed),
-        changes=[
-            StatusChange(
-                at=datetime.fromtimestamp(change.at, UTC),
-                available=change.verdict.available,
-                reason=change.verdict.reason,
-                detail=change.verdict.detail,
-            )
-            for change in monitor.changes
-        ],
+        policy=replace(monitor.policy, max_age_seconds=round(monitor.policy.max_age_seconds, 3)),
+        login_failure=logins.login_failure,
+        connections=StatusConnections(open=len(register), closed=register.closed),
+        changes=changes,
     )
 
 

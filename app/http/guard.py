@@ -12,7 +12,6 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +157,7 @@ class ConnectionRegister:
 
     def __init__(self, allowed: Sequence[IPNetwork] | None = None) -> None:
         self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
-        self._allowed = None if allowed is None else tuple(allowed)
+        self._allowed = allowed
         self._logged_at = -_LOG_SECONDS
         self._most = connections_within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._made_at: dict[GuardedProtocol, float] = {}  # the oldest first
@@ -220,10 +219,8 @@ def connections_within(descriptors: int) -> int:
     return min(CONNECTIONS, max(1, descriptors - _OTHER_DESCRIPTORS))
 
 
-@lru_cache(maxsize=1024)
-def _is_in(host: str, networks: tuple[IPNetwork, ...]) -> bool:
+def _is_in(host: str, networks: Sequence[IPNetwork]) -> bool:
     address = ip_address(host)
-    # An IPv4 client of a dual-stack socket has an address of this form.
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return any(address in network for network in networks)
+    # An IPv4 client of a dual-stack socket has an address of either form.
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return any(address in network or (mapped is not None and mapped in network) for network in networks)

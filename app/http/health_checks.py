@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from app.monitor import Monitor
+from app.node_state import one_line
 from app.reason import Reason
 from app.sentences import sentence_of
+from app.settings_error import SettingsError
 from app.verdict import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
 
 if TYPE_CHECKING:
@@ -36,10 +38,6 @@ OVERRIDES = (*_FLAG_OVERRIDES, _COUNT_OVERRIDE)
 """The query parameters that replace a setting of the policy for one request."""
 
 
-class BadOverrideError(ValueError):
-    """A query string is invalid. The message is one line that names the parameter."""
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A complete HTTP answer, with header names in lower case."""
@@ -55,20 +53,19 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body})
 
 
-class HealthCheckCounts:
-    """The counts since the start: answers by path and status.
+HealthCheckCounts = dict[str, dict[int, int]]
+"""How many answers each path got, by status."""
 
-    All keys exist from the start, so that no request can add one.
-    """
 
-    def __init__(self, drain_status: int = UNAVAILABLE, *, any_path: bool = False) -> None:
-        verdict = {AVAILABLE, UNAVAILABLE, drain_status}
-        statuses = {
-            **dict.fromkeys(VERDICT_PATHS, verdict | {_BAD_REQUEST}),
-            LIVENESS_PATH: {AVAILABLE, UNAVAILABLE},
-            OTHER_PATHS: verdict if any_path else {_NOT_FOUND},
-        }
-        self.answered = {path: dict.fromkeys(sorted(known), 0) for path, known in statuses.items()}
+def no_health_checks(drain_status: int = UNAVAILABLE, *, any_path: bool = False) -> HealthCheckCounts:
+    """Return the counts at the start. All keys exist from then on, so that no request can add one."""
+    verdict = {AVAILABLE, UNAVAILABLE, drain_status}
+    statuses = {
+        **dict.fromkeys(VERDICT_PATHS, verdict | {_BAD_REQUEST}),
+        LIVENESS_PATH: {AVAILABLE, UNAVAILABLE},
+        OTHER_PATHS: verdict if any_path else {_NOT_FOUND},
+    }
+    return {path: dict.fromkeys(sorted(known), 0) for path, known in statuses.items()}
 
 
 class HealthChecks:
@@ -111,35 +108,33 @@ class HealthChecks:
             path = OTHER_PATHS
             # With any_path, ignore the query: the script never read it either.
             answer = await self._answer(b"") if self._any_path else self._not_found
-        self._counts.answered[path][answer.status] += 1
+        self._counts[path][answer.status] += 1
         await answer.send(send)
 
     async def _answer(self, query: bytes) -> Answer:
         try:
             policy = overridden(self._monitor.policy, query) if query else None
-        except BadOverrideError as fault:
+        except SettingsError as fault:
             return plain_answer(_BAD_REQUEST, f"{fault}\r\n")
         return verdict_answer(await self._monitor.fresh_verdict(policy), self._drain_status)
 
 
-@lru_cache(maxsize=64)
 def overridden(policy: Policy, query: bytes) -> Policy:
     """Return policy with the overrides of a raw query string.
 
-    Raises `BadOverrideError` if a parameter is unknown, comes twice or has an invalid value.
+    Raises `SettingsError` if a parameter is unknown, comes twice or has an invalid value.
     """
     changes: dict[str, bool | int] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in OVERRIDES:
-            message = f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}"
-            raise BadOverrideError(message)
+            raise SettingsError(f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}")
         if key in changes:
-            message = f"{key} is given twice"
-            raise BadOverrideError(message)
+            raise SettingsError(f"{key} is given twice")
         changes[key] = _flag(key, value) if key in _FLAG_OVERRIDES else _count(key, value)
     return replace(policy, **changes)  # type: ignore[arg-type]
 
 
+# Most answers are the same. To write each again would be a fifteenth of its cost.
 @lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
     """Return the answer for a verdict: the script's sentence and, unless the node is synced, the reason and detail."""
@@ -172,18 +167,16 @@ def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer
 
 def _flag(key: str, value: str) -> bool:
     if value not in _FLAGS:
-        message = f"{key} must be 0 or 1, not {_quoted(value)}"
-        raise BadOverrideError(message)
+        raise SettingsError(f"{key} must be 0 or 1, not {_quoted(value)}")
     return _FLAGS[value]
 
 
 def _count(key: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= _MOST_DIGITS):
-        message = f"{key} must be a whole number, not {_quoted(value)}"
-        raise BadOverrideError(message)
+        raise SettingsError(f"{key} must be a whole number, not {_quoted(value)}")
     return int(value)
 
 
 def _quoted(text: str) -> str:
     # The client's text must not break the one-line body, nor a terminal that shows it.
-    return "'" + "".join(c if c.isascii() and c.isprintable() else "?" for c in text[:40]) + "'"
+    return f"'{one_line(text[:40])}'"

@@ -7,29 +7,24 @@ that was not read from the node is left out. Names and units follow Prometheus' 
 
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from app import __version__
-from app.http.sources import Logins, Sources
+from app.http.guard import ConnectionRegister
+from app.http.health_checks import HealthCheckCounts
 from app.monitor import DURATION_BOUNDS_SECONDS, Monitor
-from app.node_state import NodeState
+from app.node_state import NodeState, PollFailure
 from app.reason import POLL_FAILURES, Reason
-
-_READ = "read"
-"""The outcome of a poll that did not fail."""
-
-_ACCEPTED = "accepted"
-"""The outcome of a login that did not fail."""
+from app.settings import Settings
+from app.switches import ManualSwitches
 
 _NODE_COUNTS = {
     "wsrep_local_state": "wsrep_local_state: 1 joining, 2 donor or desynced, 3 joined, 4 synced, 5 inconsistent.",
@@ -42,58 +37,76 @@ _NODE_COUNTS = {
 _ON = ("TRUE", "ON", "1")
 
 
-def create_registry(sources: Sources) -> CollectorRegistry:
-    """Return a new registry with the service's metrics and the standard ones of a process."""
-    registry = CollectorRegistry()
-    registry.register(_ServiceCollector(sources))
-    _ProcessCollector(registry=registry)
-    return registry
-
-
 class _ProcessCollector(ProcessCollector):
     def _boot_time(self) -> float:
         """Return when the host booted, in Unix time, without /proc/stat, which ProcSubset=pid hides."""
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class _ServiceCollector(Collector):
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
+class Logins(Protocol):
+    """What a poller knows of its logins: see `Poller`."""
+
+    logins: Counter[Reason | None]
+    login_failure: PollFailure | None
+    account_refused: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ServiceMetrics(Collector):
+    """The service's metrics. log_lines_dropped: returns how many log lines were dropped."""
+
+    settings: Settings
+    monitor: Monitor
+    logins: Logins
+    connections: ConnectionRegister
+    health_checks: HealthCheckCounts
+    switches: ManualSwitches
+    log_lines_dropped: Callable[[], int]
+
+    def registry(self) -> CollectorRegistry:
+        """Return a new registry with these metrics and the standard ones of a process."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        _ProcessCollector(registry=registry)
+        return registry
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, with their values at this moment."""
-        monitor = self._sources.monitor
-        yield from _verdict_metrics(monitor)
-        disabled_at = self._sources.switches.disabled_at()
+        yield from _verdict_metrics(self.monitor)
+        disabled_at = self.switches.disabled_at()
         if disabled_at is not None:
             words = "When the disabled file was created, in Unix time; absent if there is none."
             yield _gauge("disabled_timestamp_seconds", words, disabled_at)
-        seen = monitor.result
+        seen = self.monitor.result
         # A stale poll says nothing about the node now.
-        if isinstance(seen, NodeState) and monitor.age_seconds <= monitor.policy.max_age_seconds:
+        if isinstance(seen, NodeState) and self.monitor.age_seconds <= self.monitor.policy.max_age_seconds:
             yield from _node_metrics(seen)
-        yield from _poll_metrics(monitor)
-        yield from _login_metrics(self._sources.logins)
-        yield _gauge("poll_interval_seconds", "CLUSTERCHECK_POLL_INTERVAL.", self._sources.interval_seconds)
-        yield _gauge("deadline_seconds", "CLUSTERCHECK_DEADLINE.", self._sources.deadline_seconds)
-        yield from self._client_metrics()
-        dropped = self._sources.log_lines_dropped()
-        yield _counter("log_lines_dropped", "Log lines dropped because standard error did not accept them.", dropped)
+        yield from _poll_metrics(self.monitor)
+        yield from _login_metrics(self.logins)
+        interval_seconds, deadline_seconds = (
+            self.settings.clustercheck_poll_interval,
+            self.settings.clustercheck_deadline,
+        )
+        yield _gauge("poll_interval_seconds", "CLUSTERCHECK_POLL_INTERVAL.", interval_seconds)
+        yield _gauge("deadline_seconds", "CLUSTERCHECK_DEADLINE.", deadline_seconds)
+        yield from _client_metrics(self.health_checks, self.connections)
+        words = "Log lines dropped because standard error did not accept them."
+        yield CounterMetricFamily("clustercheckd_log_lines_dropped", words, self.log_lines_dropped())
         build = {"version": __version__, "python_version": platform.python_version()}
         yield InfoMetricFamily("clustercheckd_build", "The versions of clustercheckd and Python.", build)
 
-    def _client_metrics(self) -> Iterator[Metric]:
-        counts, register = self._sources.counts, self._sources.register
-        checks = CounterMetricFamily(
-            "clustercheckd_health_checks", "Health checks answered, by path and HTTP status.", labels=("path", "status")
-        )
-        for path, answered in counts.answered.items():
-            for status, count in answered.items():
-                checks.add_metric((path, str(status)), count)
-        yield checks
-        yield _gauge("connections", "Open connections of clients.", len(register))
-        words = "Connections closed without an answer, by cause; malformed requests got a 400."
-        yield _counters("connections_closed", words, "cause", register.closed)
+
+def _client_metrics(health_checks: HealthCheckCounts, register: ConnectionRegister) -> Iterator[Metric]:
+    checks = CounterMetricFamily(
+        "clustercheckd_health_checks", "Health checks answered, by path and HTTP status.", labels=("path", "status")
+    )
+    for path, answered in health_checks.items():
+        for status, count in answered.items():
+            checks.add_metric((path, str(status)), count)
+    yield checks
+    yield _gauge("connections", "Open connections of clients.", len(register))
+    words = "Connections closed without an answer, by cause; malformed requests got a 400."
+    yield _counters("connections_closed", words, "cause", register.closed)
 
 
 def _verdict_metrics(monitor: Monitor) -> Iterator[Metric]:
@@ -126,7 +139,7 @@ def _node_metrics(node: NodeState) -> Iterator[Metric]:
 
 def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
     yield _gauge("poll_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds)
-    outcomes = {_READ if cause is None else cause.value: count for cause, count in monitor.outcomes.items()}
+    outcomes = {"read" if cause is None else cause.value: count for cause, count in monitor.outcomes.items()}
     words = "Polls of the node, by outcome: read, or why the node could not be read."
     yield _counters("polls", words, "outcome", outcomes)
     durations = HistogramMetricFamily(
@@ -139,9 +152,7 @@ def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
 
 
 def _login_metrics(logins: Logins) -> Iterator[Metric]:
-    outcomes = {
-        _ACCEPTED if reason is None else reason.value: logins.logins[reason] for reason in (None, *POLL_FAILURES)
-    }
+    outcomes = {"accepted": logins.logins[None], **{reason.value: logins.logins[reason] for reason in POLL_FAILURES}}
     words = "Logins to the server, by outcome: accepted, or why the login failed."
     yield _counters("logins", words, "outcome", outcomes)
     words = "1 if the latest login failed because of the account or the path to the server, else 0."
@@ -150,10 +161,6 @@ def _login_metrics(logins: Logins) -> Iterator[Metric]:
 
 def _gauge(name: str, words: str, value: float) -> Metric:
     return GaugeMetricFamily(f"clustercheckd_{name}", words, value)
-
-
-def _counter(name: str, words: str, value: float) -> Metric:
-    return CounterMetricFamily(f"clustercheckd_{name}", words, value)
 
 
 def _counters(name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:

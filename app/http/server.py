@@ -8,7 +8,6 @@ import signal
 import socket
 from collections.abc import Callable
 from functools import partial
-from itertools import zip_longest
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -26,16 +25,12 @@ EVERY_ADDRESS = "*"
 _log = logging.getLogger(__name__)
 
 _FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
-_FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
 _KEPT = "listening"
 """The name of the listening socket that systemd keeps."""
+_SOCKET_UNIT = "; a socket unit needs ListenStream= and Accept=no"
 _BACKLOG = 4096
 _ANSWER_SECONDS = 0.2
 """How long the answers of held health checks may take to leave while the service stops."""
-
-
-class ListenError(SettingsError):
-    """A socket cannot be opened."""
 
 
 class Server(uvicorn.Server):
@@ -84,11 +79,6 @@ class Server(uvicorn.Server):
             ),
         )
 
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal stops the server."""
-        self._loop.add_signal_handler(signal.SIGHUP, _log_sighup)
-        await super().serve(sockets)
-
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
         """Stop. uvicorn's own handler would raise the signal again at the end, and change the exit status."""
         # Leave the rest to the event loop, which this call wakes: a signal handler must not log, because the code that
@@ -117,12 +107,6 @@ class Server(uvicorn.Server):
             self._ended.set()
 
 
-def _log_sighup() -> None:
-    read_again = "password file, option file and certificates are read at each connect to the server"
-    detail = f"nothing to reload: settings are read only at the start; {read_again}"
-    _log.info("not reloaded", extra={"signal": "SIGHUP", "detail": detail})
-
-
 def listening_sockets(
     host: str, port: int, keep: Callable[[socket.socket, str], object] = lambda _socket, _name: None
 ) -> list[socket.socket]:
@@ -132,20 +116,19 @@ def listening_sockets(
     A restart keeps the port: systemd passes on the socket that the process before handed to keep, with a name. It is
     used if host and port are still the same.
 
-    Raises `ListenError` if a socket cannot be opened.
+    Raises `SettingsError` if that fails.
     """
     inherited = _inherited_sockets()
     sockets = [one for name, one in inherited if name != _KEPT]
     if not sockets:
         kept = [one for name, one in inherited if name == _KEPT]
         sockets = [_tcp_socket(host, port, kept, keep)]
-    for listening in sockets:
-        listening.setblocking(False)  # noqa: FBT003 (socket's own signature)
-        try:
+    try:
+        for listening in sockets:
+            listening.setblocking(False)  # noqa: FBT003 (socket's own signature)
             listening.listen(_BACKLOG)
-        except OSError as fault:
-            message = f"cannot listen on {address_of(listening)}: {fault.strerror}"
-            raise ListenError(message) from None
+    except OSError as fault:
+        raise SettingsError(f"cannot listen on {address_of(listening)}: {fault.strerror}{_SOCKET_UNIT}") from None
     return sockets
 
 
@@ -161,29 +144,14 @@ def address_of(listening: socket.socket) -> str:
 def _inherited_sockets() -> list[tuple[str, socket.socket]]:
     """Return the sockets that systemd passes, each with its name."""
     # sd_listen_fds(3): the variables are valid only in the process with this id.
-    if os.environ.get("LISTEN_PID") != str(os.getpid()):
-        return []
     count = os.environ.get("LISTEN_FDS", "")
-    numbers = range(_FIRST_INHERITED_FD, _FIRST_INHERITED_FD + (int(count) if count.isdecimal() else 0))
-    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdecimal():
+        return []
+    names = os.environ.get("LISTEN_FDNAMES", "").split(":") + int(count) * [""]
     try:
-        return [(name, _inherited_socket(number)) for number, name in zip_longest(numbers, names[: len(numbers)])]
+        return [(names[index], socket.socket(fileno=_FIRST_INHERITED_FD + index)) for index in range(int(count))]
     except OSError as fault:
-        message = f"LISTEN_FDS={count}: {fault.strerror}"
-        raise ListenError(message) from None
-
-
-def _inherited_socket(number: int) -> socket.socket:
-    inherited = socket.socket(fileno=number)
-    if inherited.family not in _FAMILIES or inherited.type != socket.SOCK_STREAM:
-        message = f"LISTEN_FDS: descriptor {number} is not a stream socket: set ListenStream= in the socket unit"
-        raise ListenError(message)
-    try:
-        inherited.getpeername()
-    except OSError:
-        return inherited
-    message = f"LISTEN_FDS: descriptor {number} is a connection: set Accept=no in the socket unit"
-    raise ListenError(message)
+        raise SettingsError(f"LISTEN_FDS={count}: {fault.strerror}{_SOCKET_UNIT}") from None
 
 
 def _tcp_socket(
@@ -207,8 +175,7 @@ def _tcp_socket(
         else:
             # Without the address, which Python adds to some of its own messages.
             words = os.strerror(number)
-        message = f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}"
-        raise ListenError(message) from None
+        raise SettingsError(f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}") from None
     keep(opened, _KEPT)
     return opened
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from app.log import Log, TextFormatter
+from app.log import LineFormatter, Log
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services
@@ -110,7 +110,7 @@ def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(node: FakeMySQL
 
 
 def test_a_line_is_what_was_logged_and_not_what_became_of_it(capfd: pytest.CaptureFixture[str]) -> None:
-    log = Log(TextFormatter())
+    log = Log(LineFormatter())
     seen = ["then"]
     log.handle(logging.LogRecord("test", logging.INFO, __file__, 1, "it was %s", (seen,), None))
     seen[0] = "now"

@@ -15,12 +15,12 @@ from app import __version__
 from app.database.login import Database
 from app.database.poller import Poller
 from app.http.guard import CONNECTIONS, ConnectionRegister
-from app.http.health_checks import HealthCheckCounts
-from app.http.metrics import create_registry
-from app.http.sources import Sources
+from app.http.health_checks import no_health_checks
+from app.http.metrics import ServiceMetrics
 from app.monitor import DURATION_BOUNDS_SECONDS, Monitor
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
+from app.settings import Settings
 from app.switches import ManualSwitches
 from app.verdict import Policy
 from harness.service import Service
@@ -272,9 +272,11 @@ class TestPolls:
             while polls:  # noqa: ASYNC110 (no event says so)
                 await asyncio.sleep(0)
             now += later
-            logins, register, counts = Poller(Database(), 1), ConnectionRegister(), HealthCheckCounts()
-            sources = Sources(monitor, logins, register, counts, switches, 0.25, 0.8, lambda: 7)
-            text = generate_latest(create_registry(sources)).decode()
+            logins, register, counts = Poller(Database(), 1), ConnectionRegister(), no_health_checks()
+            metrics = ServiceMetrics(
+                Settings.model_validate({}), monitor, logins, register, counts, switches, lambda: 7
+            )
+            text = generate_latest(metrics.registry()).decode()
             task.cancel()
             return text
 

@@ -221,11 +221,13 @@ def test_a_descriptor_that_is_no_listening_socket_is_one_line_and_exit_code_2(se
     with socket.socket(type=socket.SOCK_DGRAM) as held:
         held.bind((LOOPBACK, 0))
         service = start_with(held, {}, services)
-        line = "LISTEN_FDS: descriptor 3 is not a stream socket: set ListenStream= in the socket unit"
-        check_it_ends_with(service, line)
+        where = f"{LOOPBACK}:{held.getsockname()[1]}"
+        unit = "a socket unit needs ListenStream= and Accept=no"
+        check_it_ends_with(service, f"cannot listen on {where}: Operation not supported; {unit}")
     with listening() as held, socket.create_connection(held.getsockname()), held.accept()[0] as accepted:
         service = start_with(accepted, {}, services)
-        check_it_ends_with(service, "LISTEN_FDS: descriptor 3 is a connection: set Accept=no in the socket unit")
+        where = f"{LOOPBACK}:{held.getsockname()[1]}"
+        check_it_ends_with(service, f"cannot listen on {where}: Invalid argument; {unit}")
 
 
 def test_systemds_own_socket_activation_wakes_it_with_a_health_check_that_gets_its_verdict(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.http.health_checks import HealthCheckCounts, HealthChecks
+from app.http.health_checks import HealthChecks, no_health_checks
 from app.monitor import Monitor, oldest_usable_seconds
 from app.node_state import NodeState
 from app.systemd import Systemd
@@ -50,7 +50,7 @@ class Watched:
         )
         self.polling = asyncio.create_task(self.monitor.run())
         self.feeding = asyncio.create_task(self.systemd.feed_watchdog(lambda: self.monitor.alive))
-        self._health_checks = HealthChecks(self.monitor, self.not_found, (), HealthCheckCounts())
+        self._health_checks = HealthChecks(self.monitor, self.not_found, (), no_health_checks())
 
     async def not_found(self, *_: object) -> None:
         """Fail: no path is passed on."""

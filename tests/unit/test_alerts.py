@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.database.login import Database
 from app.database.poller import Poller
 from app.http.guard import ConnectionRegister
-from app.http.health_checks import HealthCheckCounts
-from app.http.metrics import create_registry
-from app.http.sources import Sources
+from app.http.health_checks import no_health_checks
+from app.http.metrics import ServiceMetrics
 from app.monitor import Monitor
 from app.node_state import NodeState, PollFailure
+from app.settings import Settings
 from app.switches import ManualSwitches
 from app.verdict import Policy
 from tests.queries import of_the_dashboard, on_the_page, rows
@@ -51,9 +51,9 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         running = asyncio.create_task(monitor.run())
         while monitor.result is None:  # noqa: ASYNC110 (no event says so)
             await asyncio.sleep(0)
-        logins, register, counts = Poller(Database(), 1), ConnectionRegister(), HealthCheckCounts()
-        sources = Sources(monitor, logins, register, counts, switches, 0.25, 0.8, lambda: 0)
-        exposed = generate_latest(create_registry(sources)).decode()
+        logins, register, counts = Poller(Database(), 1), ConnectionRegister(), no_health_checks()
+        metrics = ServiceMetrics(Settings.model_validate({}), monitor, logins, register, counts, switches, lambda: 0)
+        exposed = generate_latest(metrics.registry()).decode()
         running.cancel()
         await asyncio.wait([running])
         return exposed

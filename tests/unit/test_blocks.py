@@ -31,7 +31,7 @@ from app.commands import migrate
 from app.commands.parser import MIGRATE, parse
 from app.http.api import PATHS
 from app.http.health_checks import LIVENESS_PATH, VERDICT_PATHS, verdict_answer
-from app.log import TextFormatter
+from app.log import LineFormatter
 from app.settings import Settings
 from app.settings_error import SettingsError
 from app.variables import misspelt_names, read_env_file
@@ -319,7 +319,7 @@ def logged(printed: str) -> None:
     record = logging.makeLogRecord({"levelno": logging.INFO, "levelname": "INFO", "msg": "draining"})
     fields = {"reason": DESYNCED.reason.value, "was": "synced", "planned": True, "detail": DESYNCED.detail}
     vars(record).update(fields)
-    line = TextFormatter().format(record)
+    line = LineFormatter().format(record)
     time, _, rest = printed.rstrip("\n").partition(" ")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", time)
     assert rest == line.partition(" ")[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.database.client_options import ClientOptions
+from app.database.option_file import OptionFile
 from app.database.tls import Tls
 
 TEXTS = ("host", "socket", "user", "ssl-ca", "ssl-cert")
@@ -43,7 +43,7 @@ def test_any_spelling_is_taken_as_the_mariadb_client_takes_it(tmp_path: Path, li
     path = tmp_path / "my.cnf"
     path.write_text("[client]\n" + "\n".join(lines) + "\n")
     path.chmod(0o600)
-    expected, options = as_the_client_takes_them(path), ClientOptions.read(str(path))
+    expected, options = as_the_client_takes_them(path), OptionFile.read(str(path))
     assert {name: expected.get(name) for name in TEXTS} == {name: options.value(name) for name in TEXTS}
     if options.values.keys() & {"ssl", "ssl-ca", "ssl-cert"}:  # the client's default is TLS if the server has it
-        assert (expected["ssl"] == "TRUE") == Tls.of_options(options).required
+        assert (expected["ssl"] == "TRUE") == Tls.of_file(options).required

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.health_checks import BadOverrideError, overridden, verdict_answer
+from app.http.health_checks import overridden, verdict_answer
 from app.reason import Reason
+from app.settings_error import SettingsError
 from app.verdict import Policy, Verdict
 
 POLICY = Policy(1.0)
@@ -72,7 +73,7 @@ def test_an_empty_query_changes_nothing() -> None:
     ],
 )
 def test_a_query_that_cannot_be_followed_is_named(query: bytes, message: str) -> None:
-    with pytest.raises(BadOverrideError) as caught:
+    with pytest.raises(SettingsError) as caught:
         overridden(POLICY, query)
     assert message in str(caught.value)
 
@@ -81,5 +82,5 @@ def test_a_query_that_cannot_be_followed_is_named(query: bytes, message: str) ->
 def test_no_query_whatever_does_anything_else(query: bytes) -> None:
     try:
         assert overridden(POLICY, query).max_age_seconds == POLICY.max_age_seconds
-    except BadOverrideError as fault:
+    except SettingsError as fault:
         assert str(fault).isprintable()  # noqa: PT017 (either outcome is right)

@@ -13,7 +13,8 @@ from app.commands.parser import COMMANDS, help_text, parse, parser_of
 from app.settings import WITHOUT_FLAG, Settings, flag_of, load_settings
 
 SECRET = "Geheim1"
-NO_ADDRESS = "not an address; did you mean db1, db1:9200 or [fd00::1]:9200?"
+FLAGS_ONLY = "works on this host and takes flags only, after the command"
+NO_ADDRESS = "not an address; examples: db1, db1:9200 or [fd00::1]:9200"
 HELP = "; for help, run: clustercheckd"
 NO_PASSWORD = "every user of this host can read a command line: set MYSQL_PASSWORD_FILE; for help, run: clustercheckd"
 MISTAKES = [
@@ -35,8 +36,11 @@ MISTAKES = [
     (f"check --password {SECRET}", f"{NO_PASSWORD} check --help"),
     (f"status -p{SECRET}", f"{NO_PASSWORD} status --help"),
     (f"MYSQL_PASSWORD={SECRET} check", f"(not repeated here) is not a command{HELP} --help"),
-    (f"check MYSQL_PASSWORD={SECRET}", f"check works on this host only{HELP} check --help"),
-    (f"serve {SECRET}", f"serve takes flags only{HELP} serve --help"),
+    (
+        f"check MYSQL_PASSWORD={SECRET}",
+        f"check {FLAGS_ONLY}{HELP} check --help",
+    ),
+    (f"serve {SECRET}", f"serve {FLAGS_ONLY}{HELP} serve --help"),
     (f"migrate --password={SECRET}", f"{NO_PASSWORD} migrate --help"),
     ("--port", f"--port needs a value{HELP} serve --help"),
     ("serve --port --interval 1", f"--port needs a value{HELP} serve --help"),
@@ -47,16 +51,16 @@ MISTAKES = [
     ("CHECK", f"(not repeated here) is not a command: did you mean check?{HELP} --help"),
     ("node", f"node is not a command{HELP} --help"),
     (SECRET, f"(not repeated here) is not a command{HELP} --help"),
-    ("--port 9300 status", f"the command comes first: clustercheckd status{HELP} serve --help"),
-    ("drain db2", f"drain works on this host only{HELP} drain --help"),
+    ("--port 9300 status", f"serve {FLAGS_ONLY}{HELP} serve --help"),
+    ("drain db2", f"drain {FLAGS_ONLY}{HELP} drain --help"),
     ("status db1:99999", "status: db1:99999: 99999 is out of range (1-65535)"),
     ("status [::1", f"status: '[::1' is {NO_ADDRESS}"),
     ("status http://db1:9200/", f"status: 'http://db1:9200/' is {NO_ADDRESS}"),
-    ("status db1,db2", "status: 'db1,db2' is not an address; did you mean db1 db2?"),
+    ("status db1,db2", f"status: 'db1,db2' is {NO_ADDRESS}"),
     (f"status me:{SECRET}@db1:9200", f"status: {NO_ADDRESS}"),
     (
-        "--host [::1]:9300",
-        "CLUSTERCHECK_HOST (--host): [::1]:9300 contains a port: set CLUSTERCHECK_HOST=::1 and CLUSTERCHECK_PORT=9300",
+        "--host [::1]:9300 --port 0",
+        "cannot listen on CLUSTERCHECK_HOST=[::1]:9300 CLUSTERCHECK_PORT=0: not an address or a host name",
     ),
     (
         "--host a..b --port 0",
@@ -80,7 +84,10 @@ MISTAKES = [
     ("--allow-from 10.0.0.1/8", "CLUSTERCHECK_ALLOW_FROM (--allow-from): 10.0.0.1/8 has host bits set"),
     (
         "check --mysql-host 127.0.0.1:3306",
-        "MYSQL_HOST=127.0.0.1:3306 is not a host name or an IP address: set MYSQL_HOST=127.0.0.1 and MYSQL_PORT=3306",
+        (
+            "MYSQL_HOST=127.0.0.1:3306 is not a host name or an IP address:"
+            " set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
+        ),
     ),
     (
         "check --mysql-socket /s --mysql-port 1",
