@@ -142,13 +142,6 @@ def test_help_names_the_arguments(flag: str) -> None:
     assert b"<user> <pass> <available_when_donor=0|1> <log_file>" in output
 
 
-def test_it_does_not_import_the_web_stack() -> None:
-    program = "import sys, app.commands.clustercheck; print(*sys.modules)"
-    modules = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=SECONDS).split()
-    assert "aiomysql" in modules
-    assert not {"fastapi", "starlette", "uvicorn", "pydantic", "pydantic_settings", "uvloop"} & set(modules)
-
-
 def check(port: int, request: bytes) -> bytes:
     """Ask as a load balancer does; a reset is an error."""
     with socket.create_connection((LOOPBACK, port), timeout=5) as connection:

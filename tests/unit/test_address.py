@@ -143,29 +143,6 @@ def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
     assert expected == {settings: servers.asked_by_us(settings.database(file).login()) for settings in given}
 
 
-def test_the_files_socket_is_the_one_of_localhost(servers: StandIns) -> None:
-    database = Settings(host="localhost").database(servers.option_file("socket={socket}"))
-    assert servers.asked_by_us(database.login()) == servers.files_socket
-
-
-def test_a_port_that_is_set_means_tcp_although_the_file_names_a_socket(servers: StandIns) -> None:
-    file = servers.option_file("socket={socket}")
-    for host in (None, "localhost"):
-        login = Settings(host=host, port=servers.our_port).database(file).login()
-        assert servers.asked_by_us(login) == f"{THIS_MACHINE}:{servers.our_port}"
-
-
-def test_a_port_in_the_file_alone_does_not_mean_tcp(servers: StandIns) -> None:
-    for lines in ("port={port}", "port={port}\nhost=localhost"):
-        assert Database(defaults_extra_file=servers.option_file(lines)).login().socket in USUAL_SOCKETS
-
-
-def test_the_files_protocol_is_followed(servers: StandIns) -> None:
-    file = servers.option_file("socket={socket}\nport={port}\nprotocol=tcp")
-    login = Database(defaults_extra_file=file).login()
-    assert servers.asked_by_us(login) == f"{THIS_MACHINE}:{servers.files_port}"
-
-
 @pytest.mark.parametrize("value", ["tcp", "TCP", '"tcp "', "socket", "SOCKET", ""])
 def test_a_protocol_is_read_as_the_mariadb_client_reads_it(servers: StandIns, value: str) -> None:
     file = servers.option_file(f"socket={{socket}}\nport={{port}}\nprotocol={value}")

@@ -108,7 +108,7 @@ def test_a_row_that_is_no_pair_is_a_failed_poll(row: tuple[str, ...]) -> None:
     assert isinstance(parse_node_state([row]), PollFailure)
 
 
-@given(st.text(max_size=1000))
+@given(st.text(max_size=400))
 def test_a_detail_is_one_short_line_of_printable_ascii(text: str) -> None:
     line = one_line(text)
     assert (line.isascii(), len(line) <= 300) == (True, True)
