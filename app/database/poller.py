@@ -85,6 +85,7 @@ class Poller:
         self._login_phase = "connecting"
         self._login_began_at = -math.inf
         self._rejections = 0
+        self._poll_answered = True
         self._pause_seconds = 0.0
         self._pause_until = -math.inf
 
@@ -94,8 +95,10 @@ class Poller:
             async with deadline(self._deadline_seconds):
                 result = await self._result()
         except TimeoutError as fault:
+            self._poll_answered = False
             phase = self._login_phase if self._session is None else _READING
             return poll_failure(fault, Attempt(self._login, phase, self._deadline_seconds))
+        self._poll_answered = True
         if isinstance(result, NodeState) and self.login_failure is not None and self._rejections >= _REJECTIONS:
             return dataclasses.replace(result, rejects_logins=self.login_failure.detail)
         return result
@@ -228,8 +231,9 @@ class Poller:
     def _note_failed_login(self, fault: Exception, failure: PollFailure) -> None:
         self.logins[failure.reason] += 1
         rejected = is_rejection(fault, failure, self._login_phase)
-        if rejected and self._session is not None and self._session.reading is not None:
-            # The session gets no answer either: the server hangs, and the polls say so.
+        if rejected and self._session is not None and not self._poll_answered:
+            # The session gets no answer either: the server hangs, and the polls say so. A poll that is under way says
+            # nothing: a login begins together with one.
             self._rejections = 0
         elif rejected:
             self._rejections += 1

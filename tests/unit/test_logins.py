@@ -6,7 +6,8 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections import UserDict
+from collections.abc import Awaitable, Callable, ItemsView, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -155,6 +156,33 @@ def test_two_logins_that_the_server_rejects_in_a_row_are_in_the_state_until_one_
         assert poller.login_failure is None
 
     with server_with(1, then) as server:
+        polling(server, scenario)
+
+
+class Slow(UserDict[str, str]):
+    """Rows that the server takes a moment to read."""
+
+    def items(self) -> ItemsView[str, str]:
+        """Return them after 0.1 s."""
+        time.sleep(0.1)
+        return super().items()
+
+
+def test_a_login_that_is_rejected_while_a_poll_is_under_way_counts() -> None:
+    def answers_slowly(peer: Peer) -> None:
+        if server.connections > 1:
+            peer.send(error(1135))
+            return
+        peer.begin_session()
+        peer.answer_queries(Slow(SYNCED_STATUS), SYNCED_VARIABLES)
+
+    async def scenario(poller: Poller) -> None:
+        seconds = await polls_until(
+            poller, lambda seen: isinstance(seen, NodeState) and seen.rejects_logins is not None
+        )
+        within("a server that rejects logins", seconds, 2.0)
+
+    with fake_mysql(answers_slowly) as server:
         polling(server, scenario)
 
 
