@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager
 from bench import load
 from bench.rig import INTERVAL_SECONDS, Rig
 from bench.table import Row, milliseconds
-from bench.truth.faults import setting, stopped
+from bench.truth.faults import stopped
 from harness.galera import Node
 from harness.waiting import NotInTimeError
 
-GOAL_HUNG, GOAL_REFUSED, GOAL_SILENT = 0.35, 3.0, 8.0
+GOAL_HUNG, GOAL_REFUSED = 0.35, 3.0
 
-_HANGS, _REFUSALS, _SILENCES = 30, 10, 4
+_HANGS, _REFUSALS = 30, 10
 _PAUSE_SECONDS = 0.005
 _LOGIN_INTERVAL_SECONDS = 2.0
 _LONGEST_SECONDS = 20.0
@@ -28,14 +28,9 @@ def rows(rig: Rig) -> list[Row]:
     """Cause each fault some times. The worst time counts."""
     hung = [_last_200(rig, lambda node: stopped(node.process), INTERVAL_SECONDS) for _ in range(_HANGS)]
     refused = [_last_200(rig, Node.without_threads, _LOGIN_INTERVAL_SECONDS) for _ in range(_REFUSALS)]
-    silent = [
-        _last_200(rig, lambda node: setting(node, "init_connect", "'SELECT SLEEP(60)'", "''"), _LOGIN_INTERVAL_SECONDS)
-        for _ in range(_SILENCES)
-    ]
     return [
         _row("a false 200 of a hung server", hung, GOAL_HUNG),
         _row("a false 200 of a server that refuses logins (error 1135)", refused, GOAL_REFUSED),
-        _row("a false 200 of a server that does not answer logins (a hung init_connect)", silent, GOAL_SILENT),
     ]
 
 

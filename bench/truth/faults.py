@@ -51,8 +51,7 @@ def rebuild(stack: Stack) -> None:
 
 
 @contextmanager
-def setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
-    """Set a global variable, and set it back when the block ends."""
+def _setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
     _set(node, name, value)
     try:
         yield
@@ -94,7 +93,7 @@ def _full(_: Stack, node: Node) -> Iterator[None]:
     # More than the limit, so that nobody gets in when another client leaves.
     held = [node.connect_as_client() for _ in range(2 * _FEW_CONNECTIONS)]
     try:
-        with setting(node, "max_connections", str(_FEW_CONNECTIONS), str(_USUAL_CONNECTIONS)):
+        with _setting(node, "max_connections", str(_FEW_CONNECTIONS), str(_USUAL_CONNECTIONS)):
             yield
     finally:
         for connection in held:
@@ -123,13 +122,13 @@ PAUSED = "service paused"
 NO_THREADS, BROKEN_INIT_CONNECT = "no more threads", "broken init_connect"
 
 KINDS: dict[str, Callable[[Stack, Node], AbstractContextManager[None]]] = {
-    "desync": lambda _, node: setting(node, "wsrep_desync", "ON", "OFF"),
-    "isolate": lambda _, node: setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"),
+    "desync": lambda _, node: _setting(node, "wsrep_desync", "ON", "OFF"),
+    "isolate": lambda _, node: _setting(node, "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"),
     "FTWRL": _read_lock,
-    "reject queries": lambda _, node: setting(node, "wsrep_reject_queries", "ALL", "NONE"),
-    "read-only": lambda _, node: setting(node, "read_only", "ON", "OFF"),
-    "read-only transactions": lambda _, node: setting(node, "tx_read_only", "ON", "OFF"),
-    BROKEN_INIT_CONNECT: lambda _, node: setting(node, "init_connect", "'this is no SQL'", "''"),
+    "reject queries": lambda _, node: _setting(node, "wsrep_reject_queries", "ALL", "NONE"),
+    "read-only": lambda _, node: _setting(node, "read_only", "ON", "OFF"),
+    "read-only transactions": lambda _, node: _setting(node, "tx_read_only", "ON", "OFF"),
+    BROKEN_INIT_CONNECT: lambda _, node: _setting(node, "init_connect", "'this is no SQL'", "''"),
     NO_THREADS: lambda _, node: node.without_threads(),
     "max_connections": _full,
     "hung SHOW STATUS": lambda _, node: node.with_hanging_status(),
