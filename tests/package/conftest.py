@@ -2,10 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,38 @@ def tree(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("tree")
     subprocess.run(["dpkg-deb", "--extract", packages.deb, directory], check=True)
     return directory
+
+
+@dataclass
+class Installed:
+    """A system with the package in it, and what was printed on the way."""
+
+    machine: Machine
+    after_install: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
+
+    def ask(self, header: str = "-o /dev/null -w '%{http_code}'") -> str:
+        """Ask for the verdict once; return the status."""
+        return self.machine.run(f"curl -s -m 10 {header} http://localhost:9200/", check=False)
+
+    @property
+    def answer(self) -> str:
+        """Status and reason of the verdict now."""
+        head = self.ask("-D - -o /dev/null")
+        reason = re.search("^x-clustercheck-reason: (.+)$", head, re.MULTILINE)
+        return f"{head[9:12]} {reason[1] if reason else ''}"
+
+    def wait_for(self, answer: str, seconds: float = 20) -> None:
+        """Ask until status and reason are these."""
+        wait_for(f"the answer {answer}", lambda: self.answer == answer, seconds=seconds)
+
+    def property(self, name: str) -> str:
+        """Return what systemd says of the service."""
+        return self.machine.run(f"systemctl show --property {name} --value clustercheckd").strip()
+
+    def copy(self, path: Path) -> None:
+        """Put a file into root's home."""
+        self.machine.path(f"/root/{path.name}").write_bytes(path.read_bytes())
 
 
 @pytest.fixture(scope="module", params=RELEASES)

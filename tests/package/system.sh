@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes a small Debian system in a directory: systemd, a Galera node, curl, and no Python. Needs root and debootstrap.
+# Makes a small Debian system in a directory: systemd, a Galera node, HAProxy, xinetd, curl, and no Python. Needs root
+# and debootstrap.
 #   usage: tests/package/system.sh RELEASE DIRECTORY
 # It is made from the mirror that this machine itself uses, and left alone once it is complete.
 set -eu
@@ -34,7 +35,7 @@ mount -t proc proc "$system/proc"
 chroot "$system" sh -ec '
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
-    apt-get install -y -qq --no-install-recommends systemd dbus mariadb-server galera-4 curl rpm
+    apt-get install -y -qq --no-install-recommends systemd dbus mariadb-server galera-4 haproxy xinetd curl rpm
     apt-get clean
     rm -rf /var/lib/apt/lists/*
 ' >/dev/null

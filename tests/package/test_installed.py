@@ -9,13 +9,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
 from harness.waiting import wait_for
-from tests.package.conftest import ROOT, Packages, block_of, commands_of, wait_for_node
+from tests.package.conftest import ROOT, Installed, Packages, block_of, commands_of, wait_for_node
 from tests.package.machine import Machine
 
 PAGE = "docs/install.md"
@@ -24,38 +22,6 @@ CHECKS_PER_SECOND = 20
 SETTINGS = "/etc/clustercheckd/clustercheckd.env"
 EDIT = "MAX_RECV_QUEUE=12345"
 WATCHDOG_SECONDS = 10
-
-
-@dataclass
-class Installed:
-    """A system with the package in it, and what was printed on the way."""
-
-    machine: Machine
-    after_install: list[str] = field(default_factory=list)
-    printed: list[str] = field(default_factory=list)
-
-    def ask(self, header: str = "-o /dev/null -w '%{http_code}'") -> str:
-        """Ask for the verdict once; return the status."""
-        return self.machine.run(f"curl -s -m 10 {header} http://localhost:9200/", check=False)
-
-    @property
-    def answer(self) -> str:
-        """Status and reason of the verdict now."""
-        head = self.ask("-D - -o /dev/null")
-        reason = re.search("^x-clustercheck-reason: (.+)$", head, re.MULTILINE)
-        return f"{head[9:12]} {reason[1] if reason else ''}"
-
-    def wait_for(self, answer: str, seconds: float = 20) -> None:
-        """Ask until status and reason are these."""
-        wait_for(f"the answer {answer}", lambda: self.answer == answer, seconds=seconds)
-
-    def property(self, name: str) -> str:
-        """Return what systemd says of the service."""
-        return self.machine.run(f"systemctl show --property {name} --value clustercheckd").strip()
-
-    def copy(self, path: Path) -> None:
-        """Put a file into root's home."""
-        self.machine.path(f"/root/{path.name}").write_bytes(path.read_bytes())
 
 
 @pytest.fixture(scope="module")

@@ -102,7 +102,10 @@ class TestReadme:
         assert "\n# apt install " in first_screen
         assert "\n    mode tcp\n" in first_screen
         # The script's port is free for a moment only.
-        assert "\n# systemctl disable --now xinetd; systemctl enable --now clustercheckd\n" in first_screen
+        assert (
+            "\n# systemctl stop xinetd; systemctl disable xinetd; systemctl enable --now clustercheckd\n"
+            in first_screen
+        )
         assert re.search(r"^\$ make demo ", first_screen, re.MULTILINE)
         assert re.search(r"^\$ make test ", first_screen, re.MULTILINE)
         packages = re.findall(r'packages="\$packages ([^"]+)"', (ROOT / "harness" / "setup.sh").read_text())

@@ -1,0 +1,125 @@
+"""From the script to clustercheckd and back, behind HAProxy: in booted systems, with the commands of the pages.
+
+The tests of this file run in order on one system for each release.
+"""
+
+import pytest
+
+from harness.waiting import wait_for
+from tests.package.conftest import Installed, Packages, block_of, commands_of, wait_for_node
+from tests.package.machine import Machine
+from tests.unit import pages
+
+PAGE = "docs/migrating-from-clustercheck.md"
+(MIGRATE,), (CHECK,), (SWITCH, CURL), (BACK,) = (commands_of(PAGE, "Steps", number) for number in range(4))
+PASSWORD = "of-the-script"
+# The page shows what migrate prints of line 8.
+SCRIPT = r"""#!/bin/bash
+# A minimal version of the clustercheck script: it starts one mysql client for each health check.
+#   usage: clustercheck USER PASSWORD [AVAILABLE_WHEN_DONOR]
+say() {
+    printf 'HTTP/1.1 %s\r\nConnection: close\r\n\r\nPercona XtraDB Cluster Node is %s.\r\n' "$1" "$2"
+    exit
+}
+AVAILABLE_WHEN_DONOR=${3:-0}
+state=$(MYSQL_PWD=$2 mariadb --user="$1" -NBe "SHOW STATUS LIKE 'wsrep_local_state'" | cut -f 2)
+[[ $state = 4 || $state = 2 && $AVAILABLE_WHEN_DONOR = 1 ]] && say "200 OK" synced
+say "503 Service Unavailable" "not synced"
+"""
+XINETD = f"""service mysqlchk
+{{
+    disable = no
+    flags = REUSE
+    type = UNLISTED
+    port = 9200
+    socket_type = stream
+    wait = no
+    user = nobody
+    server = /usr/bin/clustercheck
+    server_args = clustercheckuser {PASSWORD}
+    per_source = UNLIMITED
+}}
+"""
+SECONDS = 60
+BY_THE_SCRIPT = "200 "
+"""An answer without a reason: only clustercheckd sends one."""
+
+
+@pytest.fixture(scope="module")
+def node(machine: Machine) -> Installed:
+    """Give a node with the script under xinetd."""
+    for account, password in (("clustercheckuser@localhost", PASSWORD), ("app@'%'", "app")):
+        machine.run(f"mariadb -e \"CREATE USER {account} IDENTIFIED BY '{password}'\"")
+    machine.path("/usr/bin/clustercheck").write_text(SCRIPT)
+    machine.path("/etc/xinetd.d/mysqlchk").write_text(XINETD)
+    machine.run("chmod +x /usr/bin/clustercheck && systemctl restart xinetd")
+    return Installed(machine)
+
+
+def test_the_steps_of_the_page_replace_the_script(node: Installed, packages: Packages) -> None:
+    node.wait_for(BY_THE_SCRIPT, SECONDS)
+    node.copy(packages.deb)
+    node.machine.run(commands_of("docs/install.md", "Packages")[0])
+    node.wait_for(BY_THE_SCRIPT, SECONDS)
+    printed = pages.output_of(pages.blocks_under(PAGE, "Steps", "console")[0])
+    assert node.machine.run(MIGRATE) == printed[MIGRATE]
+    assert node.machine.run(CHECK).startswith("available synced: ")
+    node.machine.run(SWITCH)
+    answer = node.machine.run(CURL)
+    assert "HTTP/1.1 200 OK" in answer
+    assert "x-clustercheck-reason: synced" in answer
+
+
+def test_the_way_back_lasts_and_so_does_the_way_forward(node: Installed) -> None:
+    machine = node.machine
+    # One unit at a time, without standard error: Debian 12's xinetd has no unit of its own.
+    asked = [f"{state} {unit}" for state in ("is-active", "is-enabled") for unit in ("clustercheckd", "xinetd")]
+    states = "; ".join(f"systemctl {words} 2>/dev/null" for words in asked)
+    for way, answer, expected in (
+        (BACK, BY_THE_SCRIPT, ["inactive", "active", "disabled", "enabled"]),
+        (SWITCH, "200 synced", ["active", "inactive", "enabled", "disabled"]),
+    ):
+        machine.run(way)
+        node.wait_for(answer, SECONDS)
+        machine.reboot()
+        wait_for_node(machine)
+        node.wait_for(answer, SECONDS)
+        assert machine.run(states, check=False).split() == expected
+
+
+def test_haproxy_leads_clients_to_the_node_unless_it_is_drained(node: Installed) -> None:
+    machine = node.machine
+    section = block_of("README.md", "clustercheckd", "haproxy").replace("10.0.0.11", "127.0.0.1")
+    with machine.path("/etc/haproxy/haproxy.cfg").open("a") as packaged:
+        packaged.write(section.replace("10.0.0.12", "127.0.0.1"))
+    for command in commands_of("docs/haproxy.md", "The example"):
+        machine.run(command)
+    query = "mariadb -h 127.0.0.1 -P 3307 -u app -papp --connect-timeout 5 -BNe 'SELECT @@hostname'"
+    wait_for("a client to reach the node", lambda: machine.run(query, check=False) == "galera\n", seconds=SECONDS)
+    _, _, drain, status, undrain = commands_of("docs/operations.md", "Runbook: drain a node")
+    machine.run(drain)
+    assert "upgrade, ticket 42" in machine.run(status, check=False)
+    wait_for("clients to be turned away", lambda: not machine.succeeds(query), seconds=SECONDS)
+    log = "journalctl -u haproxy -p notice --no-pager"
+    wait_for("HAProxy to log it", lambda: "Server readers/node1 is DOWN" in machine.run(log), seconds=SECONDS)
+    machine.run(undrain)
+    wait_for("clients to be back", lambda: machine.succeeds(query), seconds=SECONDS)
+
+
+def test_a_wrong_password_is_seen_before_it_hurts_and_heals_without_a_restart(node: Installed) -> None:
+    machine = node.machine
+    keep, _, restart = commands_of("docs/install.md", "The account")
+    machine.run(f"echo wrong | {keep}")
+    assert "access-denied" in machine.run(CHECK, check=False)
+    assert not machine.succeeds(CHECK)
+    refused = "curl -s http://localhost:9200/metrics | grep -qx 'clustercheckd_login_refused 1.0'"
+    wait_for("the service to say that it is refused", lambda: machine.succeeds(refused), seconds=SECONDS)
+    # It polls on in the session that it has.
+    assert node.answer == "200 synced"
+    machine.run(restart)
+    node.wait_for("503 access-denied", SECONDS)
+    before = node.property("MainPID")
+    machine.run(f"echo {PASSWORD} | {keep}")
+    node.wait_for("200 synced", SECONDS)
+    assert node.property("MainPID") == before
+    assert machine.run(CHECK).startswith("available synced: ")
