@@ -241,7 +241,7 @@ def test_a_bad_setting_is_one_line_in_half_a_minute_until_it_is_corrected(instal
 
     # Refused, not left hanging.
     assert machine.run("curl -s -m 2 http://localhost:9200/ || echo $?", check=False) == "7\n"
-    line = rf"clustercheckd: {SETTINGS}, line \d+: CLUSTERCHECK_DEADLINE: soon is not a duration; examples: .*"
+    line = rf"clustercheckd: {SETTINGS}, line \d+: CLUSTERCHECK_DEADLINE: 'soon' is not a duration; examples: .*"
 
     def attempts() -> int:
         return sum(one.startswith("Starting clustercheckd") for one in said())
