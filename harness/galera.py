@@ -18,7 +18,7 @@ import pymysql
 from harness.block import Block
 from harness.ports import LOOPBACK, Ports, listens
 from harness.process import Process, ProcessEndedError
-from harness.waiting import wait_for
+from harness.waiting import NotInTimeError, wait_for
 
 ACCOUNT, PASSWORD = "clustercheck", "s3cret, with = and #"
 """The account that clustercheckd logs in with. It has only USAGE."""
@@ -36,6 +36,7 @@ _ROOM_BYTES = 4 << 30
 """What all the nodes of a run need at the most, twice over."""
 _START_SECONDS = 60.0
 _RESTARTS = 2
+_LOG_LINES = 30
 _INSTALL_SECONDS = 60
 _QUERY_SECONDS = 10
 _TOO_MANY_CONNECTIONS = 1040
@@ -86,7 +87,13 @@ class Installation(Block):
         self._install(template)
         # Start it once as a cluster of one node: nodes that copy this data then join without a full state transfer.
         template.start(["--wsrep-new-cluster"], addresses=[])
-        template.wait_for_state("Synced")
+        try:
+            template.wait_for_state("Synced")
+        except NotInTimeError:
+            # All tests would fail for one server that hung on a busy machine.
+            template.kill()
+            template.start(["--wsrep-new-cluster"], addresses=[])
+            template.wait_for_state("Synced")
         for statement in _SQL_OF_INSTALLATION:
             template.sql(statement)
         template.stop()
@@ -202,7 +209,11 @@ class Node:
             self.process.check()
             return (self.status("wsrep_local_state_comment") or "").startswith(comment)
 
-        wait_for(f"{self.name} to be {comment}", reached, seconds=seconds)
+        try:
+            wait_for(f"{self.name} to be {comment}", reached, seconds=seconds)
+        except NotInTimeError as fault:
+            fault.add_note("\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]))
+            raise
 
     def wait_until_up(self) -> None:
         """Wait until the server answers, whatever its state."""
