@@ -90,14 +90,14 @@ def _read_lock(_: Stack, node: Node) -> Iterator[None]:
 
 @contextmanager
 def _full(_: Stack, node: Node) -> Iterator[None]:
-    # More than the limit, so that nobody gets in when another client leaves.
+    # More than the limit, so that nobody gets in when another client leaves, not even the administrator.
     held = [node.connect_as_client() for _ in range(2 * _FEW_CONNECTIONS)]
-    try:
-        with _setting(node, "max_connections", str(_FEW_CONNECTIONS), str(_USUAL_CONNECTIONS)):
-            yield
-    finally:
-        for connection in held:
-            connection.close()
+    with node.connect() as administrator, administrator.cursor() as cursor:
+        cursor.execute(f"SET GLOBAL max_connections={_FEW_CONNECTIONS}")
+        yield
+        cursor.execute(f"SET GLOBAL max_connections={_USUAL_CONNECTIONS}")
+    for connection in held:
+        connection.close()
 
 
 @contextmanager
