@@ -87,13 +87,7 @@ class Installation(Block):
         self._install(template)
         # Start it once as a cluster of one node: nodes that copy this data then join without a full state transfer.
         template.start(["--wsrep-new-cluster"], addresses=[])
-        try:
-            template.wait_for_state("Synced")
-        except NotInTimeError:
-            # All tests would fail for one server that hung on a busy machine.
-            template.kill()
-            template.start(["--wsrep-new-cluster"], addresses=[])
-            template.wait_for_state("Synced")
+        template.wait_for_state("Synced")
         for statement in _SQL_OF_INSTALLATION:
             template.sql(statement)
         template.stop()

@@ -13,6 +13,7 @@ It adds these guarantees to the driver's:
 
 import asyncio
 import contextlib
+import getpass
 import os
 from collections.abc import Coroutine, Sequence
 from typing import Any, Self
@@ -32,10 +33,17 @@ from app.database.login import Login
 from app.database.resolver import connect_to_first
 from app.node_state import Rows
 
-# aiomysql calls getpass.getuser when it is imported. Without this variable, that raises if the user id has no passwd
-# entry, as in a container with a random user id.
-os.environ["LOGNAME"] = os.environ.get("LOGNAME") or "unknown"
-import aiomysql
+# aiomysql calls getpass.getuser when it is imported. That raises OSError (KeyError before Python 3.13) if the user id
+# has no passwd entry, as in a container with a random user id.
+try:
+    getpass.getuser()
+except (KeyError, OSError):
+    os.environ["LOGNAME"] = "unknown"
+    import aiomysql
+
+    del os.environ["LOGNAME"]
+else:
+    import aiomysql
 
 PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 """The supported authentication plugins. Plugins that need no answer, such as unix_socket, work without being listed."""
