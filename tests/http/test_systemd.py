@@ -72,6 +72,7 @@ def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(servic
     # A server that never greets keeps the first poll waiting.
     with fake_mysql(Peer.hang) as node:
         service = start(services, node, CLUSTERCHECK_DEADLINE="60")
+        wait_for("the first poll", lambda: node.connections)
         assert not any("READY" in message for message in manager.read())
         node.behaviour = galera()
         node.drop_connections()
