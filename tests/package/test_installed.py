@@ -234,25 +234,27 @@ def test_a_bad_setting_is_one_line_in_half_a_minute_until_it_is_corrected(instal
     machine = installed.machine
     machine.run(f"echo CLUSTERCHECK_DEADLINE=soon >> {SETTINGS}")
     begun = machine.run("date +%s").strip()
-    assert not machine.succeeds("systemctl restart clustercheckd")
 
     def said() -> list[str]:
         return machine.run(f"journalctl --unit clustercheckd --no-pager --output cat --since @{begun}").splitlines()
 
-    # Refused, not left hanging.
-    assert machine.run("curl -s -m 2 http://localhost:9200/ || echo $?", check=False) == "7\n"
-    line = rf"clustercheckd: {SETTINGS}, line \d+: CLUSTERCHECK_DEADLINE: 'soon' is not a duration; examples: .*"
-
     def attempts() -> int:
         return sum(one.startswith("Starting clustercheckd") for one in said())
 
-    assert attempts() == 1, said()
-    wait_for("a second attempt", lambda: attempts() > 1, seconds=60)
-    wait_for("the line", lambda: any(re.fullmatch(line, one) for one in said()))
-    assert attempts() == 2
-    assert len(said()) < 20
-    assert not any("Traceback" in one for one in said())
-    machine.run(f"sed -i /soon/d {SETTINGS}")
+    try:
+        assert not machine.succeeds("systemctl restart clustercheckd")
+        # Refused, not left hanging.
+        assert machine.run("curl -s -m 2 http://localhost:9200/ || echo $?", check=False) == "7\n"
+        line = rf"clustercheckd: {SETTINGS}, line \d+: CLUSTERCHECK_DEADLINE: 'soon' is not a duration; examples: .*"
+        # The start of the test before this one may have been in the same second.
+        first = attempts()
+        wait_for("a second attempt", lambda: attempts() > first, seconds=60)
+        wait_for("the line", lambda: any(re.fullmatch(line, one) for one in said()))
+        assert attempts() <= first + 2
+        assert len(said()) < 30
+        assert not any("Traceback" in one for one in said())
+    finally:
+        machine.run(f"sed -i /soon/d {SETTINGS}")
     # By itself.
     installed.wait_for("200 synced", seconds=60)
 
