@@ -148,8 +148,8 @@ class Monitor:
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from a result that is at most the poll interval old, or from a poll that has just ended.
 
-        If the poll does not end within the deadline, or within `REFUSAL_SECONDS` for a node that is unavailable anyway,
-        return the verdict from the latest result there is.
+        For a node that is unavailable anyway, wait at most `REFUSAL_SECONDS`, then return the verdict as it is known.
+        In every other case, a poll that does not end within the deadline makes the result stale.
         """
         fresh = self._result is not None and self.age_seconds <= self._interval_seconds
         if fresh and policy is None and self._decided is not None and self._switches() == _NO_SWITCHES:

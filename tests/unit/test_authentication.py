@@ -1,6 +1,5 @@
 """How the password is proved, against hand-written peers: what MariaDB 10.11 lacks, and servers that are none."""
 
-import asyncio
 import socket
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from pymysql.constants import CLIENT
 
 from app.database.login import Database
-from app.database.poller import Poller
+from app.database.poller import poll_once
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
 from harness.certificates import make_authority, make_certificate
@@ -39,15 +38,7 @@ DEADLINE_SECONDS = 10.0
 
 def polled(database: Database) -> NodeState | PollFailure:
     """Poll once."""
-
-    async def once() -> NodeState | PollFailure:
-        poller = Poller(database, DEADLINE_SECONDS)
-        try:
-            return await poller.poll()
-        finally:
-            await poller.close()
-
-    return asyncio.run(once())
+    return poll_once(database, DEADLINE_SECONDS)
 
 
 def let_in_if_right(peer: Peer, password: bytes) -> None:
