@@ -25,17 +25,30 @@ SYNCED = NodeState(
 DOWN = PollFailure(Reason.UNREACHABLE, "cannot connect")
 
 
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run the tests of this file on asyncio only."""
+    return "asyncio"
+
+
 class ScriptedPoller:
     """Gives one poll after the other, the last for ever; runs those that are functions."""
 
     def __init__(self, *script: NodeState | PollFailure | Callable[[], Awaitable[NodeState | PollFailure]]) -> None:
         self.script = list(script)
-        self.calls = 0
+        self.began_at: list[float] = []
         self.under_way = 0
         self.most_under_way = 0
 
+    @property
+    def calls(self) -> int:
+        return len(self.began_at)
+
     async def poll(self) -> NodeState | PollFailure:
-        self.calls += 1
+        self.began_at.append(time.monotonic())
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
@@ -100,162 +113,110 @@ async def asked_until(monitor: Monitor, condition: Callable[[], bool]) -> None:
             await asyncio.sleep(INTERVAL_SECONDS)
 
 
-def test_before_the_first_poll_the_node_is_starting() -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(hanging)) as monitor:
-            await asyncio.sleep(0)
-            assert monitor.verdict().reason is Reason.STARTING
-            assert (await monitor.fresh_verdict()).reason is Reason.STARTING
-
-    asyncio.run(scenario())
+async def test_before_the_first_poll_the_node_is_starting() -> None:
+    async with running(ScriptedPoller(hanging)) as monitor:
+        await asyncio.sleep(0)
+        assert monitor.verdict().reason is Reason.STARTING
+        assert (await monitor.fresh_verdict()).reason is Reason.STARTING
 
 
-def test_a_question_begins_a_poll_and_gets_its_verdict() -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(SYNCED, DOWN, SYNCED)) as monitor:
-            for expected in (Reason.SYNCED, Reason.UNREACHABLE, Reason.SYNCED):
-                assert (await monitor.fresh_verdict()).reason is expected
-                await asyncio.sleep(2 * INTERVAL_SECONDS)
-
-    asyncio.run(scenario())
+async def test_a_question_begins_a_poll_and_gets_its_verdict() -> None:
+    async with running(ScriptedPoller(SYNCED, DOWN, SYNCED)) as monitor:
+        for expected in (Reason.SYNCED, Reason.UNREACHABLE, Reason.SYNCED):
+            assert (await monitor.fresh_verdict()).reason is expected
+            await asyncio.sleep(2 * INTERVAL_SECONDS)
 
 
-def test_a_fresh_result_is_used_again() -> None:
+async def test_a_fresh_result_is_used_again() -> None:
     poller = ScriptedPoller(SYNCED)
-
-    async def scenario() -> None:
-        async with running(poller, interval_seconds=60, max_age_seconds=100) as monitor:
-            await asyncio.gather(*(monitor.fresh_verdict() for _ in range(50)))
-            assert [(await monitor.fresh_verdict()).available for _ in range(50)] == [True] * 50
-
-    asyncio.run(scenario())
+    async with running(poller, interval_seconds=60, max_age_seconds=100) as monitor:
+        await asyncio.gather(*(monitor.fresh_verdict() for _ in range(50)))
+        assert [(await monitor.fresh_verdict()).available for _ in range(50)] == [True] * 50
     assert poller.calls == 1
 
 
-def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
+async def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
     async def slowly() -> NodeState:
         await asyncio.sleep(0.1)
         return SYNCED
 
     poller = ScriptedPoller(SYNCED, slowly, DOWN)
+    async with running(poller) as monitor:
+        await monitor.fresh_verdict()
+        await asyncio.sleep(2 * INTERVAL_SECONDS)
+        verdicts = await asyncio.gather(*(monitor.fresh_verdict() for _ in range(50)))
+        assert {verdict.reason for verdict in verdicts} == {Reason.SYNCED}
+        assert (poller.calls, poller.most_under_way) == (2, 1)
 
-    async def scenario() -> None:
-        async with running(poller) as monitor:
+
+async def test_no_poll_begins_sooner_than_the_interval_after_the_one_before() -> None:
+    poller = ScriptedPoller(SYNCED)
+    async with running(poller, interval_seconds=0.05) as monitor, asyncio.timeout(5):
+        while poller.calls < 10:
             await monitor.fresh_verdict()
-            await asyncio.sleep(2 * INTERVAL_SECONDS)
-            verdicts = await asyncio.gather(*(monitor.fresh_verdict() for _ in range(50)))
-            assert {verdict.reason for verdict in verdicts} == {Reason.SYNCED}
-            assert (poller.calls, poller.most_under_way) == (2, 1)
-
-    asyncio.run(scenario())
-
-
-def test_no_poll_begins_sooner_than_the_interval_after_the_one_before() -> None:
-    began_at: list[float] = []
-
-    async def noted() -> NodeState:
-        began_at.append(time.monotonic())
-        return SYNCED
-
-    async def scenario() -> None:
-        async with running(ScriptedPoller(noted), interval_seconds=0.05) as monitor:
-            async with asyncio.timeout(5):
-                while len(began_at) < 10:
-                    await monitor.fresh_verdict()
-                    await asyncio.sleep(0)
-
-    asyncio.run(scenario())
+            await asyncio.sleep(0)
     # An event loop may run a timer some milliseconds early.
-    assert all(later - earlier > 0.045 for earlier, later in itertools.pairwise(began_at))
+    assert all(later - earlier > 0.045 for earlier, later in itertools.pairwise(poller.began_at))
 
 
-def test_without_questions_a_poll_begins_every_second() -> None:
-    began_at: list[float] = []
-
-    async def noted() -> NodeState:
-        began_at.append(time.monotonic())
-        return SYNCED
-
-    async def scenario() -> None:
-        async with running(ScriptedPoller(noted)):
-            await until(lambda: len(began_at) >= 3)
-
-    asyncio.run(scenario())
-    for earlier, later in itertools.pairwise(began_at):
+async def test_without_questions_a_poll_begins_every_second() -> None:
+    poller = ScriptedPoller(SYNCED)
+    async with running(poller):
+        await until(lambda: poller.calls == 3)
+    for earlier, later in itertools.pairwise(poller.began_at):
         assert later - earlier > IDLE_SECONDS - 0.05
         within("a poll that nobody asked for", later - earlier, IDLE_SECONDS + 0.2)
 
 
-def test_a_200_is_not_given_while_the_poll_hangs() -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(SYNCED, hanging)) as monitor:
-            assert (await monitor.fresh_verdict()).available
-            await asyncio.sleep(2 * INTERVAL_SECONDS)
-            began = time.monotonic()
-            assert (await monitor.fresh_verdict()).reason is Reason.STALE
-            assert time.monotonic() - began >= DEADLINE_SECONDS
-            # It is not old enough to be stale for those who only look.
-            assert monitor.verdict().available
-
-    asyncio.run(scenario())
+async def test_a_200_is_not_given_while_the_poll_hangs() -> None:
+    async with running(ScriptedPoller(SYNCED, hanging)) as monitor:
+        assert (await monitor.fresh_verdict()).available
+        await asyncio.sleep(2 * INTERVAL_SECONDS)
+        began = time.monotonic()
+        assert (await monitor.fresh_verdict()).reason is Reason.STALE
+        assert time.monotonic() - began >= DEADLINE_SECONDS
+        # It is not old enough to be stale for those who only look.
+        assert monitor.verdict().available
 
 
-def test_a_503_is_given_after_a_twentieth_of_a_second_while_the_poll_hangs() -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(DOWN, hanging)) as monitor:
-            assert (await monitor.fresh_verdict()).reason is Reason.UNREACHABLE
-            await asyncio.sleep(2 * INTERVAL_SECONDS)
-            began = time.monotonic()
-            assert (await monitor.fresh_verdict()).reason is Reason.UNREACHABLE
-            within("a known 503", time.monotonic() - began, REFUSAL_SECONDS + 0.1)
-
-    asyncio.run(scenario())
+async def test_a_503_is_given_after_a_twentieth_of_a_second_while_the_poll_hangs() -> None:
+    async with running(ScriptedPoller(DOWN, hanging)) as monitor:
+        assert (await monitor.fresh_verdict()).reason is Reason.UNREACHABLE
+        await asyncio.sleep(2 * INTERVAL_SECONDS)
+        began = time.monotonic()
+        assert (await monitor.fresh_verdict()).reason is Reason.UNREACHABLE
+        within("a known 503", time.monotonic() - began, REFUSAL_SECONDS + 0.1)
 
 
 @pytest.mark.parametrize("switches", [Switches(disabled_file="/file"), Switches(shutting_down=True)])
-def test_what_is_switched_by_hand_waits_for_no_poll(switches: Switches) -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(hanging), lambda: switches) as monitor:
-            began = time.monotonic()
-            assert not (await monitor.fresh_verdict()).available
-            within("a verdict by hand", time.monotonic() - began, 0.04)
-
-    asyncio.run(scenario())
+async def test_what_is_switched_by_hand_waits_for_no_poll(switches: Switches) -> None:
+    async with running(ScriptedPoller(hanging), lambda: switches) as monitor:
+        began = time.monotonic()
+        assert not (await monitor.fresh_verdict()).available
+        within("a verdict by hand", time.monotonic() - began, 0.04)
 
 
-def test_after_a_sleep_of_the_machine_a_question_waits_for_a_poll_instead_of_being_stale() -> None:
+async def test_after_a_sleep_of_the_machine_a_question_waits_for_a_poll_instead_of_being_stale() -> None:
     asleep_seconds = 0.0
-
-    async def scenario() -> None:
-        nonlocal asleep_seconds
-        poller = ScriptedPoller(SYNCED, dataclasses.replace(SYNCED, wsrep_ready="OFF"))
-        async with running(poller, clock=lambda: boot_seconds() + asleep_seconds) as monitor:
-            assert (await monitor.fresh_verdict()).available
-            asleep_seconds = 3600.0
-            assert monitor.verdict().reason is Reason.STALE
-            assert (await monitor.fresh_verdict()).reason is Reason.NOT_READY
-
-    asyncio.run(scenario())
+    poller = ScriptedPoller(SYNCED, dataclasses.replace(SYNCED, wsrep_ready="OFF"))
+    async with running(poller, clock=lambda: boot_seconds() + asleep_seconds) as monitor:
+        assert (await monitor.fresh_verdict()).available
+        asleep_seconds = 3600.0
+        assert monitor.verdict().reason is Reason.STALE
+        assert (await monitor.fresh_verdict()).reason is Reason.NOT_READY
 
 
-def test_a_fault_of_the_poller_is_an_error_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(SYNCED, failing, failing, failing, SYNCED)) as monitor:
-            await asked_until(monitor, lambda: monitor.verdict().reason is Reason.ERROR)
-            await asked_until(monitor, lambda: monitor.verdict().available)
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(scenario())
+async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(ScriptedPoller(SYNCED, failing, failing, failing, SYNCED)) as monitor:
+        await asked_until(monitor, lambda: monitor.verdict().reason is Reason.ERROR)
+        await asked_until(monitor, lambda: monitor.verdict().available)
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
-def test_polls_that_end_no_more_are_noted_and_then_no_longer_alive() -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(SYNCED, hanging), max_age_seconds=0.1) as monitor:
-            await asked_until(monitor, lambda: not monitor.alive)
-            assert [change.verdict.reason for change in monitor.changes] == [Reason.SYNCED, Reason.STALE]
-
-    asyncio.run(scenario())
+async def test_polls_that_end_no_more_are_noted_and_then_no_longer_alive() -> None:
+    async with running(ScriptedPoller(SYNCED, hanging), max_age_seconds=0.1) as monitor:
+        await asked_until(monitor, lambda: not monitor.alive)
+        assert [change.verdict.reason for change in monitor.changes] == [Reason.SYNCED, Reason.STALE]
 
 
 @pytest.mark.parametrize("interval", [0.25, 2.0])
@@ -266,17 +227,12 @@ def test_two_slow_polls_in_a_row_are_no_reason_to_be_stale(taken: float, interva
     assert max(taken, interval, IDLE_SECONDS) + deadline < oldest_usable_seconds(interval, deadline)
 
 
-def test_each_change_of_verdict_is_kept_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_change_of_verdict_is_kept_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     poller = ScriptedPoller(SYNCED, SYNCED, DOWN, DOWN, DOWN, SYNCED)
-
-    async def scenario() -> list[Reason]:
-        async with running(poller) as monitor:
-            await asked_until(monitor, lambda: poller.calls > 10)
-            assert monitor.polls >= 10
-            return [change.verdict.reason for change in monitor.changes]
-
-    with caplog.at_level(logging.INFO):
-        reasons = asyncio.run(scenario())
+    caplog.set_level(logging.INFO)
+    async with running(poller) as monitor:
+        await asked_until(monitor, lambda: poller.calls > 10)
+        reasons = [change.verdict.reason for change in monitor.changes]
     assert reasons == [Reason.SYNCED, Reason.UNREACHABLE, Reason.SYNCED]
     fields = ("levelname", "message", "reason", "was", "changes")
     assert [tuple(vars(record)[field] for field in fields) for record in caplog.records] == [
@@ -286,63 +242,44 @@ def test_each_change_of_verdict_is_kept_and_logged_once(caplog: pytest.LogCaptur
     ]
 
 
-def test_a_node_that_flaps_is_logged_once_a_minute_with_the_number_of_changes(
+async def test_a_node_that_flaps_is_logged_once_a_minute_with_the_number_of_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     seconds = 0.0
     poller = ScriptedPoller(SYNCED)
-
-    async def scenario() -> None:
-        nonlocal seconds
-        async with running(poller, clock=lambda: boot_seconds() + seconds) as monitor:
+    caplog.set_level(logging.INFO)
+    async with running(poller, clock=lambda: boot_seconds() + seconds) as monitor:
+        await monitor.fresh_verdict()
+        for number in range(40):
+            poller.script = [DOWN if number % 2 == 0 else SYNCED]
+            await asyncio.sleep(2 * INTERVAL_SECONDS)
             await monitor.fresh_verdict()
-            for number in range(40):
-                poller.script = [DOWN if number % 2 == 0 else SYNCED]
-                await asyncio.sleep(2 * INTERVAL_SECONDS)
-                await monitor.fresh_verdict()
-            assert len(monitor.changes) == 41
-            logged = len(caplog.records)
-            assert logged == 9
-            seconds = 61
-            await monitor.fresh_verdict()
-            assert len(caplog.records) == logged + 1
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(scenario())
+        assert (len(monitor.changes), len(caplog.records)) == (41, 9)
+        seconds = 61
+        await monitor.fresh_verdict()
     last = vars(caplog.records[-1])
-    assert (last["message"], last["changes"]) == ("available", 32)
+    assert (len(caplog.records), last["message"], last["changes"]) == (10, "available", 32)
 
 
-def test_a_switch_counts_at_once() -> None:
-    switched: list[str] = []
-
-    async def scenario() -> None:
-        switches = lambda: Switches(disabled_file=switched[0] if switched else None)  # noqa: E731
-        async with running(ScriptedPoller(SYNCED), switches) as monitor:
-            assert (await monitor.fresh_verdict()).available
-            switched.append("/file")
-            assert monitor.verdict().reason is Reason.DISABLED
-
-    asyncio.run(scenario())
+async def test_a_switch_counts_at_once() -> None:
+    disabled_file = None
+    async with running(ScriptedPoller(SYNCED), lambda: Switches(disabled_file)) as monitor:
+        assert (await monitor.fresh_verdict()).available
+        disabled_file = "/file"
+        assert monitor.verdict().reason is Reason.DISABLED
 
 
-def test_a_policy_of_one_request_decides_instead_of_the_configured_one() -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(dataclasses.replace(SYNCED, read_only="ON"))) as monitor:
-            stricter = dataclasses.replace(monitor.policy, available_when_readonly=False)
-            assert (await monitor.fresh_verdict(stricter)).reason is Reason.READ_ONLY
-            assert monitor.verdict(stricter).reason is Reason.READ_ONLY
-            assert monitor.verdict().available
-
-    asyncio.run(scenario())
+async def test_a_policy_of_one_request_decides_instead_of_the_configured_one() -> None:
+    async with running(ScriptedPoller(dataclasses.replace(SYNCED, read_only="ON"))) as monitor:
+        stricter = dataclasses.replace(monitor.policy, available_when_readonly=False)
+        assert (await monitor.fresh_verdict(stricter)).reason is Reason.READ_ONLY
+        assert monitor.verdict(stricter).reason is Reason.READ_ONLY
+        assert monitor.verdict().available
 
 
-def test_a_monitor_that_has_stopped_is_not_alive_and_gives_no_200() -> None:
-    async def scenario() -> None:
-        async with running(ScriptedPoller(SYNCED)) as monitor:
-            assert (await monitor.fresh_verdict()).available
-            assert monitor.alive
-        assert monitor.verdict().reason is Reason.ERROR
-        assert not monitor.alive
-
-    asyncio.run(scenario())
+async def test_a_monitor_that_has_stopped_is_not_alive_and_gives_no_200() -> None:
+    async with running(ScriptedPoller(SYNCED)) as monitor:
+        assert (await monitor.fresh_verdict()).available
+        assert monitor.alive
+    assert monitor.verdict().reason is Reason.ERROR
+    assert not monitor.alive
