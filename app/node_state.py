@@ -23,22 +23,6 @@ _CUT = "..."
 NOT_A_NUMBER = -1
 """The value of an integer field if the server sent anything but a non-negative whole number."""
 
-SWITCHES = frozenset(
-    {
-        "wsrep_on",
-        "wsrep_desync",
-        "wsrep_sst_donor_rejects_queries",
-        "read_only",
-        "super_read_only",
-        "offline_mode",
-        "tx_read_only",
-        "transaction_read_only",
-        "skip_networking",
-    },
-)
-"""The system variables that `SHOW` returns as ON or OFF, and `SELECT` as 1 or 0."""
-
-
 REASON_OF_SERVER_ERROR = {
     1040: Reason.TOO_MANY_CONNECTIONS,  # ER_CON_COUNT_ERROR
     1203: Reason.TOO_MANY_CONNECTIONS,  # ER_TOO_MANY_USER_CONNECTIONS
@@ -134,7 +118,8 @@ SYSTEM_VARIABLES = tuple(_NAMES[_LAST_OF_STATUS + 1 : _NAMES.index("rejects_logi
 
 _INTEGER_FIELDS = frozenset(field.name for field in fields(NodeState) if field.type == int | None)
 _TEXT_FIELDS = frozenset(_NAMES) - _INTEGER_FIELDS - {"rejects_logins"}
-
+_FREE_TEXT = ("wsrep_node_name", "version")
+# A switch is 1 or 0 if it was read with SELECT.
 _SWITCH_POSITIONS = {"1": "ON", "0": "OFF"}
 
 Cell = str | bytes | int | float | None
@@ -147,7 +132,7 @@ Rows = tuple[tuple[Cell, ...], ...]
 def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | PollFailure:
     """Parse rows of name and value into a `NodeState`. SHOW and SELECT give the same result.
 
-    Names are compared in lower case, unknown names are ignored, and 1 or 0 becomes ON or OFF for one of `SWITCHES`.
+    Names are compared in lower case, unknown names are ignored, and a text of 1 or 0 becomes ON or OFF.
 
     Return a `PollFailure` if a row is not a pair, or if a name comes twice with different values: to guess which value
     is true would be to risk a false 200.
@@ -162,7 +147,7 @@ def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | PollFailur
             parsed = _integer(row[1])
         elif name in _TEXT_FIELDS:
             parsed = _text(row[1])
-            if name in SWITCHES:
+            if name not in _FREE_TEXT:
                 parsed = _SWITCH_POSITIONS.get(parsed, parsed)
         else:
             continue
