@@ -95,7 +95,9 @@ def create_application(
         return generate_latest(registry)
 
     def latest() -> object:
-        # The verdict changes between polls when the operator drains the node. While a poll hangs, the age grows.
+        # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
+        monitor.note_change()
+        # While a poll hangs, the age grows.
         return monitor.polls, monitor.verdict(), int(monitor.age_seconds)
 
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
@@ -117,8 +119,6 @@ def create_application(
 
 
 def _status(monitor: Monitor, logins: Logins, register: ConnectionRegister, switches: ManualSwitches) -> Status:
-    # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
-    monitor.note_change()
     verdict, seen = monitor.verdict(), monitor.result
     changes = [
         StatusChange(at=datetime.fromtimestamp(change.at, UTC), **asdict(change.verdict)) for change in monitor.changes

@@ -53,12 +53,11 @@ _log = logging.getLogger(__name__)
 _LOG_SECONDS = 60.0
 
 
-class RefusedRequestError(Exception):
-    """A request exceeds a limit. Raised in the parser's callbacks, where it makes uvicorn answer 400."""
-
-
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection with limits. If it exceeds one, it is closed or gets a 400, but never a 503."""
+    """One connection with limits. If it exceeds one, it is closed or gets a 400, but never a 503.
+
+    An exception in a method that the parser calls, on_..., makes uvicorn answer 400.
+    """
 
     url = b""
     address = ""  # of the client; empty for every client of a unix socket
@@ -121,7 +120,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin the answer, after which uvicorn closes the connection. uvicorn adds `connection: close` to it."""
         if len(self.url) > TARGET_BYTES:
-            raise RefusedRequestError
+            raise ValueError("the target is too long")
         if not self.url.startswith(b"/"):
             self.url = _ORIGIN.sub(b"/", self.url)
         super().on_headers_complete()
@@ -131,7 +130,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Begin the only request of a connection, and refuse any further one."""
         # 8 KiB hold 450 pipelined requests. Each would cost memory and none would get an answer.
         if self.cycle is not None:
-            raise RefusedRequestError
+            raise ValueError("a further request")
         super().on_message_begin()
 
     def send_400_response(self, msg: str) -> None:

@@ -4,6 +4,7 @@ If the latest poll is fresh enough, the answer leaves in the same step of the ev
 one: see `Monitor.fresh_verdict`.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -30,12 +31,14 @@ OTHER_PATHS = "other"
 
 _BAD_REQUEST, _NOT_FOUND = 400, 404
 
-_FLAGS = {"0": False, "1": True}
-_FLAG_OVERRIDES = ("available_when_donor", "available_when_readonly", "available_when_full")
-_COUNT_OVERRIDE = "max_recv_queue"
-_MOST_DIGITS = 19
-OVERRIDES = (*_FLAG_OVERRIDES, _COUNT_OVERRIDE)
-"""The query parameters that replace a setting of the policy for one request."""
+_FLAG, _COUNT = ("[01]", "0 or 1"), ("[0-9]{1,19}", "a whole number")
+OVERRIDES = {
+    "available_when_donor": _FLAG,
+    "available_when_readonly": _FLAG,
+    "available_when_full": _FLAG,
+    "max_recv_queue": _COUNT,
+}
+"""The query parameters that replace a setting of the policy for one request, each with the pattern of its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body})
 
 
-HealthCheckCounts = dict[str, dict[int, int]]
-"""How many answers each path got, by status."""
+HealthCheckCounts = dict[tuple[str, int], int]
+"""How many answers were sent, by path and status."""
 
 
 def no_health_checks(drain_status: int = UNAVAILABLE, *, any_path: bool = False) -> HealthCheckCounts:
@@ -65,7 +68,7 @@ def no_health_checks(drain_status: int = UNAVAILABLE, *, any_path: bool = False)
         LIVENESS_PATH: {AVAILABLE, UNAVAILABLE},
         OTHER_PATHS: verdict if any_path else {_NOT_FOUND},
     }
-    return {path: dict.fromkeys(sorted(known), 0) for path, known in statuses.items()}
+    return {(path, status): 0 for path, known in statuses.items() for status in sorted(known)}
 
 
 class HealthChecks:
@@ -100,7 +103,7 @@ class HealthChecks:
         if path in VERDICT_PATHS:
             answer = await self._answer(scope["query_string"])
         elif path == LIVENESS_PATH:
-            answer = liveness_answer(alive=self._monitor.alive)
+            answer = _ALIVE if self._monitor.alive else _STUCK
         elif path in self._passed_on_paths:
             await self._passed_on(scope, receive, send)
             return
@@ -108,7 +111,7 @@ class HealthChecks:
             path = OTHER_PATHS
             # With any_path, ignore the query: the script never read it either.
             answer = await self._answer(b"") if self._any_path else self._not_found
-        self._counts[path][answer.status] += 1
+        self._counts[path, answer.status] += 1
         await answer.send(send)
 
     async def _answer(self, query: bytes) -> Answer:
@@ -124,13 +127,16 @@ def overridden(policy: Policy, query: bytes) -> Policy:
 
     Raises `SettingsError` if a parameter is unknown, comes twice or has an invalid value.
     """
-    changes: dict[str, bool | int] = {}
+    changes: dict[str, int] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in OVERRIDES:
             raise SettingsError(f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}")
         if key in changes:
             raise SettingsError(f"{key} is given twice")
-        changes[key] = _flag(key, value) if key in _FLAG_OVERRIDES else _count(key, value)
+        pattern, words = OVERRIDES[key]
+        if not re.fullmatch(pattern, value):
+            raise SettingsError(f"{key} must be {words}, not {_quoted(value)}")
+        changes[key] = int(value)
     return replace(policy, **changes)  # type: ignore[arg-type]
 
 
@@ -143,13 +149,6 @@ def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
         # Users match on "is synced": a detail must not contain it, whatever the server sent or a path is named.
         body += f"\r\n{verdict.reason}: {verdict.detail.replace('is synced', 'is-synced')}"
     return plain_answer(status_of(verdict, drain_status), f"{body}\r\n", verdict.reason)
-
-
-def liveness_answer(*, alive: bool) -> Answer:
-    """Return the answer of /livez. alive: whether polls still end, failed ones included."""
-    if alive:
-        return plain_answer(AVAILABLE, "alive\r\n")
-    return plain_answer(UNAVAILABLE, "clustercheckd has stopped polling: restart it\r\n")
 
 
 def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer:
@@ -165,16 +164,8 @@ def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer
     return Answer(status, tuple(headers), encoded)
 
 
-def _flag(key: str, value: str) -> bool:
-    if value not in _FLAGS:
-        raise SettingsError(f"{key} must be 0 or 1, not {_quoted(value)}")
-    return _FLAGS[value]
-
-
-def _count(key: str, value: str) -> int:
-    if not (value.isascii() and value.isdecimal() and len(value) <= _MOST_DIGITS):
-        raise SettingsError(f"{key} must be a whole number, not {_quoted(value)}")
-    return int(value)
+_ALIVE = plain_answer(AVAILABLE, "alive\r\n")
+_STUCK = plain_answer(UNAVAILABLE, "clustercheckd has stopped polling: restart it\r\n")
 
 
 def _quoted(text: str) -> str:

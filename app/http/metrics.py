@@ -83,12 +83,8 @@ class ServiceMetrics(Collector):
             yield from _node_metrics(seen)
         yield from _poll_metrics(self.monitor)
         yield from _login_metrics(self.logins)
-        interval_seconds, deadline_seconds = (
-            self.settings.clustercheck_poll_interval,
-            self.settings.clustercheck_deadline,
-        )
-        yield _gauge("poll_interval_seconds", "CLUSTERCHECK_POLL_INTERVAL.", interval_seconds)
-        yield _gauge("deadline_seconds", "CLUSTERCHECK_DEADLINE.", deadline_seconds)
+        yield _gauge("poll_interval_seconds", "CLUSTERCHECK_POLL_INTERVAL.", self.settings.clustercheck_poll_interval)
+        yield _gauge("deadline_seconds", "CLUSTERCHECK_DEADLINE.", self.settings.clustercheck_deadline)
         yield from _client_metrics(self.health_checks, self.connections)
         words = "Log lines dropped because standard error did not accept them."
         yield CounterMetricFamily("clustercheckd_log_lines_dropped", words, self.log_lines_dropped())
@@ -97,34 +93,28 @@ class ServiceMetrics(Collector):
 
 
 def _client_metrics(health_checks: HealthCheckCounts, register: ConnectionRegister) -> Iterator[Metric]:
-    checks = CounterMetricFamily(
-        "clustercheckd_health_checks", "Health checks answered, by path and HTTP status.", labels=("path", "status")
-    )
-    for path, answered in health_checks.items():
-        for status, count in answered.items():
-            checks.add_metric((path, str(status)), count)
+    words = "Health checks answered, by path and HTTP status."
+    checks = CounterMetricFamily("clustercheckd_health_checks", words, labels=("path", "status"))
+    for (path, status), count in health_checks.items():
+        checks.add_metric((path, str(status)), count)
     yield checks
     yield _gauge("connections", "Open connections of clients.", len(register))
     words = "Connections closed without an answer, by cause; malformed requests got a 400."
-    yield _counters("connections_closed", words, "cause", register.closed)
+    yield _labelled(CounterMetricFamily, "connections_closed", words, "cause", register.closed)
 
 
 def _verdict_metrics(monitor: Monitor) -> Iterator[Metric]:
-    # The operator may have drained the node since the latest poll.
-    monitor.note_change()
     verdict = monitor.verdict()
     yield _gauge("available", "1 if the node may take traffic under the configured policy, else 0.", verdict.available)
     yield _gauge("draining", "1 if the node is unavailable for a planned reason, else 0.", verdict.draining)
-    reasons = GaugeMetricFamily(
-        "clustercheckd_reason", "1 for the reason of the verdict, 0 for all others.", labels=("reason",)
-    )
-    for reason in Reason:
-        reasons.add_metric((reason.value,), reason is verdict.reason)
-    yield reasons
+    words = "1 for the reason of the verdict, 0 for all others."
+    reasons = {reason.value: reason is verdict.reason for reason in Reason}
+    yield _labelled(GaugeMetricFamily, "reason", words, "reason", reasons)
     words = "When the verdict last changed, in Unix time."
     yield _gauge("verdict_changed_timestamp_seconds", words, monitor.changes[-1].at)
     changes = {reason.value: count for reason, count in monitor.changes_to.items()}
-    yield _counters("verdict_changes", "Changes of the verdict, by the reason of the new one.", "reason", changes)
+    words = "Changes of the verdict, by the reason of the new one."
+    yield _labelled(CounterMetricFamily, "verdict_changes", words, "reason", changes)
 
 
 def _node_metrics(node: NodeState) -> Iterator[Metric]:
@@ -141,20 +131,17 @@ def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
     yield _gauge("poll_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds)
     outcomes = {"read" if cause is None else cause.value: count for cause, count in monitor.outcomes.items()}
     words = "Polls of the node, by outcome: read, or why the node could not be read."
-    yield _counters("polls", words, "outcome", outcomes)
-    durations = HistogramMetricFamily(
-        "clustercheckd_poll_duration_seconds", "How long polls took, failed ones included."
-    )
+    yield _labelled(CounterMetricFamily, "polls", words, "outcome", outcomes)
+    words = "How long polls took, failed ones included."
     bounds = [*map(str, DURATION_BOUNDS_SECONDS), "+Inf"]
     buckets = list(zip(bounds, accumulate(monitor.durations), strict=True))
-    durations.add_metric((), buckets, monitor.duration_seconds)
-    yield durations
+    yield HistogramMetricFamily("clustercheckd_poll_duration_seconds", words, buckets, monitor.duration_seconds)
 
 
 def _login_metrics(logins: Logins) -> Iterator[Metric]:
     outcomes = {"accepted": logins.logins[None], **{reason.value: logins.logins[reason] for reason in POLL_FAILURES}}
     words = "Logins to the server, by outcome: accepted, or why the login failed."
-    yield _counters("logins", words, "outcome", outcomes)
+    yield _labelled(CounterMetricFamily, "logins", words, "outcome", outcomes)
     words = "1 if the latest login failed because of the account or the path to the server, else 0."
     yield _gauge("login_refused", words, logins.account_refused)
 
@@ -163,8 +150,10 @@ def _gauge(name: str, words: str, value: float) -> Metric:
     return GaugeMetricFamily(f"clustercheckd_{name}", words, value)
 
 
-def _counters(name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(f"clustercheckd_{name}", words, labels=(label,))
+def _labelled(
+    kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, words: str, label: str, values: Mapping[str, float]
+) -> Metric:
+    family = kind(f"clustercheckd_{name}", words, labels=(label,))
     for key, value in values.items():
         family.add_metric((key,), value)
     return family
