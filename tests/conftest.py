@@ -10,9 +10,10 @@ import pytest
 
 from harness.galera import Installation
 from harness.network import NoNetworkError, RemoteHost
-from harness.ports import Ports
+from harness.ports import LOOPBACK, Ports
 from harness.service import Service
 from harness.stack import Stack
+from tests.fake_mysql import FakeMySQL
 
 # A shell script that runs the tests in the background has them ignore SIGINT, which what they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,6 +67,12 @@ class Services:
         service.wait_until_up()
         return service
 
+    def beside(self, node: FakeMySQL, **environ: str) -> Service:
+        """Start one beside a mock node, and wait until it has seen that the node is Synced."""
+        service = self.start(**settings_for(node), **environ)
+        service.wait_for_verdict(200, "synced")
+        return service
+
     def start_unasked(self, **environ: str) -> Service:
         """Start one without waiting for an answer."""
         return self.start_through((), environ)
@@ -85,6 +92,11 @@ class Services:
         service = Service(self.directory, port or self._ports.free(), settings, command=command, pass_fds=pass_fds)
         self._exits.callback(service.stop)
         return service
+
+
+def settings_for(node: FakeMySQL) -> dict[str, str]:
+    """Give the settings for a mock node."""
+    return {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone"}
 
 
 @pytest.fixture

@@ -1,14 +1,15 @@
 """An answer is fresh: a health check asks for a poll, waits for its end, and is never lost meanwhile."""
 
 import json
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections import UserDict
+from collections.abc import ItemsView, Iterator
 
 import pytest
 
@@ -16,24 +17,25 @@ from app.monitor import IDLE_SECONDS, REFUSAL_SECONDS, oldest_usable_seconds
 from harness.ports import LOOPBACK
 from harness.service import Service, read_to_end
 from harness.waiting import wait_for
-from tests.conftest import Services
-from tests.fake_mysql import SYNCED_STATUS, SYNCED_VARIABLES, FakeMySQL, Peer, fake_mysql
-from tests.http.test_policies import beside
+from tests.conftest import Services, settings_for
+from tests.fake_mysql import SYNCED_STATUS, SYNCED_VARIABLES, FakeMySQL, Peer, Value, fake_mysql
 from tests.measured import within
 
 HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 INTERVAL_SECONDS, DEADLINE_SECONDS = 0.25, 0.8
 PATIENT = {"CLUSTERCHECK_DEADLINE": "20"}
+# Then only polls ask the node for its status.
+ONE_SESSION = {"CLUSTERCHECK_LOGIN_INTERVAL": "0"}
 SECONDS = 10.0
 
 
-class SlowNode:
-    """A node whose status may change at any time, and whose polls wait until the gate opens."""
+class SlowNode(UserDict[str, Value]):
+    """A mock node and its status, which may change at any time; whoever asks for it waits until the gate opens."""
 
     server: FakeMySQL
 
     def __init__(self) -> None:
-        self.status: dict[str, str | bytes] = {**SYNCED_STATUS}
+        super().__init__(SYNCED_STATUS)
         self.gate = threading.Event()
         self.gate.set()
         self.answer_seconds = 0.0
@@ -41,56 +43,24 @@ class SlowNode:
 
     def __call__(self, peer: Peer) -> None:
         """Behave like a node."""
-        slow = _SlowPeer(peer.connection, self)
-        slow.log_in()
-        slow.answer_queries(self.status, SYNCED_VARIABLES)
+        peer.log_in()
+        peer.answer_queries(self, SYNCED_VARIABLES)
 
-    def turn(self, *, ready: bool) -> None:
-        """Be ready from now on, or not."""
-        self.status["wsrep_ready"] = "ON" if ready else "OFF"
-
-    def wait(self) -> None:
-        """Keep a poll waiting."""
+    def items(self) -> ItemsView[str, Value]:
+        """Return the status, late."""
         self.polls += 1
         threading.Event().wait(self.answer_seconds)
         self.gate.wait()
-
-
-class _SlowPeer(Peer):
-    def __init__(self, connection: socket.socket, node: SlowNode) -> None:
-        super().__init__(connection)
-        self._node = node
-
-    def receive(self) -> bytes:
-        packet = super().receive()
-        if b"SHOW STATUS" in packet:
-            self._node.wait()
-        return packet
-
-
-@contextmanager
-def slow_node() -> Iterator[SlowNode]:
-    """Run a node."""
-    node = SlowNode()
-    with fake_mysql(node) as node.server:
-        try:
-            yield node
-        finally:
-            node.gate.set()
+        return super().items()
 
 
 @pytest.fixture
 def node() -> Iterator[SlowNode]:
     """Run a node."""
-    with slow_node() as running:
-        yield running
-
-
-def watch(services: Services, node: SlowNode, **environ: str) -> Service:
-    """Start clustercheckd with one session, so that only polls ask the node for its status."""
-    service = beside(services, node.server, CLUSTERCHECK_LOGIN_INTERVAL="0", **environ)
-    service.wait_for_verdict(200, "synced")
-    return service
+    slow = SlowNode()
+    with fake_mysql(slow) as slow.server:
+        yield slow
+        slow.gate.set()
 
 
 def let_pass(seconds: float) -> None:
@@ -109,8 +79,9 @@ def send(service: Service, request: bytes = HEALTH_CHECK) -> socket.socket:
 def answer_to(connection: socket.socket) -> tuple[int, str]:
     """Wait for an answer; return its status and reason."""
     with connection:
-        head, _, _ = read_to_end(connection).decode().partition("\r\n\r\n")
-    return int(head.split()[1]), head.partition("x-clustercheck-reason: ")[2].partition("\r\n")[0]
+        head, _, body = read_to_end(connection).decode().partition("\r\n\r\n")
+    reason = json.loads(body)["reason"] if body.startswith("{") else head.partition("x-clustercheck-reason: ")[2]
+    return int(head.split()[1]), reason.partition("\r\n")[0]
 
 
 def hold(service: Service, node: SlowNode, request: bytes = HEALTH_CHECK) -> socket.socket:
@@ -122,43 +93,29 @@ def hold(service: Service, node: SlowNode, request: bytes = HEALTH_CHECK) -> soc
     wait_for("a poll to be under way", lambda: node.polls > before, seconds=SECONDS)
     # Sent later, on the same loop: if the first request had its answer already, that would have left before.
     assert service.get("/livez").status == 200
-    assert is_open(held)
+    assert select.select([held], [], [], 0)[0] == []
     return held
 
 
-def is_open(connection: socket.socket) -> bool:
-    """Return whether the service has neither answered nor closed it."""
-    connection.setblocking(False)  # noqa: FBT003 (socket's own signature)
-    try:
-        connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return True
-    finally:
-        connection.settimeout(SECONDS)
-    return False
-
-
 def test_an_answer_shows_what_happened_just_before_the_health_check(services: Services, node: SlowNode) -> None:
-    service = watch(services, node)
-    for ready, expected in ((False, (503, "not-ready")), (True, (200, "synced"))):
+    service = services.beside(node.server, **ONE_SESSION)
+    for ready, expected in (("OFF", (503, "not-ready")), ("ON", (200, "synced"))):
         service.get()
         asked_at = time.monotonic()
         let_pass(1.2 * INTERVAL_SECONDS)
-        node.turn(ready=ready)
+        node["wsrep_ready"] = ready
         # Later, a poll that nobody asked for may have come first.
         within("between two health checks", time.monotonic() - asked_at, IDLE_SECONDS - INTERVAL_SECONDS)
         asked_at = time.monotonic()
         reply = service.get()
-        if ready and reply.status != 200:
+        if ready == "ON" and reply.status != 200:
             # The answer before was 503, which waits only so long.
             within("a poll", time.monotonic() - asked_at, REFUSAL_SECONDS)
         assert (reply.status, reply.reason) == expected
 
 
-def test_many_health_checks_get_one_poll_an_interval_and_without_any_there_is_one_a_second(
-    services: Services, node: SlowNode
-) -> None:
-    service = watch(services, node)
+def test_many_health_checks_get_one_poll_an_interval(services: Services, node: SlowNode) -> None:
+    service = services.beside(node.server, **ONE_SESSION)
     before, began, answers = node.polls, time.monotonic(), 0
     while time.monotonic() - began < 8 * INTERVAL_SECONDS:
         assert service.get().status == 200
@@ -166,53 +123,31 @@ def test_many_health_checks_get_one_poll_an_interval_and_without_any_there_is_on
     polls, seconds = node.polls - before, time.monotonic() - began
     assert polls <= seconds / INTERVAL_SECONDS + 1
     assert answers > polls > 1
-    before = node.polls
-    wait_for("a poll that nobody asked for", lambda: node.polls > before, seconds=SECONDS)
-    began = time.monotonic()
-    wait_for("three more", lambda: node.polls > before + 3, seconds=SECONDS)
-    seconds = time.monotonic() - began
-    assert seconds > 2.5 * IDLE_SECONDS
-    within("three polls that nobody asked for", seconds, 4 * IDLE_SECONDS)
 
 
-@pytest.mark.parametrize("target", ["/", "/readyz", "/?available_when_donor=1", "/status"])
-def test_a_200_waits_for_the_poll_and_becomes_its_verdict(services: Services, node: SlowNode, target: str) -> None:
-    service = watch(services, node, **PATIENT)
-    request = f"GET {target} HTTP/1.0\r\n\r\n".encode()
-    with hold(service, node, request) as held:
+def test_a_200_waits_for_the_poll_and_becomes_its_verdict_and_a_503_waits_50_ms(
+    services: Services, node: SlowNode
+) -> None:
+    service = services.beside(node.server, **ONE_SESSION, **PATIENT)
+    for target in ("/", "/readyz", "/?available_when_donor=1", "/status"):
+        for ready, reason in (("ON", "synced"), ("OFF", "not-ready")):
+            held = hold(service, node, f"GET {target} HTTP/1.0\r\n\r\n".encode())
+            node["wsrep_ready"] = ready
+            node.gate.set()
+            status = 200 if ready == "ON" or target == "/status" else 503
+            assert answer_to(held) == (status, reason)
+        node.gate.clear()
+        let_pass(1.1 * INTERVAL_SECONDS)
+        began = time.monotonic()
+        assert service.get().reason == "not-ready"
+        within("a known 503", time.monotonic() - began, REFUSAL_SECONDS + 0.1)
+        node["wsrep_ready"] = "ON"
         node.gate.set()
-        assert read_to_end(held).startswith(b"HTTP/1.1 200 OK\r\n")
-    with hold(service, node, request) as held:
-        node.turn(ready=False)
-        node.gate.set()
-        head, _, body = read_to_end(held).decode().partition("\r\n\r\n")
-    if target == "/status":
-        assert json.loads(body)["reason"] == "not-ready"
-    else:
-        assert head.startswith("HTTP/1.1 503 ")
-
-
-def test_a_200_that_waits_for_a_hung_poll_becomes_timeout_at_the_deadline(services: Services, node: SlowNode) -> None:
-    service = watch(services, node)
-    began = time.monotonic()
-    assert answer_to(hold(service, node)) == (503, "timeout")
-    # The poll begins at most an interval after the one before.
-    within("the timeout", time.monotonic() - began, INTERVAL_SECONDS + DEADLINE_SECONDS + 0.3)
-
-
-def test_a_known_503_waits_50_ms_at_most(services: Services, node: SlowNode) -> None:
-    service = watch(services, node, **PATIENT)
-    node.turn(ready=False)
-    service.wait_for_verdict(503, "not-ready")
-    node.gate.clear()
-    let_pass(1.1 * INTERVAL_SECONDS)
-    began = time.monotonic()
-    assert service.get().reason == "not-ready"
-    within("a known 503", time.monotonic() - began, REFUSAL_SECONDS + 0.1)
+        service.wait_for_verdict(200, "synced")
 
 
 def test_what_does_not_depend_on_the_poll_never_waits_for_it(services: Services, node: SlowNode) -> None:
-    service = watch(services, node, CLUSTERCHECK_DRAIN_SECONDS="30", **PATIENT)
+    service = services.beside(node.server, CLUSTERCHECK_DRAIN_SECONDS="30", **ONE_SESSION, **PATIENT)
     with hold(service, node):
         for target, status in (("/metrics", 200), ("/livez", 200), ("/nothing", 404), ("/?nothing=1", 400)):
             assert service.get(target).status == status
@@ -225,66 +160,49 @@ def test_what_does_not_depend_on_the_poll_never_waits_for_it(services: Services,
         service.process.terminate()
 
 
-def test_a_slow_node_is_answered_late_and_truly(services: Services, node: SlowNode) -> None:
-    node.answer_seconds = 0.6
-    # Two such polls in a row are longer.
-    service = watch(services, node, CLUSTERCHECK_DEADLINE="1")
-    assert {service.get().reason for _ in range(5)} == {"synced"}
-    assert [change["reason"] for change in service.status()["changes"]] == ["synced"]
-
-
-def test_a_pause_of_the_service_is_not_the_nodes_fault(services: Services) -> None:
-    pauses = (1.1 * DEADLINE_SECONDS, oldest_usable_seconds(INTERVAL_SECONDS, DEADLINE_SECONDS) + 0.2)
-    with ExitStack() as exits:
-        nodes = [exits.enter_context(slow_node()) for _ in range(4)]
-        watched = [(beside(services, node.server), node) for node in nodes]
-        for service, _ in watched:
-            service.wait_for_verdict(200, "synced")
-        for seconds in 3 * pauses:
-            held = []
-            for service, node in watched:
-                held.append(hold(service, node))
-                service.process.send(signal.SIGSTOP)
-                # The answer lies in the socket while the service stands still.
-                node.gate.set()
-            let_pass(seconds)
-            for service, _ in watched:
-                held += [send(service, b"GET /metrics HTTP/1.0\r\n\r\n"), send(service)]
-                service.process.send(signal.SIGCONT)
-            # /metrics has no reason.
-            answers = [answer_to(connection) for connection in held]
-            assert set(answers) == {(200, "synced"), (200, "")}
-        for service, _ in watched:
-            assert [line.split()[2] for line in service.log.read_text().splitlines()] == ["started", "available"]
+def test_a_pause_of_the_service_is_not_the_nodes_fault(services: Services, node: SlowNode) -> None:
+    service = services.beside(node.server)
+    for seconds in 3 * (1.1 * DEADLINE_SECONDS, oldest_usable_seconds(INTERVAL_SECONDS, DEADLINE_SECONDS) + 0.2):
+        held = hold(service, node)
+        service.process.send(signal.SIGSTOP)
+        # The answer lies in the socket while the service stands still.
+        node.gate.set()
+        let_pass(seconds)
+        metrics, sent_meanwhile = send(service, b"GET /metrics HTTP/1.0\r\n\r\n"), send(service)
+        service.process.send(signal.SIGCONT)
+        answers = [answer_to(connection) for connection in (held, metrics, sent_meanwhile)]
+        # /metrics has no reason.
+        assert answers == [(200, "synced"), (200, ""), (200, "synced")]
+    assert [line.split()[2] for line in service.log.read_text().splitlines()] == ["started", "available"]
 
 
 def test_what_was_read_before_a_pause_of_the_service_is_not_answered_after_it(
     services: Services, node: SlowNode
 ) -> None:
-    service = watch(services, node)
+    service = services.beside(node.server, **ONE_SESSION)
     service.process.send(signal.SIGSTOP)
-    node.turn(ready=False)
+    node["wsrep_ready"] = "OFF"
     waiting = [send(service) for _ in range(20)]
     let_pass(1.2 * INTERVAL_SECONDS)
     service.process.send(signal.SIGCONT)
     assert {answer_to(connection) for connection in waiting} == {(503, "not-ready")}
 
 
-def test_the_first_health_check_waits_for_the_first_poll_as_long_as_the_deadline_allows(
+def test_a_slow_node_is_answered_late_and_truly_from_the_first_health_check_on(
     services: Services, node: SlowNode
 ) -> None:
     # A client that sends nothing may stay for 2 s.
     node.answer_seconds = 2.5
-    service = beside(services, node.server, CLUSTERCHECK_DEADLINE="4")
-    reply = service.get()
-    assert (reply.status, reply.reason) == (200, "synced")
+    service = services.start(**settings_for(node.server), CLUSTERCHECK_DEADLINE="4")
+    assert {service.get().reason for _ in range(2)} == {"synced"}
+    assert [change["reason"] for change in service.status()["changes"]] == ["synced"]
 
 
 @pytest.mark.parametrize(("deadline", "ends"), [("20", True), ("0.8", False)])
 def test_a_health_check_that_waits_is_answered_before_the_service_ends(
     services: Services, node: SlowNode, deadline: str, *, ends: bool
 ) -> None:
-    service = watch(services, node, CLUSTERCHECK_DEADLINE=deadline)
+    service = services.beside(node.server, CLUSTERCHECK_DEADLINE=deadline, **ONE_SESSION)
     held = hold(service, node)
     service.process.terminate()
     wait_for("the end to begin", lambda: "INFO stopping " in service.log.read_text(), seconds=SECONDS)
@@ -300,7 +218,7 @@ def test_a_health_check_that_waits_is_answered_before_the_service_ends(
 def test_health_checks_that_wait_and_half_close_are_answered_and_those_that_leave_leave_nothing(
     services: Services, node: SlowNode
 ) -> None:
-    service = watch(services, node, **PATIENT)
+    service = services.beside(node.server, **ONE_SESSION, **PATIENT)
     before = service.process.descriptors
     staying = [hold(service, node), *(send(service) for _ in range(20))]
     for connection in staying:

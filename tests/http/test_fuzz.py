@@ -1,7 +1,6 @@
 """Random and mutated requests by the thousand: answered or hung up on, and nothing else happens."""
 
 import asyncio
-import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -10,9 +9,8 @@ import pytest
 
 from app.http.api import PATHS
 from harness.ports import LOOPBACK
-from harness.service import Service
 from tests.conftest import Services
-from tests.fake_mysql import fake_mysql, galera
+from tests.fake_mysql import FakeMySQL
 from tests.http.test_requests import REQUESTS
 
 REQUESTS_SENT = 20_000
@@ -79,11 +77,6 @@ def requests(seed: int) -> Iterator[bytes]:
                 yield mutated(chance)
 
 
-def statuses(answer: bytes) -> list[bytes]:
-    """Give the status of each answer in what came back: a request may hold further ones."""
-    return [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
-
-
 def knows_methods(request: bytes) -> bool:
     """Whether a 405 may be meant: only the endpoints behind the health check know of methods."""
     return any(path.encode() in request for path in PATHS)
@@ -103,52 +96,45 @@ async def ask(port: int, request: bytes, *, half_close: bool = True) -> bytes:
         writer.close()
 
 
-class Fuzz:
-    """Sends all requests, many at a time, and an honest health check after every hundredth."""
+async def ask_all(port: int) -> tuple[Counter[bytes], list[tuple[bytes, bytes]]]:
+    """Send all requests, many at a time, and an honest health check after every hundredth; give statuses and faults."""
+    seen: Counter[bytes] = Counter()
+    wrong: list[tuple[bytes, bytes]] = []
+    numbered = enumerate(requests(SEED))
 
-    def __init__(self, service: Service) -> None:
-        self.seen: Counter[bytes] = Counter()
-        self.wrong: list[tuple[bytes, bytes]] = []
-        self._service = service
-        self._requests = requests(SEED)
-        self._sent = 0
-
-    async def run(self) -> None:
-        """Send all."""
-        async with asyncio.timeout(SECONDS):
-            await asyncio.gather(*(self._send() for _ in range(AT_ONCE)))
-
-    async def _send(self) -> None:
-        for request in self._requests:
+    async def ask_one_after_the_other() -> None:
+        for number, request in numbered:
             # Without the end of it the server may wait for more until its deadline: not each time.
-            answer = await ask(self._service.port, request, half_close=self._sent % 100 != 50)
-            given = statuses(answer)
-            self.seen.update(given or [b"none"])
+            answer = await ask(port, request, half_close=number % 100 != 50)
+            # A request may hold further ones.
+            given = [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
+            seen.update(given or [b"none"])
             allowed = {b"200", b"400", b"404", b"503", *([b"405"] if knows_methods(request) else [])}
             if not set(given) <= allowed or (answer and not answer.startswith(b"HTTP/1.1 ")):
-                self.wrong.append((request, answer))
-            self._sent += 1
-            if self._sent % 100 == 0:
-                check = await ask(self._service.port, b"GET / HTTP/1.0\r\n\r\n")
+                wrong.append((request, answer))
+            if number % 100 == 0:
+                check = await ask(port, b"GET / HTTP/1.0\r\n\r\n")
                 if not check.startswith(b"HTTP/1.1 200 OK\r\n"):
-                    self.wrong.append((b"an honest check", check))
+                    wrong.append((b"an honest check", check))
+
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(*(ask_one_after_the_other() for _ in range(AT_ONCE)))
+    return seen, wrong
 
 
 @pytest.mark.long
-def test_20000_random_requests_are_answered_or_hung_up_on_and_change_nothing(services: Services) -> None:
-    with fake_mysql(galera()) as server:
-        database = {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone"}
-        # The server runs in this process, which is busy: what it is late with is no fault of the requests.
-        service = services.start(**database, CLUSTERCHECK_DEADLINE="10")
-        service.wait_for_verdict(200, "synced")
-        descriptors = service.process.descriptors
-        log = service.log.read_text()
-        fuzz = Fuzz(service)
-        asyncio.run(fuzz.run())
-        assert fuzz.wrong[:5] == []
-        assert fuzz.seen.total() >= REQUESTS_SENT
-        # Every kind of answer was provoked.
-        assert fuzz.seen.keys() >= {b"200", b"400", b"404", b"none"}, fuzz.seen
-        assert service.log.read_text() == log
-        assert service.process.descriptors <= descriptors
-        assert json.loads(service.get("/status").body)["reason"] == "synced"
+def test_20000_random_requests_are_answered_or_hung_up_on_and_change_nothing(
+    services: Services, node: FakeMySQL
+) -> None:
+    # The node runs in this process, which is busy: what it is late with is no fault of the requests.
+    service = services.beside(node, CLUSTERCHECK_DEADLINE="10")
+    descriptors = service.process.descriptors
+    log = service.log.read_text()
+    seen, wrong = asyncio.run(ask_all(service.port))
+    assert wrong[:5] == []
+    assert seen.total() >= REQUESTS_SENT
+    # Every kind of answer was provoked.
+    assert seen.keys() >= {b"200", b"400", b"404", b"none"}, seen
+    assert service.log.read_text() == log
+    assert service.process.descriptors <= descriptors
+    assert service.status()["reason"] == "synced"

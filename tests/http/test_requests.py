@@ -1,14 +1,11 @@
 """Every form of request a load balancer is known to send, as bytes on a real socket against the real server."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
-
 import pytest
 
-from harness.ports import Ports
+from app.http.api import PATHS
 from harness.service import Service
-from harness.waiting import wait_for
-from tests.conftest import Services
+from tests.conftest import Services, settings_for
+from tests.fake_mysql import fake_mysql, galera
 
 REQUESTS = {
     "haproxy, option httpchk": b"OPTIONS / HTTP/1.0\r\n\r\n",
@@ -53,13 +50,6 @@ def check_answer(answer: bytes, status_line: bytes, reason: bytes) -> None:
     }
 
 
-@pytest.fixture(scope="module")
-def unreachable(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[Service]:
-    """Run clustercheckd beside a database that is down, once for all that only ask it."""
-    with ExitStack() as exits:
-        yield Services(tmp_path_factory.mktemp("unreachable"), ports, exits).start()
-
-
 @pytest.mark.parametrize("half_close", [False, True], ids=["whole", "half-closed"])
 def test_every_form_gets_the_503(unreachable: Service, *, half_close: bool) -> None:
     for name, request in REQUESTS.items():
@@ -75,75 +65,52 @@ def test_head_gets_the_same_headers_and_no_body(unreachable: Service) -> None:
     assert head.endswith(b"\r\n\r\n")
 
 
-def test_every_answer_says_connection_close_and_ends_the_connection(unreachable: Service) -> None:
-    for target in ("/", "/?donor=1", "/livez", "/status", "/openapi.json", "/nothing"):
-        for method in ("GET", "HEAD", "DELETE"):
-            answer = unreachable.send(
-                f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n".encode()
-            )
-            head = answer.partition(b"\r\n\r\n")[0].lower().split(b"\r\n")
-            assert [line for line in head if line.startswith(b"connection:")] == [b"connection: close"], answer
+@pytest.mark.parametrize(
+    ("status", "targets"),
+    [
+        (503, "/ * /readyz /?available_when_donor=1 /readyz?max_recv_queue=5"),
+        (400, "/?donor=1 /readyz?available_when_donor=maybe http://db1:9200/?x"),
+        (200, "/livez /status /metrics /openapi.json http://db1:9200/status"),
+        (404, "/readyz/ /status/ /docs /favicon.ico /nothing // http://db1:9200/nothing /%2e%2e/etc"),
+    ],
+)
+def test_each_route_has_its_status_and_ends_the_connection(unreachable: Service, status: int, targets: str) -> None:
+    for target in targets.split():
+        methods = ("GET", "HEAD") if target.endswith(PATHS) else ("GET", "HEAD", "OPTIONS", "DELETE")
+        for method in methods:
+            request = f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"
+            line, *headers = unreachable.send(request.encode()).partition(b"\r\n\r\n")[0].decode().splitlines()
+            assert int(line.split()[1]) == status, request
+            assert [one for one in headers if one.lower().startswith("connection:")] == ["connection: close"], request
+
+
+def test_what_is_wrong_with_a_request_is_named(unreachable: Service) -> None:
+    for target, body in (
+        ("/metricz", "not found: the endpoints are /, /readyz, /livez, /status, /metrics, /openapi.json\r\n"),
+        ("/?available_when_donor=2", "available_when_donor must be 0 or 1, not '2'\r\n"),
+    ):
+        assert unreachable.get(target).body == body
     assert b"\r\nconnection: close\r\n" in unreachable.send(b"this is no request\r\n\r\n")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/", 503),
-        ("OPTIONS", "/", 503),
-        ("OPTIONS", "*", 503),
-        ("HEAD", "/", 503),
-        ("GET", "/readyz", 503),
-        ("HEAD", "/readyz", 503),
-        ("OPTIONS", "/readyz", 503),
-        ("GET", "/?available_when_donor=1", 503),
-        ("GET", "/readyz?max_recv_queue=5", 503),
-        ("GET", "/?donor=1", 400),
-        ("GET", "/readyz?available_when_donor=maybe", 400),
-        ("GET", "/livez", 200),
-        ("HEAD", "/livez", 200),
-        ("OPTIONS", "/livez", 200),
-        ("GET", "/status", 200),
-        ("HEAD", "/status", 200),
-        ("GET", "/metrics", 200),
-        ("HEAD", "/metrics", 200),
-        ("GET", "/openapi.json", 200),
-        ("GET", "/readyz/", 404),
-        ("GET", "/status/", 404),
-        ("GET", "/docs", 404),
-        ("GET", "/favicon.ico", 404),
-        ("OPTIONS", "/nothing", 404),
-        ("GET", "//", 404),
-        ("GET", "http://db1:9200/status", 200),
-        ("GET", "http://db1:9200/nothing", 404),
-        ("GET", "http://db1:9200/?x", 400),
-        ("GET", "/%2e%2e/etc", 404),
-    ],
-)
-def test_route(unreachable: Service, method: str, path: str, status: int) -> None:
-    assert unreachable.get(path, method=method).status == status
+def test_an_override_decides_for_one_health_check(services: Services) -> None:
+    donor = {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced", "wsrep_local_recv_queue": "50"}
+    with fake_mysql(galera(donor)) as server:
+        service = services.start(**settings_for(server))
+        service.wait_for_verdict(503, "donor")
+        for path in ("/", "/readyz"):
+            queries = ("?available_when_donor=1", "?available_when_donor=1&max_recv_queue=49", "")
+            replies = [service.get(path + query) for query in queries]
+            assert [(reply.status, reply.reason) for reply in replies] == [
+                (200, "donor"),
+                (503, "lagging"),
+                (503, "donor"),
+            ]
 
 
-def test_a_404_names_the_endpoints(unreachable: Service) -> None:
-    reply = unreachable.get("/metricz")
-    assert reply.body == "not found: the endpoints are /, /readyz, /livez, /status, /metrics, /openapi.json\r\n"
-
-
-def test_a_400_names_the_parameter(unreachable: Service) -> None:
-    reply = unreachable.get("/?available_when_donor=2")
-    assert (reply.status, reply.body) == (400, "available_when_donor must be 0 or 1, not '2'\r\n")
-
-
-def test_status_tells_what_is_known(unreachable: Service) -> None:
-    status = unreachable.status()
-    assert (status["available"], status["reason"], status["node"]) == (False, "unreachable", None)
-    assert status["failure"]["reason"] == "unreachable"
-    assert status["policy"]["available_when_donor"] is False
-    assert [change["reason"] for change in status["changes"]] == ["unreachable"]
-
-
-@pytest.mark.parametrize("path", ["/status", "/metrics"])
-def test_a_document_is_made_once_a_poll(unreachable: Service, path: str) -> None:
-    bodies = [unreachable.get(path).body for _ in range(10)]
-    assert len(set(bodies)) < len(bodies)
-    wait_for("the document of the next poll", lambda: unreachable.get(path).body != bodies[-1])
+def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> None:
+    service = services.start(CLUSTERCHECK_ANY_PATH="1")
+    for path in ("/nothing", "/check?whatever=1", "/readyz/"):
+        assert (service.get(path).status, service.get(path).reason) == (503, "unreachable")
+    assert [service.get(path).status for path in ("/livez", "/status", "/metrics", "/?x=1")] == [200, 200, 200, 400]
+    assert 'health_checks_total{path="other",status="503"} 6.0' in service.get("/metrics").body

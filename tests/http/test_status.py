@@ -8,8 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
 
@@ -18,12 +17,13 @@ import pytest
 from harness.ports import LOOPBACK
 from harness.service import Service, without_settings
 from harness.waiting import wait_for
-from tests.conftest import Services
-from tests.fake_mysql import Peer, fake_mysql, galera
-from tests.http.test_policies import DONOR, beside
+from tests.conftest import Services, settings_for
+from tests.fake_mysql import Behaviour, FakeMySQL, Peer, fake_mysql, galera
 from tests.http.test_process import SECONDS, run
 
+DONOR = {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced"}
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
+NO_CLUSTERCHECKD = "something other than clustercheckd answers there"
 
 
 class TestEndpoint:
@@ -32,9 +32,7 @@ class TestEndpoint:
     def test_a_synced_node(self, services: Services) -> None:
         began = datetime.now(UTC)
         with fake_mysql(galera(variables={"wsrep_node_name": "db1", "version": "10.11.6-MariaDB"})) as server:
-            service = beside(services, server)
-            service.wait_for_verdict(200, "synced")
-            status = service.status()
+            status = services.beside(server).status()
         assert (status["available"], status["draining"], status["disabled_since"]) == (True, False, None)
         assert (status["node"]["wsrep_node_name"], status["node"]["version"]) == ("db1", "10.11.6-MariaDB")
         assert ISO.fullmatch(status["since"])
@@ -46,18 +44,23 @@ class TestEndpoint:
         closed = {"refused": 0, "evicted": 0, "timed-out": 0, "malformed": 0}
         assert status["connections"] == {"open": 1, "closed": closed}
 
-    def test_a_planned_absence_is_told_at_once_and_since_when(self, services: Services) -> None:
-        with fake_mysql(galera()) as server:
-            service = beside(services, server, CLUSTERCHECK_POLL_INTERVAL="60")
-            service.wait_for_verdict(200, "synced")
-            service.disabled_file.touch()
-            made_at = time.time() - 3600
-            os.utime(service.disabled_file, (made_at, made_at))
-            status = service.status()
-            assert (status["available"], status["draining"], status["reason"]) == (False, True, "disabled")
-            assert [change["reason"] for change in status["changes"]] == ["synced", "disabled"]
-            assert status["since"] == status["changes"][-1]["at"]
-            assert datetime.fromisoformat(status["disabled_since"]).timestamp() == pytest.approx(made_at, abs=0.001)
+    def test_a_node_that_cannot_be_read(self, unreachable: Service) -> None:
+        status = unreachable.status()
+        assert (status["available"], status["reason"], status["node"]) == (False, "unreachable", None)
+        assert status["failure"]["reason"] == "unreachable"
+        assert status["policy"]["available_when_donor"] is False
+        assert [change["reason"] for change in status["changes"]] == ["unreachable"]
+
+    def test_a_planned_absence_is_told_at_once_and_since_when(self, services: Services, node: FakeMySQL) -> None:
+        service = services.beside(node, CLUSTERCHECK_POLL_INTERVAL="60")
+        service.disabled_file.touch()
+        made_at = time.time() - 3600
+        os.utime(service.disabled_file, (made_at, made_at))
+        status = service.status()
+        assert (status["available"], status["draining"], status["reason"]) == (False, True, "disabled")
+        assert [change["reason"] for change in status["changes"]] == ["synced", "disabled"]
+        assert status["since"] == status["changes"][-1]["at"]
+        assert datetime.fromisoformat(status["disabled_since"]).timestamp() == pytest.approx(made_at, abs=0.001)
 
     def test_a_disabled_file_from_no_date_is_no_error(self, services: Services) -> None:
         # Disks clamp such a time; what is in memory keeps it.
@@ -67,9 +70,15 @@ class TestEndpoint:
             os.utime(service.disabled_file, (0, 253402300800))  # the year 10000
             assert (service.status()["reason"], service.status()["disabled_since"]) == ("disabled", None)
 
-    def test_the_schema_has_dates(self, services: Services) -> None:
-        schema = json.loads(services.start().get("/openapi.json").body)["components"]["schemas"]["Status"]
+    def test_the_schema_has_dates(self, unreachable: Service) -> None:
+        schema = json.loads(unreachable.get("/openapi.json").body)["components"]["schemas"]["Status"]
         assert schema["properties"]["since"]["format"] == "date-time"
+
+    @pytest.mark.parametrize("path", ["/status", "/metrics"])
+    def test_a_document_is_made_once_a_poll(self, unreachable: Service, path: str) -> None:
+        bodies = [unreachable.get(path).body for _ in range(10)]
+        assert len(set(bodies)) < len(bodies)
+        wait_for("the document of the next poll", lambda: unreachable.get(path).body != bodies[-1])
 
 
 def address(service: Service) -> str:
@@ -77,17 +86,25 @@ def address(service: Service) -> str:
     return f"{LOOPBACK}:{service.port}"
 
 
-@contextmanager
-def http_server(body: bytes) -> Iterator[str]:
-    """Run something that answers whatever it is asked; give its address."""
+def answers(body: bytes, *, forever: bool = False) -> Behaviour:
+    """Answer whatever is asked; forever: then send byte after byte."""
 
     def behaviour(peer: Peer) -> None:
         # An unread request would make the end of the connection a reset.
         peer.connection.recv(1000)
-        peer.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        peer.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+        while forever and peer.connection.send(b" "):
+            time.sleep(0.1)
 
-    with fake_mysql(behaviour) as server:
-        yield f"{LOOPBACK}:{server.port}"
+    return behaviour
+
+
+def row_of(document: object) -> list[str]:
+    """Run the command for something that answers this document; give the lines below the header."""
+    with fake_mysql(answers(json.dumps(document).encode())) as server:
+        done = run("status", f"{LOOPBACK}:{server.port}")
+    assert (done.returncode, done.stderr) == (1, "")
+    return done.stdout.splitlines()[1:]
 
 
 class TestCommand:
@@ -98,10 +115,8 @@ class TestCommand:
             fake_mysql(galera({"wsrep_local_recv_queue": "3"}, {"wsrep_node_name": "db1"})) as synced,
             fake_mysql(galera(DONOR, {"wsrep_node_name": "db2"})) as donor,
         ):
-            first, second, third = beside(services, synced), beside(services, donor), services.start()
-            first.wait_for_verdict(200, "synced")
+            first, second, third = services.beside(synced), services.start(**settings_for(donor)), services.start()
             second.wait_for_verdict(503, "donor")
-            third.wait_for_verdict(503, "unreachable")
             since = [re.sub(r"\.\d+", "", service.status()["since"]) for service in (first, second, third)]
             done = run("status", address(first), address(second), address(third), f"{LOOPBACK}:1")
         assert (done.returncode, done.stderr) == (0, "")
@@ -136,80 +151,46 @@ class TestCommand:
 
         wait_for("its row", unreachable)
 
-    def test_the_port_may_be_left_out(self, services: Services) -> None:
-        service = services.start()
-        done = run("status", LOOPBACK, CLUSTERCHECK_PORT=str(service.port))
-        assert "NOT available  unreachable" in done.stdout
-
-    def test_what_is_no_clustercheckd_is_a_row(self) -> None:
+    def test_whatever_answers_or_does_not_is_a_row_in_two_seconds(self, services: Services) -> None:
+        refusing = services.start_unasked(CLUSTERCHECK_ALLOW_FROM="10.0.0.0/8")
+        wait_for("it to listen", lambda: "INFO started " in refusing.log.read_text())
         bodies = (b"Percona XtraDB Cluster Node is synced.\r\n", b"[]", b'{"available": 1}', b"[" * 100_000)
         with ExitStack() as exits:
-            elsewhere = [exits.enter_context(http_server(body)) for body in bodies]
-            done = run("status", *elsewhere)
-        assert (done.returncode, done.stderr) == (1, "")
+            silent = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=64))
+            others = [answers(body) for body in (*bodies, b"[" + b" " * 900_000)] + [answers(b"{", forever=True)]
+            ports = [exits.enter_context(fake_mysql(other)).port for other in others]
+            # One after the other the silent ones would take 30 s, which is more than the command is given.
+            ports += [refusing.port] + 15 * [silent.getsockname()[1]]
+            done = run("status", *(f"{LOOPBACK}:{port}" for port in ports))
+        faults = 5 * [NO_CLUSTERCHECKD] + ["no answer within 2 s"]
+        faults += ["closed the connection: check CLUSTERCHECK_ALLOW_FROM there"] + 15 * ["no answer within 2 s"]
         _, *lines = done.stdout.splitlines()
-        assert [row.split() for row in lines[:4]] == [[address, "no", "answer", *"-----"] for address in elsewhere]
-        assert lines[4:] == [f"{address}: something other than clustercheckd answers there" for address in elsewhere]
+        rows, words = lines[: len(ports)], lines[len(ports) :]
+        assert [row.split() for row in rows] == [[f"{LOOPBACK}:{port}", "no", "answer", *"-----"] for port in ports]
+        assert words == [f"{LOOPBACK}:{port}: {fault}" for port, fault in zip(ports, faults, strict=True)]
+        assert (done.returncode, done.stderr) == (1, "")
 
-    def test_nothing_that_is_answered_reaches_the_terminal_as_it_is(self) -> None:
+    def test_what_is_answered_is_shown_in_a_bounded_size_and_without_control_characters(self) -> None:
         document = {"available": False, "reason": "\x1b[2J", "detail": "\x07", "since": "\n", "node": ["\x1b"]}
-        with http_server(json.dumps(document).encode()) as hostile:
-            done = run("status", hostile)
-        assert not set(done.stdout) & {"\x1b", "\x07"}
-        assert len(done.stdout.splitlines()) == 3
-
-    def test_what_is_answered_is_shown_in_a_bounded_size(self) -> None:
+        lines = row_of(document)
+        assert len(lines) == 2
+        assert not set("".join(lines)) & {"\x1b", "\x07"}
         numbers = {"wsrep_cluster_size": int("9" * 4000), "wsrep_local_recv_queue": True, "wsrep_node_name": "n" * 999}
-        document = {
-            "available": False,
-            "reason": "r" * 9999,
-            "detail": "d" * 99_999,
-            "since": "s" * 999,
-            "node": numbers,
-        }
-        with http_server(json.dumps(document).encode()) as hostile, http_server(b"[" + b" " * 900_000) as large:
-            done = run("status", hostile, large)
-        assert max(map(len, done.stdout.splitlines())) < 700
-        assert "999" not in done.stdout
-        assert f"{large}: something other than clustercheckd answers there" in done.stdout
+        document = {"available": False, "reason": "r" * 9999, "detail": "d" * 99_999, "since": "s" * 999}
+        lines = row_of({**document, "node": numbers})
+        assert max(map(len, lines)) < 700
+        assert "999" not in "".join(lines)
 
-    def test_a_service_that_answers_byte_by_byte_is_given_up(self) -> None:
-        def trickle(peer: Peer) -> None:
-            peer.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{")
-            while peer.connection.send(b" "):
-                time.sleep(0.1)
-
-        with fake_mysql(trickle) as server:
-            began = time.monotonic()
-            done = run("status", f"{LOOPBACK}:{server.port}")
-            assert time.monotonic() - began < SECONDS / 2
-        assert "no answer within 2 s" in done.stdout
-
-    def test_a_service_that_turns_this_host_away_is_a_row(self, services: Services) -> None:
-        service = services.start_unasked(CLUSTERCHECK_ALLOW_FROM="10.0.0.0/8")
-        wanted = f"{address(service)}: closed the connection: check CLUSTERCHECK_ALLOW_FROM there"
-        wait_for("its row", lambda: wanted in run("status", address(service)).stdout)
-
-    def test_services_that_hang_are_rows_and_wait_together(self) -> None:
-        with socket.create_server((LOOPBACK, 0), backlog=64) as silent:
-            target = f"{LOOPBACK}:{silent.getsockname()[1]}"
-            # One after the other they would take 30 s, which is more than the command is given.
-            done = run("status", *[target] * 15)
-        assert done.stdout.count(f"{target}: no answer within 2 s\n") == 15
-
-    def test_json_is_what_the_services_say(self, services: Services) -> None:
-        service = services.start()
-        service.wait_for_verdict(503, "unreachable")
-        done = run("status", "--json", address(service), f"{LOOPBACK}:1")
+    def test_json_is_what_the_services_say(self, unreachable: Service) -> None:
+        done = run("status", "--json", address(unreachable), f"{LOOPBACK}:1")
         first, second = json.loads(done.stdout)
         assert done.returncode == 1
-        assert (first["target"], first["fault"]) == (address(service), None)
-        assert (first["status"]["reason"], first["status"]["since"]) == ("unreachable", service.status()["since"])
+        assert (first["target"], first["fault"]) == (address(unreachable), None)
+        assert (first["status"]["reason"], first["status"]["since"]) == ("unreachable", unreachable.status()["since"])
         assert second == {"target": f"{LOOPBACK}:1", "status": None, "fault": "Connection refused"}
 
     def test_watch_goes_on_until_it_is_interrupted(self, services: Services) -> None:
         service = services.start()
-        service.wait_for_verdict(503, "unreachable")
         with subprocess.Popen(
             [sys.executable, "-m", "app", "status", "--watch", address(service)],
             env=without_settings(os.environ),
@@ -225,14 +206,16 @@ class TestCommand:
             assert watching.wait(SECONDS) == 0
         assert [line.split()[0] for line in shown] == 2 * ["node", address(service), f"{address(service)}:"]
 
-    def test_with_addresses_it_reads_no_env_file(self, services: Services) -> None:
-        service = services.start()
-        service.wait_for_verdict(503, "unreachable")
-        done = run("status", address(service), CLUSTERCHECK_ENV_FILE="/no/file", AVAILABLE_WHEN_DONOR="perhaps")
+    def test_with_addresses_it_reads_no_env_file_and_no_setting_but_the_port(self, unreachable: Service) -> None:
+        port = str(unreachable.port)
+        wrong = {"AVAILABLE_WHEN_DONOR": "perhaps"}
+        done = run("status", address(unreachable), CLUSTERCHECK_ENV_FILE="/no/file", **wrong)
         assert (done.returncode, done.stderr) == (1, "")
-        assert "unreachable" in done.stdout
-        # Without an address, it needs only the port.
+        for typed in (
+            done,
+            run("status", LOOPBACK, CLUSTERCHECK_PORT=port),
+            run("status", CLUSTERCHECK_PORT=port, **wrong),
+        ):
+            assert "NOT available  unreachable" in typed.stdout
         done = run("status", CLUSTERCHECK_PORT="1")
         assert "127.0.0.1:1: Connection refused; CLUSTERCHECK_PORT must be the port of the service" in done.stdout
-        done = run("status", CLUSTERCHECK_PORT=str(service.port), AVAILABLE_WHEN_DONOR="perhaps")
-        assert "unreachable" in done.stdout

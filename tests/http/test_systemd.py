@@ -1,8 +1,8 @@
 """What systemd is told, read from a real datagram socket in its place."""
 
+import asyncio
 import contextlib
 import os
-import signal
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,9 +15,8 @@ from app.systemd import Systemd
 from app.verdict import Verdict
 from harness.service import Service
 from harness.waiting import wait_for
-from tests.conftest import Services
+from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, Peer, fake_mysql, galera
-from tests.http.test_policies import beside
 
 WATCHDOG_SECONDS = 2.0
 
@@ -65,7 +64,7 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 def start(services: Services, node: FakeMySQL, **environ: str) -> Service:
     """Start a service that a manager supervises."""
-    return beside(services, node, NOTIFY_SOCKET=str(services.directory / "notify"), **environ)
+    return services.start(**settings_for(node), NOTIFY_SOCKET=str(services.directory / "notify"), **environ)
 
 
 def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(services: Services, manager: Manager) -> None:
@@ -86,38 +85,40 @@ def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(servic
     assert manager.values("READY") == ["1"]
 
 
-def test_the_watchdog_is_fed_while_polls_come_in_even_failed_ones(services: Services, manager: Manager) -> None:
-    with fake_mysql(galera()) as node:
-        start(services, node, WATCHDOG_USEC=str(round(WATCHDOG_SECONDS * 1e6)))
-        node.hang_all()
-        manager.wait_for("STATUS", "NOT available timeout: ")
-        fed = len(manager.values("WATCHDOG"))
-        wait_for("two more", lambda: len(manager.values("WATCHDOG")) > fed + 1, seconds=WATCHDOG_SECONDS)
-
-
-def test_another_processs_watchdog_is_not_fed(services: Services, manager: Manager) -> None:
-    with fake_mysql(galera()) as node:
-        start(services, node, WATCHDOG_USEC="100000", WATCHDOG_PID=str(os.getpid()))
-        manager.wait_for("READY", "1")
-        node.hang_all()
-        manager.wait_for("STATUS", "NOT available timeout: ")
-    assert manager.values("WATCHDOG") == []
-
-
-@pytest.mark.parametrize("drain_seconds", [0, 30])
-def test_the_end_is_announced_with_the_time_that_the_drain_takes(
-    services: Services, manager: Manager, drain_seconds: int
+def test_the_watchdog_is_fed_while_polls_come_in_even_failed_ones(
+    services: Services, manager: Manager, node: FakeMySQL
 ) -> None:
-    with fake_mysql(galera()) as node:
-        service = start(services, node, CLUSTERCHECK_DRAIN_SECONDS=str(drain_seconds))
-        assert manager.values("STOPPING") == []
-        service.process.send(signal.SIGTERM)
-        manager.wait_for("STOPPING", "1")
-        assert int(manager.values("EXTEND_TIMEOUT_USEC")[0]) >= drain_seconds * 1_000_000
-        if drain_seconds:
-            manager.wait_for("STATUS", "draining shutting-down: clustercheckd is shutting down")
-            service.process.send(signal.SIGTERM)
-        wait_for("its end", lambda: service.process.exit_code is not None, seconds=10)
+    start(services, node, WATCHDOG_USEC=str(round(WATCHDOG_SECONDS * 1e6)))
+    node.hang_all()
+    manager.wait_for("STATUS", "NOT available timeout: ")
+    fed = len(manager.values("WATCHDOG"))
+    wait_for("two more", lambda: len(manager.values("WATCHDOG")) > fed + 1, seconds=WATCHDOG_SECONDS)
+
+
+def test_the_watchdog_is_fed_only_while_the_service_is_alive_and_only_its_own(manager: Manager, tmp_path: Path) -> None:
+    environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "4000"}
+    alive = [True, False, False, True]
+    # Without an answer left to pop, the feeding ends.
+    with pytest.raises(IndexError):
+        asyncio.run(Systemd(environ).feed_watchdog(alive.pop))
+    assert manager.values("WATCHDOG") == ["1", "1"]
+    # That of another process.
+    asyncio.run(Systemd({**environ, "WATCHDOG_PID": "1"}).feed_watchdog(lambda: True))
+    assert len(manager.values("WATCHDOG")) == 2
+
+
+def test_the_end_is_announced_with_the_time_that_the_drain_takes(
+    services: Services, manager: Manager, node: FakeMySQL
+) -> None:
+    service = start(services, node, CLUSTERCHECK_DRAIN_SECONDS="30")
+    assert manager.values("STOPPING") == []
+    service.process.terminate()
+    manager.wait_for("STOPPING", "1")
+    assert int(manager.values("EXTEND_TIMEOUT_USEC")[0]) >= 30_000_000
+    manager.wait_for("STATUS", "draining shutting-down: clustercheckd is shutting down")
+    # A second signal ends it at once.
+    service.process.terminate()
+    wait_for("its end", lambda: service.process.exit_code is not None, seconds=10)
     assert service.process.exit_code == 0
 
 

@@ -1,15 +1,22 @@
-"""Verdicts into bytes, and query strings into policies."""
+"""Verdicts into bytes, query strings into policies, and a monitor that is stuck."""
+
+import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.health_checks import overridden, verdict_answer
+from app.http.health_checks import HealthChecks, no_health_checks, overridden, verdict_answer
+from app.monitor import Monitor
+from app.node_state import PollFailure
 from app.reason import Reason
 from app.settings_error import SettingsError
-from app.verdict import Policy, Verdict
+from app.verdict import Policy, Switches, Verdict
 
 POLICY = Policy(1.0)
+ALIVE = (200, b"alive\r\n")
+STUCK = (503, b"clustercheckd has stopped polling: restart it\r\n")
 
 
 def test_a_synced_node_gets_the_scripts_answer_to_the_byte() -> None:
@@ -84,3 +91,52 @@ def test_no_query_whatever_does_anything_else(query: bytes) -> None:
         assert overridden(POLICY, query).max_age_seconds == POLICY.max_age_seconds
     except SettingsError as fault:
         assert str(fault).isprintable()  # noqa: PT017 (either outcome is right)
+
+
+class StuckPoller:
+    """Fails to read a node, or gets stuck."""
+
+    def __init__(self) -> None:
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+
+    async def poll(self) -> PollFailure:
+        await self.may_go_on.wait()
+        return PollFailure(Reason.TIMEOUT, "no answer")
+
+
+def test_livez_is_503_only_while_no_poll_ends_or_once_none_will() -> None:
+    async def scenario() -> None:
+        poller = StuckPoller()
+        monitor = Monitor(poller, interval_seconds=0.02, deadline_seconds=0.1, policy=Policy(0.3), switches=Switches)
+        health_checks = HealthChecks(monitor, None, (), no_health_checks())  # type: ignore[arg-type]
+
+        async def livez() -> tuple[int, bytes]:
+            sent: list[Any] = []
+
+            async def send(message: object) -> None:
+                sent.append(message)
+
+            await health_checks({"path": "/livez", "query_string": b""}, None, send)  # type: ignore[arg-type]
+            return sent[0]["status"], sent[1]["body"]
+
+        async def latest_is(reason: Reason) -> None:
+            while not monitor.changes or monitor.changes[-1].verdict.reason is not reason:  # noqa: ASYNC110 (any change)
+                await asyncio.sleep(0.01)
+
+        polling = asyncio.create_task(monitor.run())
+        await latest_is(Reason.TIMEOUT)
+        poller.may_go_on.clear()
+        await latest_is(Reason.STALE)
+        # One late poll is no reason to restart anything.
+        assert await livez() == ALIVE
+        while await livez() != STUCK:  # noqa: ASYNC110 (the monitor's own timer)
+            await asyncio.sleep(0.01)
+        poller.may_go_on.set()
+        await latest_is(Reason.TIMEOUT)
+        assert await livez() == ALIVE
+        polling.cancel()
+        await asyncio.wait([polling])
+        assert await livez() == STUCK
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))

@@ -1,0 +1,38 @@
+"""Fixtures: a mock node, and clustercheckd beside one or none."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from harness.ports import Ports
+from harness.service import Service
+from tests.conftest import Services
+from tests.fake_mysql import FakeMySQL, fake_mysql, galera
+
+
+@pytest.fixture
+def node() -> Iterator[FakeMySQL]:
+    """Run a Synced node."""
+    with fake_mysql(galera()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared_services(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[Services]:
+    """Start services that end with the tests of a file."""
+    with ExitStack() as exits:
+        yield Services(tmp_path_factory.mktemp("shared"), ports, exits)
+
+
+@pytest.fixture(scope="module")
+def synced(shared_services: Services) -> Iterator[Service]:
+    """Run clustercheckd beside a Synced node, once for all tests of a file that change neither."""
+    with fake_mysql(galera()) as server:
+        yield shared_services.beside(server)
+
+
+@pytest.fixture(scope="module")
+def unreachable(shared_services: Services) -> Service:
+    """Run clustercheckd beside a database that is down, once for all tests of a file that only ask it."""
+    return shared_services.start()
