@@ -14,7 +14,7 @@ from app.http.api import PATHS, create_application
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthChecks, no_health_checks
 from app.http.metrics import ServiceMetrics
-from app.http.server import Server, address_of, listening_sockets
+from app.http.server import Server, address_of, listening_socket
 from app.log import Log, set_up_log
 from app.monitor import IDLE_SECONDS, Monitor
 from app.settings import Settings
@@ -70,8 +70,8 @@ async def _serve(settings: Settings, log: Log) -> None:
     metrics = ServiceMetrics(settings, monitor, poller, register, counts, switches, lambda: log.dropped)
     application = create_application(monitor, poller, register, switches, metrics.registry())
     health_checks = HealthChecks(monitor, application, PATHS, counts, drain_status=drain_status, any_path=any_path)
-    sockets = listening_sockets(settings.clustercheck_host, settings.clustercheck_port, systemd.keep)
-    _say_what_is_watched(settings, [address_of(listening) for listening in sockets])
+    listening = listening_socket(settings.clustercheck_host, settings.clustercheck_port, systemd.keep)
+    _say_what_is_watched(settings, address_of(listening))
     polling = asyncio.create_task(monitor.run())
     feeding = asyncio.create_task(systemd.feed_watchdog(lambda: monitor.alive))
 
@@ -89,7 +89,7 @@ async def _serve(settings: Settings, log: Log) -> None:
         on_stop=systemd.stopping,
     )
     try:
-        await server.serve(sockets)
+        await server.serve([listening])
     finally:
         feeding.cancel()
         polling.cancel()
@@ -97,14 +97,14 @@ async def _serve(settings: Settings, log: Log) -> None:
         await poller.close()
 
 
-def _say_what_is_watched(settings: Settings, addresses: list[str]) -> None:
+def _say_what_is_watched(settings: Settings, address: str) -> None:
     policy = settings.policy()
     _log.info(
         "started",
         extra={
             "version": __version__,
             "database": str(settings.database()),
-            "listen": " ".join(addresses),
+            "listen": address,
             "poll_interval_seconds": settings.clustercheck_poll_interval,
             "login_interval_seconds": settings.clustercheck_login_interval,
             "deadline_seconds": settings.clustercheck_deadline,

@@ -60,7 +60,6 @@ class GuardedProtocol(HttpToolsProtocol):
     """
 
     url = b""
-    address = ""  # of the client; empty for every client of a unix socket
 
     # No answer depends on the header fields or the body. Without a callback the parser skips them: to receive 8 KiB of
     # them would take longer than the answer.
@@ -89,8 +88,7 @@ class GuardedProtocol(HttpToolsProtocol):
         # uvicorn's own method reads the addresses of both ends in seven system calls, a tenth of the cost of a health
         # check. This is one.
         peer = transport.get_extra_info("peername")
-        if isinstance(peer, tuple):
-            self.address = peer[0]
+        self.address: str = peer[0] if peer else ""
         self.connections.add(self)
         self.transport = transport
         self.flow = FlowControl(transport)
@@ -167,7 +165,7 @@ class ConnectionRegister:
         return len(self._made_at)
 
     def allows(self, address: str) -> bool:
-        """Return whether a client may connect. One without an address uses a unix socket, which has permissions."""
+        """Return whether a client may connect. One without an address has closed the connection already."""
         if self._allowed is None or not address or _is_in(address, self._allowed):
             return True
         self.closed["refused"] += 1

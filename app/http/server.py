@@ -27,7 +27,6 @@ _log = logging.getLogger(__name__)
 _FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
 _KEPT = "listening"
 """The name of the listening socket that systemd keeps."""
-_SOCKET_UNIT = "; a socket unit needs ListenStream= and Accept=no"
 _BACKLOG = 4096
 _ANSWER_SECONDS = 0.2
 """How long the answers of held health checks may take to leave while the service stops."""
@@ -51,7 +50,7 @@ class Server(uvicorn.Server):
         deadline_seconds: float,
         *,
         give_up: Callable[[], object],
-        on_stop: Callable[[float], None] = lambda _: None,
+        on_stop: Callable[[float], None],
     ) -> None:
         self._switches = switches
         self._give_up = give_up
@@ -107,65 +106,25 @@ class Server(uvicorn.Server):
             self._ended.set()
 
 
-def listening_sockets(
-    host: str, port: int, keep: Callable[[socket.socket, str], object] = lambda _socket, _name: None
-) -> list[socket.socket]:
-    """Return the listening sockets: those of a systemd socket unit, else one for host and port.
+def listening_socket(host: str, port: int, keep: Callable[[socket.socket, str], object]) -> socket.socket:
+    """Return a socket that listens on host and port.
 
-    They listen at once, so that health checks which arrive before the first poll has ended wait instead of failing.
-    A restart keeps the port: systemd passes on the socket that the process before handed to keep, with a name. It is
-    used if host and port are still the same.
+    It listens at once, so that health checks which arrive before the first poll has ended wait instead of failing. A
+    restart keeps the port: systemd passes on the socket that the process before handed to keep, with a name. It is used
+    if host and port are still the same.
 
     Raises `SettingsError` if that fails.
     """
-    inherited = _inherited_sockets()
-    sockets = [one for name, one in inherited if name != _KEPT]
-    if not sockets:
-        kept = [one for name, one in inherited if name == _KEPT]
-        sockets = [_tcp_socket(host, port, kept, keep)]
-    try:
-        for listening in sockets:
-            listening.setblocking(False)  # noqa: FBT003 (socket's own signature)
-            listening.listen(_BACKLOG)
-    except OSError as fault:
-        raise SettingsError(f"cannot listen on {address_of(listening)}: {fault.strerror}{_SOCKET_UNIT}") from None
-    return sockets
-
-
-def address_of(listening: socket.socket) -> str:
-    """Return a socket's address in a form for the log."""
-    address = listening.getsockname()
-    if listening.family == socket.AF_UNIX:
-        return str(address)
-    host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _inherited_sockets() -> list[tuple[str, socket.socket]]:
-    """Return the sockets that systemd passes, each with its name."""
-    # sd_listen_fds(3): the variables are valid only in the process with this id.
-    count = os.environ.get("LISTEN_FDS", "")
-    if os.environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdecimal():
-        return []
-    names = os.environ.get("LISTEN_FDNAMES", "").split(":") + int(count) * [""]
-    try:
-        return [(names[index], socket.socket(fileno=_FIRST_INHERITED_FD + index)) for index in range(int(count))]
-    except OSError as fault:
-        raise SettingsError(f"LISTEN_FDS={count}: {fault.strerror}{_SOCKET_UNIT}") from None
-
-
-def _tcp_socket(
-    host: str, port: int, kept: list[socket.socket], keep: Callable[[socket.socket, str], object]
-) -> socket.socket:
     try:
         family, address = _address(host, port)
-        for one in kept:
-            if (one.family, one.getsockname()[:2]) == (family, address):
-                return one
+        kept = _kept_socket()
+        if kept is not None:
+            if (kept.family, kept.getsockname()[:2]) == (family, address):
+                return kept
             # The settings have changed. systemd has this socket open too: closing alone would not free the port.
-            one.shutdown(socket.SHUT_RDWR)
+            kept.shutdown(socket.SHUT_RDWR)
         dual_stack = host == EVERY_ADDRESS and family == socket.AF_INET6
-        opened = socket.create_server(address, family=family, dualstack_ipv6=dual_stack)
+        opened = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack)
     except (OSError, UnicodeError) as fault:
         number = fault.errno if isinstance(fault, OSError) else None
         if number == errno.EADDRINUSE:
@@ -178,6 +137,20 @@ def _tcp_socket(
         raise SettingsError(f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}") from None
     keep(opened, _KEPT)
     return opened
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return a socket's address in a form for the log."""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _kept_socket() -> socket.socket | None:
+    # sd_listen_fds(3): the variables are valid only in the process with this id.
+    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or _KEPT not in names:
+        return None
+    return socket.socket(fileno=_FIRST_INHERITED_FD + names.index(_KEPT))
 
 
 def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
