@@ -1,6 +1,5 @@
 """The log: it says all there is to say, and costs nobody anything where nobody reads it."""
 
-import fcntl
 import json
 import logging
 import os
@@ -9,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -26,27 +26,23 @@ SECONDS = 10
 
 
 @contextmanager
-def full_pipe() -> Iterator[tuple[int, int]]:
-    """Make a pipe that takes no more; gives the descriptors to read from and to write to."""
+def full_pipe() -> Iterator[tuple[FileIO, FileIO]]:
+    """Make a pipe that takes no more; gives its ends, to read from and to write to."""
     reader, writer = os.pipe()
-    try:
-        flags = fcntl.fcntl(writer, fcntl.F_GETFL)
-        fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+    with os.fdopen(reader, "rb", 0) as reading, os.fdopen(writer, "wb", 0) as writing:
+        os.set_blocking(writer, False)
         with suppress(BlockingIOError):
             while True:
                 os.write(writer, b"." * 512)
-        fcntl.fcntl(writer, fcntl.F_SETFL, flags)
-        yield reader, writer
-    finally:
-        for descriptor in (reader, writer):
-            with suppress(OSError):
-                os.close(descriptor)
+        os.set_blocking(writer, True)
+        yield reading, writing
 
 
-def start_logging_to(descriptor: int, node: FakeMySQL, services: Services, **environ: str) -> Service:
-    """Start clustercheckd with this standard error."""
-    wrapper = ("bash", "-c", f'exec "$@" 2>&{descriptor} {descriptor}>&-', "bash")
-    return services.start_through(wrapper, {**settings_for(node), **environ}, pass_fds=[descriptor])
+def start_logging_to(pipe: FileIO, node: FakeMySQL, services: Services, **environ: str) -> Service:
+    """Start clustercheckd with this standard error, and close it here."""
+    wrapper = ("bash", "-c", f'exec "$@" 2>&{pipe.fileno()} {pipe.fileno()}>&-', "bash")
+    with pipe:
+        return services.start_through(wrapper, {**settings_for(node), **environ}, pass_fds=[pipe.fileno()])
 
 
 @pytest.mark.parametrize("reader_is", ["asleep", "gone"])
@@ -55,9 +51,8 @@ def test_a_log_that_nobody_reads_costs_no_answer_and_not_the_end(
 ) -> None:
     with full_pipe() as (reader, writer):
         service = start_logging_to(writer, node, services)
-        os.close(writer)
         if reader_is == "gone":
-            os.close(reader)
+            reader.close()
         service.wait_until_up()
         for _ in range(3):
             service.wait_for_verdict(200, "synced", seconds=SECONDS)
@@ -72,11 +67,10 @@ def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(node: FakeMySQL
     environ = {f"CLUSTERCHECK_UNKNOWN_{number}": "1" for number in range(UNKNOWN)}
     with full_pipe() as (reader, writer):
         service = start_logging_to(writer, node, services, **environ)
-        os.close(writer)
         service.wait_until_up()
         service.wait_for_verdict(200, "synced")
         read: list[bytes] = []
-        reading = threading.Thread(target=lambda: read.extend(iter(lambda: os.read(reader, 65536), b"")))
+        reading = threading.Thread(target=lambda: read.extend(iter(lambda: reader.read(65536), b"")))
         reading.start()
         wait_for("the log to say so", lambda: b"dropped" in b"".join(read), seconds=SECONDS)
         service.disabled_file.touch()

@@ -16,7 +16,7 @@ from app.verdict import Verdict
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import FakeMySQL, Peer, fake_mysql, galera
+from tests.fake_mysql import FakeMySQL, galera
 
 WATCHDOG_SECONDS = 2.0
 
@@ -46,13 +46,9 @@ class Manager:
         """Return all values sent for a name so far, oldest first."""
         return [told[name] for told in self.read() if name in told]
 
-    def wait_for(self, name: str, value: str, seconds: float = 10.0) -> None:
+    def wait_for(self, name: str, value: str) -> None:
         """Wait until a value that begins so has been sent."""
-        wait_for(
-            f"{name}={value}",
-            lambda: any(sent.startswith(value) for sent in self.values(name)),
-            seconds=seconds,
-        )
+        wait_for(f"{name}={value}", lambda: any(sent.startswith(value) for sent in self.values(name)), seconds=10)
 
 
 @pytest.fixture
@@ -67,21 +63,23 @@ def start(services: Services, node: FakeMySQL, **environ: str) -> Service:
     return services.start(**settings_for(node), NOTIFY_SOCKET=str(services.directory / "notify"), **environ)
 
 
-def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(services: Services, manager: Manager) -> None:
+def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(
+    services: Services, manager: Manager, node: FakeMySQL
+) -> None:
     # A server that never greets keeps the first poll waiting.
-    with fake_mysql(Peer.hang) as node:
-        service = start(services, node, CLUSTERCHECK_DEADLINE="60")
-        wait_for("the first poll", lambda: node.connections)
-        assert not any("READY" in message for message in manager.read())
-        node.behaviour = galera()
-        node.drop_connections()
-        # That a node cannot be read is a verdict as well.
-        manager.wait_for("STATUS", "NOT available connection-lost: ")
-        manager.wait_for("STATUS", "available synced: wsrep_local_state is 4 (Synced)")
-        service.disabled_file.touch()
-        reason_and_detail = service.get().body.splitlines()[1]
-        assert reason_and_detail.startswith("disabled: ")
-        manager.wait_for("STATUS", f"draining {reason_and_detail}")
+    node.hang_all()
+    service = start(services, node, CLUSTERCHECK_DEADLINE="60")
+    wait_for("the first poll", lambda: node.connections)
+    assert manager.values("READY") == []
+    node.behaviour = galera()
+    node.drop_connections()
+    # That a node cannot be read is a verdict as well.
+    manager.wait_for("STATUS", "NOT available connection-lost: ")
+    manager.wait_for("STATUS", "available synced: wsrep_local_state is 4 (Synced)")
+    service.disabled_file.touch()
+    reason_and_detail = service.get().body.splitlines()[1]
+    assert reason_and_detail.startswith("disabled: ")
+    manager.wait_for("STATUS", f"draining {reason_and_detail}")
     assert manager.values("READY") == ["1"]
 
 
