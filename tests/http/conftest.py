@@ -10,6 +10,8 @@ from harness.service import Service
 from tests.conftest import Services
 from tests.fake_mysql import FakeMySQL, fake_mysql, galera
 
+DONOR = {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced"}
+
 
 @pytest.fixture
 def node() -> Iterator[FakeMySQL]:

@@ -6,6 +6,7 @@ from app.http.api import PATHS
 from harness.service import Service
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import fake_mysql, galera
+from tests.http.conftest import DONOR
 
 REQUESTS = {
     "haproxy, option httpchk": b"OPTIONS / HTTP/1.0\r\n\r\n",
@@ -94,8 +95,7 @@ def test_what_is_wrong_with_a_request_is_named(unreachable: Service) -> None:
 
 
 def test_an_override_decides_for_one_health_check(services: Services) -> None:
-    donor = {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced", "wsrep_local_recv_queue": "50"}
-    with fake_mysql(galera(donor)) as server:
+    with fake_mysql(galera({**DONOR, "wsrep_local_recv_queue": "50"})) as server:
         service = services.start(**settings_for(server))
         service.wait_for_verdict(503, "donor")
         for path in ("/", "/readyz"):

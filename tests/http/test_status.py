@@ -19,9 +19,9 @@ from harness.service import Service, without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import Behaviour, FakeMySQL, Peer, fake_mysql, galera
+from tests.http.conftest import DONOR
 from tests.http.test_process import SECONDS, run
 
-DONOR = {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced"}
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
 NO_CLUSTERCHECKD = "something other than clustercheckd answers there"
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.health_checks import HealthChecks, no_health_checks, overridden, verdict_answer
-from app.monitor import Monitor
-from app.node_state import PollFailure
+from app.node_state import NodeState
 from app.reason import Reason
 from app.settings_error import SettingsError
-from app.verdict import Policy, Switches, Verdict
+from app.verdict import Policy, Verdict
+from tests.unit.test_monitor import SYNCED, ScriptedPoller, running, until
 
 POLICY = Policy(1.0)
 ALIVE = (200, b"alive\r\n")
@@ -93,23 +93,14 @@ def test_no_query_whatever_does_anything_else(query: bytes) -> None:
         assert str(fault).isprintable()  # noqa: PT017 (either outcome is right)
 
 
-class StuckPoller:
-    """Fails to read a node, or gets stuck."""
-
-    def __init__(self) -> None:
-        self.may_go_on = asyncio.Event()
-        self.may_go_on.set()
-
-    async def poll(self) -> PollFailure:
-        await self.may_go_on.wait()
-        return PollFailure(Reason.TIMEOUT, "no answer")
-
-
 def test_livez_is_503_only_while_no_poll_ends_or_once_none_will() -> None:
     async def scenario() -> None:
-        poller = StuckPoller()
-        monitor = Monitor(poller, interval_seconds=0.02, deadline_seconds=0.1, policy=Policy(0.3), switches=Switches)
-        health_checks = HealthChecks(monitor, None, (), no_health_checks())  # type: ignore[arg-type]
+        may_go_on = asyncio.Event()
+        may_go_on.set()
+
+        async def stuck() -> NodeState:
+            await may_go_on.wait()
+            return SYNCED
 
         async def livez() -> tuple[int, bytes]:
             sent: list[Any] = []
@@ -120,23 +111,18 @@ def test_livez_is_503_only_while_no_poll_ends_or_once_none_will() -> None:
             await health_checks({"path": "/livez", "query_string": b""}, None, send)  # type: ignore[arg-type]
             return sent[0]["status"], sent[1]["body"]
 
-        async def latest_is(reason: Reason) -> None:
-            while not monitor.changes or monitor.changes[-1].verdict.reason is not reason:  # noqa: ASYNC110 (any change)
-                await asyncio.sleep(0.01)
-
-        polling = asyncio.create_task(monitor.run())
-        await latest_is(Reason.TIMEOUT)
-        poller.may_go_on.clear()
-        await latest_is(Reason.STALE)
-        # One late poll is no reason to restart anything.
-        assert await livez() == ALIVE
-        while await livez() != STUCK:  # noqa: ASYNC110 (the monitor's own timer)
-            await asyncio.sleep(0.01)
-        poller.may_go_on.set()
-        await latest_is(Reason.TIMEOUT)
-        assert await livez() == ALIVE
-        polling.cancel()
-        await asyncio.wait([polling])
+        async with running(ScriptedPoller(stuck), max_age_seconds=0.3) as monitor:
+            health_checks = HealthChecks(monitor, None, (), no_health_checks())  # type: ignore[arg-type]
+            await monitor.fresh_verdict()
+            may_go_on.clear()
+            await until(lambda: monitor.changes[-1].verdict.reason is Reason.STALE)
+            # One late poll is no reason to restart anything.
+            assert await livez() == ALIVE
+            await until(lambda: not monitor.alive)
+            assert await livez() == STUCK
+            may_go_on.set()
+            await until(lambda: monitor.alive)
+            assert await livez() == ALIVE
         assert await livez() == STUCK
 
-    asyncio.run(asyncio.wait_for(scenario(), 10))
+    asyncio.run(scenario())
