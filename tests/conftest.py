@@ -95,7 +95,7 @@ class Services:
 
 
 def settings_for(node: FakeMySQL) -> dict[str, str]:
-    """Give the settings for a mock node."""
+    """Return the settings for a mock node."""
     return {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone"}
 
 
@@ -115,7 +115,7 @@ def shared_stack(installation: Installation) -> Iterator[Stack]:
 
 @pytest.fixture
 def stack(shared_stack: Stack) -> Stack:
-    """Give the running cluster, whole and with every node available."""
+    """Return the running cluster, whole and with every node available."""
     for node in shared_stack.nodes:
         if node.process.exit_code is not None:
             shared_stack.restart_node(node)

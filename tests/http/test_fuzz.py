@@ -1,4 +1,4 @@
-"""Random and mutated requests by the thousand: answered or hung up on, and nothing else happens."""
+"""Random and mutated requests by the thousand: answered or closed, and nothing else happens."""
 
 import asyncio
 import random
@@ -66,7 +66,7 @@ def mutated(chance: random.Random) -> bytes:
 
 
 def requests(seed: int) -> Iterator[bytes]:
-    """Give all requests, the same for the same seed."""
+    """Return all requests, the same for the same seed."""
     chance = random.Random(seed)
     for _ in range(REQUESTS_SENT):
         match chance.randrange(10):
@@ -98,7 +98,7 @@ async def ask(port: int, request: bytes, *, half_close: bool = True) -> bytes:
 
 
 async def ask_all(port: int) -> tuple[Counter[bytes], list[tuple[bytes, bytes]]]:
-    """Send all requests, many at a time, and an honest health check after every hundredth; give statuses and faults."""
+    """Send all requests, many at a time, a health check after every hundredth; return statuses and what was wrong."""
     seen: Counter[bytes] = Counter()
     wrong: list[tuple[bytes, bytes]] = []
     numbered = enumerate(requests(SEED))
@@ -124,9 +124,7 @@ async def ask_all(port: int) -> tuple[Counter[bytes], list[tuple[bytes, bytes]]]
 
 
 @pytest.mark.long
-def test_20000_random_requests_are_answered_or_hung_up_on_and_change_nothing(
-    services: Services, node: FakeMySQL
-) -> None:
+def test_20000_random_requests_are_answered_or_closed_and_change_nothing(services: Services, node: FakeMySQL) -> None:
     # The node runs in this process, which is busy: what it is late with is no fault of the requests.
     service = services.beside(node, CLUSTERCHECK_DEADLINE="10")
     descriptors = service.process.descriptors

@@ -119,7 +119,7 @@ def has_ended(connection: socket.socket) -> bool:
 
 
 def try_a_health_check(service: Service) -> float:
-    """Check that an honest health check gets its verdict; give the seconds it took."""
+    """Check that an honest health check gets its verdict; return the seconds it took."""
     began = time.monotonic()
     answer = service.send(HEALTH_CHECK)
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n"), answer
@@ -159,7 +159,7 @@ def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(synced: Se
 
 
 def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
-    """Give the CPU time that a request takes the service: ten times many at once, with a health check behind them."""
+    """Return the CPU time that a request takes the service: ten times many at once, with a health check behind them."""
     before = service.process.cpu_seconds
     for _ in range(10):
         with ExitStack() as exits:

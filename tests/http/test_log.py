@@ -27,7 +27,7 @@ SECONDS = 10
 
 @contextmanager
 def full_pipe() -> Iterator[tuple[FileIO, FileIO]]:
-    """Make a pipe that takes no more; gives its ends, to read from and to write to."""
+    """Make a pipe that takes no more; return its ends, to read from and to write to."""
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb", 0) as reading, os.fdopen(writer, "wb", 0) as writing:
         os.set_blocking(writer, False)
@@ -141,7 +141,7 @@ ODD = ("ge\"h'e\\i m=#", "ge%sheim%d{0}$`", "gehéim€")
 
 
 def forms_of(secret: str) -> set[str]:
-    """Give a password as JSON, a traceback, a URL or a terminal would have it."""
+    """Return a password as JSON, a traceback, a URL or a terminal would have it."""
     escaped = secret.encode("ascii", "backslashreplace").decode()
     inside_quotes = {written[1:-1] for written in (repr(secret), ascii(secret), json.dumps(secret))}
     return {secret, escaped, *inside_quotes, quote(secret), quote_plus(secret)}

@@ -82,7 +82,7 @@ class TestEndpoint:
 
 
 def address(service: Service) -> str:
-    """Give what to type for a service."""
+    """Return what to type for a service."""
     return f"{LOOPBACK}:{service.port}"
 
 
