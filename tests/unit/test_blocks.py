@@ -1,34 +1,28 @@
-"""Every block on a page is checked, by its language, or has a mark above it that says why no test checks it.
+"""Every block on a page is checked by its language, or has a mark above it that says why no test checks it.
 
-console: here, that bash reads it, and that its programs, words, flags, files and addresses exist; what it prints is
-compared. Statements run on a node in tests/cluster/test_pages.py, HAProxy's commands in tests/haproxy/test_pages.py;
-tests/package and tests/haproxy/test_planned_work.py run whole blocks.
-haproxy, diff: HAProxy's own check in tests/haproxy/test_example.py; haproxy: also with clients.
-sql: on a node, in tests/cluster/test_pages.py.
-ini: systemd-analyze verify, here; tests/package runs them in booted systems.
-yaml: compared with the manifest. sh: read as an env file. text: each by a function of its own.
+Commands are checked in code within a line as well. Statements run on a node in tests/cluster/test_pages.py, HAProxy's
+lines and commands in tests/haproxy; tests/package runs whole blocks in booted systems.
 """
 
-import json
 import logging
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import cache
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
 
 from app.commands import migrate
 from app.commands.parser import MIGRATE, parse
+from app.commands.services import Answer, Service
+from app.commands.status import _as_table as as_table
 from app.http.api import PATHS
 from app.http.health_checks import LIVENESS_PATH, VERDICT_PATHS, verdict_answer
 from app.log import LineFormatter
@@ -38,91 +32,85 @@ from app.variables import misspelt_names, read_env_file
 from app.verdict import Policy, Switches, Verdict, decide
 from tests import real_rows
 from tests.unit.manifests import ROOT, StrictLoader, documents_in
-from tests.unit.pages import (
-    PAGES,
-    Block,
-    all_blocks,
-    blocks_in,
-    blocks_of,
-    checked_blocks,
-    commands_of,
-    flags_in,
-    output_of,
-    without_blocks,
-)
+from tests.unit.pages import PAGES, Block, blocks_in, blocks_of, checked_blocks, commands_of, flags_in, without_blocks
 
 MOST_ARGUMENTS_OF_THE_SCRIPT = 6
-SECONDS = 30
+WRONG = (
+    "```perl\n1\n```\n",
+    "```text\nwhat nobody compares\n```\n",
+    "```console\n# clustercheckd chek\n```\n",
+    "```console\n# clustercheckd check --jason\n```\n",
+    "```console\n# sytemctl restart haproxy\n```\n",
+    "```console\n# systemctl restrat haproxy\n```\n",
+    "```console\n# curl :9200\n```\n",
+    "```console\n# grep 'x\n```\n",
+    "```console\n# hostname\nwhat nobody compares\n```\n",
+    "```ini\n[Service]\nRestrat=always\n```\n",
+    "```sh\nMYSQL_USER=me\n```\n",
+    "```yaml\nenableServiceLinks: true\n```\n",
+)
 
 
-LANGUAGES = {"console", "haproxy", "diff", "sql", "ini", "yaml", "sh", "text"}
+@pytest.mark.parametrize("block", checked_blocks(), ids=str)
+def test_each_block_is_checked_by_its_language(block: Block) -> None:
+    CHECKS[block.language](block)
 
 
-def is_checked_or_marked(block: Block) -> bool:
-    """Whether tests check blocks of this language, or the page says why none checks this one."""
-    return block.language in LANGUAGES or block.why_not_checked is not None
+@pytest.mark.parametrize("text", WRONG)
+def test_one_that_is_wrong_is_found(text: str) -> None:
+    (block,) = blocks_in("page.md", text)
+    with pytest.raises((AssertionError, LookupError, SettingsError, subprocess.CalledProcessError)):
+        CHECKS[block.language](block)
+    (marked,) = blocks_in("page.md", f"<!-- not checked: a reason -->\n{text}")
+    assert marked.why_not_checked == "a reason"
 
 
-class TestEveryBlock:
-    """No block gets by."""
-
-    def test_each_has_a_language_that_is_checked_or_says_why_not(self) -> None:
-        assert [str(block) for block in all_blocks() if not is_checked_or_marked(block)] == []
-
-    def test_one_that_nobody_checks_is_found(self) -> None:
-        (block,) = blocks_in("page.md", "# Page\n\n```perl\n1\n```\n")
-        assert not is_checked_or_marked(block)
-        (block,) = blocks_in("page.md", "# Page\n\n<!-- not checked: there is no Perl -->\n```perl\n1\n```\n")
-        assert is_checked_or_marked(block)
-        for command in ("clustercheckd chek", "clustercheckd check --jason", "sytemctl restart haproxy", "curl :9200"):
-            (block,) = blocks_in("page.md", f"```console\n# {command}\n```\n")
-            with pytest.raises((AssertionError, SettingsError)):
-                test_each_command_exists(block)
-
-    @pytest.mark.parametrize("page", PAGES)
-    def test_none_is_made_by_indentation(self, page: str) -> None:
-        assert re.findall(r"^\n {4,}\S.*", without_blocks(PAGES[page].read_text()), re.MULTILINE) == []
-
-    @pytest.mark.parametrize("page", PAGES)
-    def test_each_mark_stands_above_a_block(self, page: str) -> None:
-        marks = len(re.findall(r"^ *<!-- not checked", PAGES[page].read_text(), re.MULTILINE))
-        assert marks == len([block for block in blocks_of(page) if block.why_not_checked])
-
-    def test_every_diff_is_one_of_the_variations_that_haproxy_checks(self) -> None:
-        assert {block.page for block in checked_blocks("diff")} == {"docs/haproxy.md"}
-        before, _, variations = PAGES["docs/haproxy.md"].read_text().partition("\n## Variations\n")
-        assert "```diff" not in before
-        assert "```diff" not in variations.partition("\n## ")[2]
+@pytest.mark.parametrize("page", PAGES)
+def test_each_fence_and_each_mark_belongs_to_a_block(page: str) -> None:
+    text, blocks = PAGES[page].read_text(), blocks_of(page)
+    assert text.count("```") == 2 * len(blocks)
+    marks = re.findall(r"^ *<!-- not checked", text, re.MULTILINE)
+    assert len(marks) == len([block for block in blocks if block.why_not_checked])
+    # None is made by indentation.
+    assert re.findall(r"^\n {4,}\S.*", without_blocks(text), re.MULTILINE) == []
 
 
-class TestConsole:
-    """What is typed."""
-
-    @pytest.mark.parametrize("page", PAGES)
-    def test_bash_can_read_it(self, page: str) -> None:
-        lines = [
-            command.line for block in blocks_of(page) if block.language == "console" for command in commands_of(block)
-        ]
-        done = subprocess.run(
-            ["bash", "-n"], input="\n".join(lines), capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-        assert (done.returncode, done.stderr) == (0, "")
+COMMANDS_WITHIN_LINES = [
+    Block(page, 0, (), "console", f"$ {code}\n", None)
+    for page, path in PAGES.items()
+    for code in re.findall(r"`((?:clustercheckd|curl|make|runuser) [^`\n]+)`", without_blocks(path.read_text()))
+]
 
 
-@pytest.mark.parametrize("block", checked_blocks("console"), ids=str)
-def test_each_command_exists(block: Block) -> None:
-    """And its arguments fit, as far as that can be told without running it."""
-    assert commands_of(block)
-    for command in commands_of(block):
+@pytest.mark.parametrize("block", COMMANDS_WITHIN_LINES, ids=lambda block: f"{block.page} {block.text[2:-1]}")
+def test_each_command_within_a_line_exists(block: Block) -> None:
+    commands_exist(block)
+
+
+def commands_exist(block: Block) -> None:
+    """Check that bash reads the commands, that their programs and arguments exist, and what they are said to print."""
+    commands = commands_of(block)
+    assert commands
+    assert printed_by("bash", "-n", "-c", "\n".join(command.line for command in commands)) == ""
+    for command in commands:
         for program, *arguments in command.programs():
             name = program.rpartition("/")[2]
-            assert name in PROGRAMS, f"{name}: add it to PROGRAMS, or mark the block"
-            PROGRAMS[name](arguments)
+            assert name in {*PROGRAMS, *OTHER_PROGRAMS.split()}, f"{name}: add it to the programs, or mark the block"
+            if name in PROGRAMS:
+                PROGRAMS[name](arguments)
+        if command.printed:
+            output_is_real(block.page, command.line, command.printed)
+
+
+@cache
+def printed_by(*command: str) -> str:
+    """Return what a command prints, on standard error too."""
+    return subprocess.check_output(command, cwd=ROOT, stderr=subprocess.STDOUT, text=True, timeout=30)
 
 
 def a_command_of_clustercheckd(arguments: Sequence[str]) -> None:
     """Parse it, which raises `SettingsError` for a mistake."""
-    typed = parse([word for word in arguments if word not in ("--help", "--version")])
+    typed = parse([word for word in arguments if word not in ("COMMAND", "--help", "--version")])
     if typed.command == MIGRATE:
         migrate.command_parser().parse(typed.rest)
 
@@ -147,7 +135,7 @@ def a_target_of_make(arguments: Sequence[str]) -> None:
         name, _, value = variable.partition("=")
         assert name in {"ARGS", "MAINTAINER"}
         module = {"bench": "bench", "truth": "bench.truth", "demo": "harness.demo"}
-        if name == "ARGS" and target in module:
+        if name == "ARGS":
             assert flags_in(value) <= flags_in(printed_by(sys.executable, "-m", module[target], "--help"))
 
 
@@ -155,17 +143,16 @@ def a_request(arguments: Sequence[str]) -> None:
     """Check flags and path; port 8404 is the stats page of haproxy.cfg.example."""
     *flags, url = arguments
     assert set(flags) <= {"-i", "-s"}
-    found = re.fullmatch(r"http://[a-z0-9.]+:(9200|8404)(/[a-z.]*)(?:\?.*)?", url)
+    found = re.fullmatch(r"http://[a-z0-9.]+:(?:9200|8404)(/[a-z.]*)(?:\?.*)?", url)
     assert found, url
-    assert found[2] in {*VERDICT_PATHS, LIVENESS_PATH, *PATHS}
+    assert found[1] in {*VERDICT_PATHS, LIVENESS_PATH, *PATHS}
 
 
 def a_verb_of_systemctl(arguments: Sequence[str]) -> None:
     """Check the verb and the units."""
     verb, *rest = arguments
     assert re.search(rf"^  {verb}(?= |$)", printed_by("systemctl", "--no-pager", "--help"), re.MULTILINE), verb
-    units = {"clustercheckd", "mariadb", "haproxy", "xinetd", "clustercheck.socket"}
-    assert {word for word in rest if word != "--now"} <= units
+    assert set(rest) <= {"--now", "clustercheckd", "mariadb", "haproxy", "xinetd", "clustercheck.socket"}
 
 
 def flags_of_journalctl(arguments: Sequence[str]) -> None:
@@ -179,42 +166,18 @@ def a_statement(arguments: Sequence[str]) -> None:
     assert [arguments[0], len(arguments)] == ["-e", 2]
 
 
-def an_archive(arguments: Sequence[str]) -> None:
-    """Check that packages are called as the build calls them."""
+def files_of_the_checkout(arguments: Sequence[str]) -> None:
+    """Check each file with a relative path: it is there, or a package as the build calls it."""
     built = {"./clustercheckd_*_amd64.deb", "./clustercheckd-*.x86_64.rpm"}
-    assert {word for word in arguments if "/" in word} <= built
-
-
-def files_that_exist(arguments: Sequence[str]) -> None:
-    """Check the files of the repository that are named."""
-    for flag, value in pairwise(arguments):
-        if flag in {"-r", "-f", "-k"} and not value.startswith(("/", "{{")):
-            assert (ROOT / value).exists(), value
-
-
-def a_script(arguments: Sequence[str]) -> None:
-    """Check a script of the repository."""
-    printed_by(sys.executable, *arguments)
-
-
-def files_to_copy(arguments: Sequence[str]) -> None:
-    """Check the files of the repository that install(1) copies."""
     for word in arguments:
-        assert not word.startswith("packaging/") or (ROOT / word).is_file(), word
+        assert word.startswith("/") or "/" not in word or word in built or (ROOT / word).exists(), word
 
 
 def an_image(arguments: Sequence[str]) -> None:
-    """Check the arguments of a build and the settings of a run."""
+    """Check the arguments of a build; its settings are checked on every page."""
     declared = re.findall(r"^ARG (\w+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     for flag, value in pairwise(arguments):
-        if flag == "--build-arg":
-            assert value.partition("=")[0] in declared
-        if flag == "-e":
-            assert value.partition("=")[0].lower() in Settings.model_fields
-
-
-def known_to_bash_alone(arguments: Sequence[str]) -> None:
-    """Accept anything: a program of the operating system, whose arguments mean nothing here."""
+        assert flag != "--build-arg" or value.partition("=")[0] in declared
 
 
 PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
@@ -226,64 +189,35 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
     "systemctl": a_verb_of_systemctl,
     "journalctl": flags_of_journalctl,
     "mariadb": a_statement,
-    "apt": an_archive,
-    "dnf": an_archive,
-    "pip": files_that_exist,
-    "python": a_script,
-    "install": files_to_copy,
-    "kubectl": files_that_exist,
+    **dict.fromkeys(("apt", "dnf", "install", "kubectl", "pip", "python"), files_of_the_checkout),
     "docker": an_image,
-    **dict.fromkeys(
-        (
-            "awk",
-            "cut",
-            "df",
-            "echo",
-            "grep",
-            "haproxy",
-            "hostname",
-            "ls",
-            "python3.11",
-            "socat",
-            "systemd-sysusers",
-            "xargs",
-        ),
-        known_to_bash_alone,
-    ),
 }
+OTHER_PROGRAMS = "awk cut df echo grep haproxy hostname ls python3.11 socat systemd-sysusers xargs"
+"""Programs of the operating system, whose arguments mean nothing here."""
 
 
-@cache
-def printed_by(*command: str) -> str:
-    """Return what a command prints."""
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+def output_is_real(page: str, command: str, printed: str) -> None:
+    """Check that what a page says that a command prints, or a server answers, is what it does print or answer.
+
+    command: the first line of the output where the page shows no command.
+    """
+    checks = [check for (where, beginning), check in OUTPUT.items() if where == page and command.startswith(beginning)]
+    assert len(checks) == 1, f"{page}: add the output of {command} to OUTPUT, or mark the block"
+    checks[0](printed)
 
 
-def outputs(block: Block) -> dict[str, str]:
-    """Return what a block shows to be printed, by its command or, where none is shown, by its first line."""
-    if block.why_not_checked is not None or block.language not in {"console", "text"}:
-        return {}
-    return {block.text.splitlines()[0]: block.text} if block.language == "text" else output_of(block)
+def test_no_check_of_an_output_is_left_over() -> None:
+    for page, beginning in OUTPUT:
+        assert any(beginning in block.text for block in blocks_of(page)), beginning
 
 
-class TestOutput:
-    """What a page says that a command prints, or a server answers, is what it does print or answer."""
+def exactly(expected: str) -> Callable[[str], None]:
+    """Return a check that this is printed."""
 
-    @pytest.mark.parametrize("block", [block for block in all_blocks() if outputs(block)], ids=str)
-    def test_it_is_what_is_printed(self, block: Block) -> None:
-        for command, printed in outputs(block).items():
-            checks = [
-                check
-                for (page, beginning), check in CHECKED_OUTPUT.items()
-                if page == block.page and command.startswith(beginning)
-            ]
-            assert len(checks) == 1, f"{block}: add the output of {command} to CHECKED_OUTPUT, or mark the block"
-            checks[0](printed)
+    def check(printed: str) -> None:
+        assert printed == expected.replace("\r\n", "\n")
 
-    def test_no_check_is_left_over(self) -> None:
-        shown = [(block.page, command) for block in all_blocks() for command in outputs(block)]
-        for page, beginning in CHECKED_OUTPUT:
-            assert any(block == page and text.startswith(beginning) for block, text in shown), beginning
+    return check
 
 
 SYNCED, DESYNCED = (
@@ -291,184 +225,122 @@ SYNCED, DESYNCED = (
 )
 
 
-def answered(verdict: Verdict) -> Callable[[str], None]:
-    """Return a check of a whole answer, as curl -i prints it."""
-
-    def check(printed: str) -> None:
-        answer = verdict_answer(verdict)
-        status = {200: "200 OK", 503: "503 Service Unavailable"}[answer.status]
-        headers = "".join(f"{name.decode()}: {value.decode()}\n" for name, value in answer.headers)
-        body = answer.body.decode().replace("\r\n", "\n")
-        # The last header is the guard's to add.
-        assert printed == f"HTTP/1.1 {status}\n{headers}connection: close\n\n{body}"
-
-    return check
+def as_curl_prints_it(verdict: Verdict) -> str:
+    """Return a whole answer."""
+    answer = verdict_answer(verdict)
+    status = {200: "200 OK", 503: "503 Service Unavailable"}[answer.status]
+    headers = "".join(f"{name.decode()}: {value.decode()}\n" for name, value in answer.headers)
+    # The last header is the guard's to add.
+    return f"HTTP/1.1 {status}\n{headers}connection: close\n\n{answer.body.decode()}"
 
 
-def body_of(verdict: Verdict) -> Callable[[str], None]:
-    """Return a check of a body."""
-
-    def check(printed: str) -> None:
-        assert printed == verdict_answer(verdict).body.decode().replace("\r\n", "\n")
-
-    return check
-
-
-def logged(printed: str) -> None:
-    """Check a line of the log, but for its time."""
-    record = logging.makeLogRecord({"levelno": logging.INFO, "levelname": "INFO", "msg": "draining"})
+def line_of_the_log(printed: str) -> None:
+    """Check a line of the log."""
+    at = datetime.fromisoformat(printed.partition(" ")[0]).timestamp()
     fields = {"reason": DESYNCED.reason.value, "was": "synced", "planned": True, "detail": DESYNCED.detail}
-    vars(record).update(fields)
-    line = LineFormatter().format(record)
-    time, _, rest = printed.rstrip("\n").partition(" ")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", time)
-    assert rest == line.partition(" ")[2]
+    record = logging.makeLogRecord({"levelname": "INFO", "msg": "draining", "created": at, **fields})
+    assert f"{LineFormatter().format(record)}\n" == printed
 
 
 def table_of_status(printed: str) -> None:
     """Check the table of three services, whose answers are taken from it."""
-    _, *rows = (line.split() for line in printed.splitlines())
-    documents = []
-    for row in rows[:3]:
-        verdict = " ".join(row[1:-5])
-        reason, since, state, size, queue = row[-5:]
-        (detail,) = [" ".join(words[2:]) for words in rows[3:] if words[0] == f"{row[0]}:"] or [""]
-        shown = {"wsrep_local_state_comment": state, "wsrep_cluster_size": size, "wsrep_local_recv_queue": queue}
-        node = {name: int(value) if value.isdecimal() else value for name, value in shown.items() if value != "-"}
+    _, *lines = printed.splitlines()
+    answers = []
+    for line in lines[:3]:
+        name, verdict, reason, since, state, size, queue = re.split("  +", line)
+        (detail,) = [one.split(": ", 2)[2] for one in lines[3:] if one.startswith(f"{name}: ")] or [""]
+        node = {"wsrep_local_state_comment": state} if state != "-" else {}
+        node |= {"wsrep_cluster_size": int(size), "wsrep_local_recv_queue": int(queue)} if node else {}
         head = {"available": verdict == "available", "draining": verdict == "draining", "reason": reason}
-        documents.append({**head, "since": since, "detail": detail, "node": node})
-    with serving(documents) as addresses:
-        command = [sys.executable, "-m", "app", "status", *addresses]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.stderr == ""
-    said = done.stdout
-    for name, address in zip(("db1", "db2", "db3"), addresses, strict=True):
-        said = said.replace(address, name)
-    assert [line.split() for line in said.splitlines()] == [line.split() for line in printed.splitlines()]
-
-
-@contextmanager
-def serving(documents: Sequence[object]) -> Iterator[list[str]]:
-    """Answer everything with JSON, each document at an address of its own."""
-
-    def handler(document: object) -> type[BaseHTTPRequestHandler]:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(json.dumps(document).encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        return Handler
-
-    servers = [HTTPServer(("127.0.0.1", 0), handler(document)) for document in documents]
-    threads = [threading.Thread(target=server.serve_forever) for server in servers]
-    try:
-        for thread in threads:
-            thread.start()
-        yield [f"127.0.0.1:{server.server_port}" for server in servers]
-    finally:
-        for server in servers:
-            server.shutdown()
-            server.server_close()
-        for thread in threads:
-            thread.join()
-
-
-def what_migrate_says(printed: str) -> None:
-    """Check what it says on standard error, for a script that differs from the packages' in its eighth line."""
-    with tempfile.TemporaryDirectory() as directory:
-        folder = Path(directory)
-        (folder / "clustercheck").write_text("#!/bin/bash\n" + "\n" * 6 + "AVAILABLE_WHEN_DONOR=${3:-0}\n")
-        (folder / "mysqlchk").write_text(
-            f"service mysqlchk\n{{\n server = {folder}/clustercheck\n server_args = somebody secret\n port = 9200\n}}\n"
-        )
-        files = ["--output", f"{folder}/clustercheckd.env", "--password-file", f"{folder}/password"]
-        command = [sys.executable, "-m", "app", "migrate", *files, f"{folder}/mysqlchk"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True)
-    shown = done.stderr.replace(f"{folder}/clustercheck,", "/usr/bin/clustercheck,")
-    assert shown.replace(directory, "/etc/clustercheckd") == printed
-
-
-def verdict_of_check(printed: str) -> None:
-    """Check the line that `clustercheckd check` prints."""
-    assert printed == f"available {SYNCED.reason}: {SYNCED.detail}\n"
+        answers.append(Answer(Service(name, name, 9200), {**head, "since": since, "detail": detail, "node": node}))
+    assert f"{as_table(answers)}\n" == printed
 
 
 def files_and_folders(printed: str) -> None:
     """Check the left column of a layout: paths of the repository."""
-    for line in printed.splitlines():
-        path = line.split()[0]
-        assert (ROOT / path).exists(), path
+    assert [line for line in printed.splitlines() if not (ROOT / line.split()[0]).exists()] == []
 
 
-def checked_in(test: str, heading: str) -> Callable[[str], None]:
-    """Return a check that another test reads the block under this heading; it compares it with the real thing."""
+def read_by(test: str, words: str) -> Callable[[object], None]:
+    """Return a check that another test reads the block, with these words; it compares it with the real thing."""
 
-    def check(_: str) -> None:
-        assert f'"{heading}"' in (ROOT / test).read_text()
+    def check(_: object) -> None:
+        assert words in (ROOT / test).read_text()
 
     return check
 
 
-CHECKED_OUTPUT: dict[tuple[str, str], Callable[[str], None]] = {
-    ("README.md", "curl -i http://db1:9200/"): answered(SYNCED),
-    ("README.md", "Percona XtraDB Cluster Node is not synced."): body_of(DESYNCED),
+OUTPUT: dict[tuple[str, str], Callable[[str], None]] = {
+    ("README.md", "curl -i http://db1:9200/"): exactly(as_curl_prints_it(SYNCED)),
+    ("README.md", "Percona XtraDB Cluster Node is not synced."): exactly(verdict_answer(DESYNCED).body.decode()),
     ("CONTRIBUTING.md", "app/__main__.py"): files_and_folders,
-    ("docs/haproxy.md", "Server writer/node1 is DOWN,"): checked_in("tests/haproxy/test_pages.py", "See what it does"),
-    ("docs/migrating-from-clustercheck.md", "clustercheckd migrate"): what_migrate_says,
-    ("docs/migrating-from-clustercheck.md", "runuser -u clustercheck"): verdict_of_check,
+    ("docs/haproxy.md", "Server writer/node1 is DOWN,"): read_by("tests/haproxy/test_pages.py", '"text")'),
+    ("docs/migrating-from-clustercheck.md", "clustercheckd migrate"): read_by(
+        "tests/package/test_migrated.py", "== typed.printed"
+    ),
+    ("docs/migrating-from-clustercheck.md", "runuser -u clustercheck"): exactly(
+        f"available {SYNCED.reason}: {SYNCED.detail}\n"
+    ),
     ("docs/operations.md", "clustercheckd status db1 db2 db3"): table_of_status,
-    ("docs/operations.md", "2026-11-21T22:40:31Z INFO draining"): logged,
+    ("docs/operations.md", "2026-11-21T22:40:31Z INFO draining"): line_of_the_log,
 }
 """The check of each output, by its page and the beginning of its command, or of its first line where no command is
 shown."""
 
 
-@pytest.mark.parametrize("block", checked_blocks("ini"), ids=str)
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="NOT TESTED: there is no systemd-analyze")
-def test_systemd_accepts_each_drop_in(block: Block, tmp_path: Path) -> None:
-    unit = "clustercheckd.service"
-    for name in (unit, "clustercheckd-retry.timer"):
-        # The command is not there before the package is installed.
-        text = (ROOT / "packaging" / name).read_text().replace("/usr/bin/clustercheckd", "/bin/true")
-        (tmp_path / name).write_text(re.sub("^(User|Documentation)=.*\n", "", text, flags=re.MULTILINE))
-    (tmp_path / f"{unit}.d").mkdir()
-    (tmp_path / f"{unit}.d" / "override.conf").write_text(
-        block.text.replace("/opt/clustercheckd/bin/clustercheckd", "/bin/true")
-    )
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", tmp_path / unit],
-        env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:/usr/lib/systemd/system", "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert [line for line in done.stderr.splitlines() if "clustercheckd" in line or str(tmp_path) in line] == []
+def systemd_accepts_it(block: Block) -> None:
+    """Check it as a drop-in of the service's unit."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("NOT TESTED: there is no systemd-analyze")
+    with TemporaryDirectory() as directory:
+        for name in ("clustercheckd.service", "clustercheckd-retry.timer"):
+            shutil.copy(ROOT / "packaging" / name, directory)
+        drop_in = Path(directory, "clustercheckd.service.d", "override.conf")
+        drop_in.parent.mkdir()
+        drop_in.write_text(block.text)
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", f"{directory}/clustercheckd.service"],
+            env={"SYSTEMD_UNIT_PATH": f"{directory}:/usr/lib/systemd/system", "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    # The program and the user are there once the package is installed.
+    said = [line for line in done.stderr.splitlines() if "clustercheckd" in line and "not executable" not in line]
+    assert said == []
 
 
-@pytest.mark.parametrize("block", checked_blocks("yaml"), ids=str)
-def test_each_line_of_yaml_is_one_of_the_sidecar(block: Block) -> None:
-    """And the page about Kubernetes has all of them, without what only kustomize reads."""
+def is_what_the_component_adds(block: Block) -> None:
+    """Compare it with the sidecar, without what only kustomize reads."""
     (patch,) = documents_in(ROOT / "contrib" / "kubernetes" / "sidecar.yaml")
     pod = patch["spec"]["template"]["spec"]
     del pod["containers"][0]["readinessProbe"]["$patch"]
-    shown = yaml.load(block.text, Loader=StrictLoader)  # noqa: S506 (a safe loader)
-    assert shown
-    if block.page == "docs/kubernetes.md":
-        assert shown == pod
-        return
-    for name, probe in shown.items():
-        assert probe.items() <= pod["initContainers"][0][name].items()
+    assert yaml.load(block.text, Loader=StrictLoader) == pod  # noqa: S506 (a safe loader)
 
 
-@pytest.mark.parametrize("block", checked_blocks("sh"), ids=str)
-def test_each_env_file_can_be_read_and_has_settings_alone(block: Block, tmp_path: Path) -> None:
-    env_file = tmp_path / "clustercheckd.env"
-    env_file.write_text(block.text)
-    variables, complaints = read_env_file(str(env_file))
+def is_an_env_file(block: Block) -> None:
+    """Check that it can be read, and has settings alone."""
+    with TemporaryDirectory() as directory:
+        env_file = Path(directory, "clustercheckd.env")
+        env_file.write_text(block.text)
+        variables, complaints = read_env_file(str(env_file))
     assert (bool(variables), complaints) == (True, [])
     assert list(misspelt_names(variables, [name.upper() for name in Settings.model_fields])) == []
+
+
+def is_a_variation(block: Block) -> None:
+    """Check that tests/haproxy applies it to the example: it reads those under this heading."""
+    assert (block.page, "Variations" in block.headings) == ("docs/haproxy.md", True)
+
+
+CHECKS: dict[str, Callable[[Block], None]] = {
+    "console": commands_exist,
+    "text": lambda block: output_is_real(block.page, block.text.partition("\n")[0], block.text),
+    "ini": systemd_accepts_it,
+    "yaml": is_what_the_component_adds,
+    "sh": is_an_env_file,
+    "diff": is_a_variation,
+    "haproxy": read_by("tests/haproxy/test_example.py", 'checked_blocks("haproxy")'),
+    "sql": read_by("tests/cluster/test_pages.py", 'checked_blocks("sql")'),
+}
+"""The check of each language. One that nobody knows has none."""
