@@ -16,17 +16,11 @@ Document = dict[str, Any]
 class StrictLoader(yaml.SafeLoader):
     """Refuses a key that comes twice, of which YAML would take the last one without a word."""
 
-
-def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> Document:
-    document: Document = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        assert key not in document, f"{key_node.start_mark}: {key} comes twice"
-        document[key] = loader.construct_object(value_node, deep=True)
-    return document
-
-
-StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 (as it is there)
+        """Return the mapping."""
+        document = super().construct_mapping(node, deep)
+        assert len(document) == len(node.value), f"{node.start_mark}: a key comes twice"
+        return document
 
 
 def documents_in(path: Path) -> Iterator[Document]:
