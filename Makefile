@@ -2,6 +2,7 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 BUILD_VENV := build/package-venv
+KUBERNETES_VENV := build/kubernetes-venv
 LINT := $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/mypy
 
 .PHONY: help demo test test-all check bench truth coverage format package test-package lock clean
@@ -43,7 +44,7 @@ format: $(VENV)/ready  ## put the code into shape
 package: $(BUILD_VENV)/ready  ## .deb and .rpm in dist/, self-contained, on Debian 12 (ARGS: --output DIRECTORY)
 	@$(BUILD_VENV)/bin/python packaging/build.py $(ARGS)
 
-test-package: $(VENV)/ready $(BUILD_VENV)/ready  ## build the packages, install them in booted Debian 12 and 13 systems, and try everything (root)
+test-package: $(VENV)/ready $(BUILD_VENV)/ready $(KUBERNETES_VENV)/ready  ## build the packages, install them in booted Debian 12 and 13 systems, and try everything (root)
 	packaging/setup.sh tools
 	$(PYTHON) -m pytest -rs tests/package $(ARGS)
 
@@ -76,4 +77,9 @@ $(VENV)/plot: $(VENV)/ready requirements/plot.txt
 
 $(BUILD_VENV)/ready: requirements/package.txt packaging/setup.sh
 	packaging/setup.sh venv $(BUILD_VENV)
+	touch $@
+
+$(KUBERNETES_VENV)/ready: $(VENV)/ready requirements/kubernetes.txt
+	$(PYTHON) -m venv --clear $(KUBERNETES_VENV)
+	$(KUBERNETES_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/kubernetes.txt
 	touch $@

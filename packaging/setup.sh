@@ -2,7 +2,6 @@
 # Sets up what the packages are built and tested with. Says what it installs before it does.
 #   usage: packaging/setup.sh venv DIRECTORY    the virtual environment that builds them
 #          packaging/setup.sh tools             what tests/package runs besides
-#          packaging/setup.sh kustomize         of that, what tests/package/test_kubernetes.py runs
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 ACTIONLINT=v1.7.12
@@ -46,16 +45,14 @@ venv() {
 
 tools() {
     packages=""
-    for command in buildah debootstrap lintian rpmlint rpm shellcheck; do
+    for command in podman crun debootstrap lintian rpmlint rpm shellcheck; do
         command -v "$command" >/dev/null || packages="$packages $command"
     done
     # shellcheck disable=SC2086
     install_packages $packages
     with_go actionlint "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT"
-    kustomize
+    with_go kustomize "sigs.k8s.io/kustomize/kustomize/v5@$KUSTOMIZE"
 }
-
-kustomize() { with_go kustomize "sigs.k8s.io/kustomize/kustomize/v5@$KUSTOMIZE"; }
 
 # A program that is in no distribution. Without Go, its tests say that they were left out.
 with_go() {

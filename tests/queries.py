@@ -1,4 +1,4 @@
-"""The queries that people copy: those of the dashboard and those of docs/operations.md."""
+"""What docs/operations.md and the dashboard ask Prometheus for."""
 
 import json
 import re
@@ -15,6 +15,11 @@ def rows(heading: str) -> list[list[str]]:
     section = PAGE.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def metrics_on_the_page() -> list[str]:
+    """Return the metrics that docs/operations.md names, without their prefix."""
+    return [name for cell, _ in rows("Metrics") for name in re.findall("`([a-z_]+)`", cell)]
 
 
 def on_the_page() -> dict[str, str]:

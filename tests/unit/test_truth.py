@@ -116,7 +116,7 @@ def test_a_seed_gives_the_same_faults_again_and_every_kind_in_each_round() -> No
 
 
 def report(kind: str, ours: list[Sample], truth: list[Sample]) -> Report:
-    """Report on a node with one fault, for which the script said nothing and the witness saw that something is wrong."""
+    """Report on a node with one fault, for which the script said nothing and the witness saw something wrong."""
     witness = samples(*[UNHEALTHY] * 6)
     node = {OURS: ours, SCRIPT: [], TRUTH: truth, WITNESS: witness}
     return Report("a test", {"node1": node}, [Window(1, kind, "node1", 0.2)])
