@@ -213,12 +213,11 @@ SYNCED, DESYNCED = (
 
 
 def as_curl_prints_it(verdict: Verdict) -> str:
-    """Return a whole answer."""
+    """Return a whole answer of 200."""
     answer = verdict_answer(verdict)
-    status = {200: "200 OK", 503: "503 Service Unavailable"}[answer.status]
     headers = "".join(f"{name.decode()}: {value.decode()}\n" for name, value in answer.headers)
     # The last header is the guard's to add.
-    return f"HTTP/1.1 {status}\n{headers}connection: close\n\n{answer.body.decode()}"
+    return f"HTTP/1.1 200 OK\n{headers}connection: close\n\n{answer.body.decode()}"
 
 
 def line_of_the_log(printed: str) -> None:
