@@ -41,11 +41,6 @@ def imports_of(module: str) -> set[str]:
     return found
 
 
-def importers_of(*packages: str) -> set[str]:
-    """Name the modules that import one of these packages."""
-    return {name for name in MODULES if any(other.partition(".")[0] in packages for other in imports_of(name))}
-
-
 def parts_imported_by(module: str) -> set[str]:
     """Name the parts of app, a module at the top or a folder, that a module imports; its own left out."""
     parts = {".".join(name.split(".")[:2]) for name in imports_of(module) if name.startswith("app.")}
@@ -58,16 +53,14 @@ def test_the_pure_core_imports_only_the_standard_library_and_itself() -> None:
         assert others <= set(PURE), module
 
 
-def test_only_the_database_folder_imports_the_driver() -> None:
-    importers = importers_of("aiomysql", "pymysql")
+@pytest.mark.parametrize(
+    ("folder", "packages"),
+    [("app.database.", {"aiomysql", "pymysql"}), ("app.http.", {"uvicorn", "fastapi", "starlette", "httptools"})],
+)
+def test_only_its_own_folder_imports_the_driver_or_the_web_stack(folder: str, packages: set[str]) -> None:
+    importers = {name for name in MODULES if packages & {other.partition(".")[0] for other in imports_of(name)}}
     assert importers
-    assert all(name.startswith("app.database.") for name in importers)
-
-
-def test_only_the_http_folder_imports_the_web_stack() -> None:
-    importers = importers_of("uvicorn", "fastapi", "starlette", "httptools")
-    assert importers
-    assert all(name.startswith("app.http.") for name in importers)
+    assert all(name.startswith(folder) for name in importers)
 
 
 @pytest.mark.parametrize(
