@@ -1,9 +1,7 @@
 """The container image, built for real and run as a random user on a read-only root, beside a real node."""
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,10 +23,8 @@ SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def podman() -> Iterator[Podman]:
+def podman(namespaces: None) -> Iterator[Podman]:  # noqa: ARG001 (skips)
     """Build the image."""
-    if os.geteuid() != 0 or shutil.which("podman") is None:
-        pytest.skip("THE IMAGE IS NOT TESTED: it needs root and podman")
     with image_of(__version__) as built:
         yield built
 
