@@ -22,7 +22,7 @@ doubt, the rules treat a node as unusable:
    commits. A node whose state cannot be read is never available. Rules 2 and 3 apply to the witness, too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -125,8 +125,3 @@ def difference(some: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stret
 def length(stretch: Stretch) -> float:
     """Return the length of a stretch in seconds."""
     return stretch[1] - stretch[0]
-
-
-def total(some: Iterable[Stretch]) -> float:
-    """Return the length of all stretches together in seconds."""
-    return sum(map(length, some))
