@@ -76,7 +76,7 @@ def own_service(settings: Settings) -> Service:
     host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
     port = settings.clustercheck_port
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return Service(name, host, port, "; CLUSTERCHECK_PORT must be the port of the service")
+    return Service(name, host, port, "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port")
 
 
 def service_at(text: str, default_port: int) -> Service:
@@ -86,7 +86,7 @@ def service_at(text: str, default_port: int) -> Service:
     if found is None:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "
-        raise SettingsError(f"status: {shown}not an address; examples: db1, db1:9200 or [fd00::1]:9200")
+        raise SettingsError(f"status: {shown}not an address; examples: db1 db1:9200 [fd00::1]:9200")
     port = int(found["port"] or found["its_port"] or default_port)
     if not 1 <= port <= MOST_PORT:
         raise SettingsError(f"status: {text}: {port} is out of range (1-{MOST_PORT})")

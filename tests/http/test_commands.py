@@ -350,7 +350,7 @@ class TestDrain:
         with socket.create_server(("127.0.0.1", 0)) as unused:
             port = str(unused.getsockname()[1])
         done = run(command, CLUSTERCHECK_DISABLED_FILE=path, CLUSTERCHECK_PORT=port)
-        hint = "CLUSTERCHECK_PORT must be the port of the service"
+        hint = "run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"
         expected = f"clustercheckd: not confirmed: 127.0.0.1:{port}: Connection refused; {hint}\n"
         assert (done.returncode, done.stderr, Path(path).exists()) == (1, expected, command == "drain")
         # It answers nobody here, but listens.

@@ -14,7 +14,7 @@ from app.settings import WITHOUT_FLAG, Settings, flag_of, load_settings
 
 SECRET = "Geheim1"
 FLAGS_ONLY = "works on this host and takes flags only, after the command"
-NO_ADDRESS = "not an address; examples: db1, db1:9200 or [fd00::1]:9200"
+NO_ADDRESS = "not an address; examples: db1 db1:9200 [fd00::1]:9200"
 HELP = "; for help, run: clustercheckd"
 NO_PASSWORD = "every user of this host can read a command line: set MYSQL_PASSWORD_FILE; for help, run: clustercheckd"
 MISTAKES = [
