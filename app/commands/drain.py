@@ -29,7 +29,7 @@ def drain(disabled_file: str, reason: str | None, own_service: Callable[[], Serv
             return FAILED
         say(seen)
         if reason is not None:
-            complain("--reason is not written: to change it, run undrain first")
+            complain(f"--reason is not written: to change the words, edit {disabled_file}")
     except OSError as fault:
         complain(
             f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}: the node is not drained. Set its server to"

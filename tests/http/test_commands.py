@@ -283,7 +283,10 @@ class TestDrain:
             assert "is synced" not in service.get("/").body
             again = run("drain", "--reason", "another", **environ)
             assert words in again.stdout
-            assert again.stderr == "clustercheckd: --reason is not written: to change it, run undrain first\n"
+            edit = f"to change the words, edit {service.disabled_file}"
+            assert again.stderr == f"clustercheckd: --reason is not written: {edit}\n"
+            service.disabled_file.write_text("other words\n")
+            wait_for("the other words", lambda: ': "other words" ' in service.status()["detail"], seconds=SECONDS)
 
     def test_a_mistake_in_another_setting_does_not_stop_a_drain(self, services: Services, tmp_path: Path) -> None:
         service = services.start()
