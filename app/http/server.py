@@ -128,7 +128,7 @@ def listening_socket(host: str, port: int, keep: Callable[[socket.socket, str], 
     except (OSError, UnicodeError) as fault:
         number = fault.errno if isinstance(fault, OSError) else None
         if number == errno.EADDRINUSE:
-            words = f"the port is in use; to see by which process, type: ss -ltnp 'sport = :{port}'"
+            words = f"the port is in use; to see by which process, run: ss -ltnp 'sport = :{port}'"
         elif isinstance(fault, socket.gaierror) or number is None:
             words = "not an address or a host name"
         else:

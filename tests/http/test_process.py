@@ -59,7 +59,7 @@ def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
         done = run(CLUSTERCHECK_HOST="127.0.0.1", CLUSTERCHECK_PORT=port)
     assert done.returncode == 2
     where = f"CLUSTERCHECK_HOST=127.0.0.1 CLUSTERCHECK_PORT={port}"
-    advice = f"the port is in use; to see by which process, type: ss -ltnp 'sport = :{port}'"
+    advice = f"the port is in use; to see by which process, run: ss -ltnp 'sport = :{port}'"
     assert done.stderr == f"clustercheckd: cannot listen on {where}: {advice}\n"
 
 
