@@ -8,11 +8,12 @@ import signal
 signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from app.commands.check import check
 from app.commands.drain import drain, undrain
 from app.commands.exit_status import INTERRUPTED, MISUSED
+from app.commands.migrate import migrate
 from app.commands.output import complain, open_missing_streams
 from app.commands.parser import CommandLine, parse
 from app.commands.services import Service, own_service, service_at
@@ -40,48 +41,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(typed: CommandLine) -> int:
+    flags, env_file, own = typed.settings, typed.env_file, typed.own
     match typed.command:
         case "serve":
             # Imported here, because it would double the start of every other command.
             from app.service import serve  # noqa: PLC0415
 
-            return serve(*load_settings(typed.settings, typed.env_file))
+            return serve(*load_settings(flags, env_file))
         case "check":
-            return check(_settings(typed), as_json=typed.own["json"])
+            return check(_load(flags, env_file), as_json=own["json"])
         case "status":
-            return status(_services(typed), as_json=typed.own["json"], watching=typed.own["watch"])
-        case "drain" | "undrain":
+            # With addresses, no env file is needed, which this user may not be able to read.
+            settings = _load(flags, env_file or ("" if own["addresses"] else None), _LISTENING)
+            services = [service_at(text, settings.clustercheck_port) for text in own["addresses"]]
+            return status(services or [own_service(settings)], as_json=own["json"], watching=own["watch"])
+        case "migrate":
+            return migrate(**own)
+        case command:
             # The path is all that a drain needs: no other mistake may stop it.
-            path = _settings(typed, ["clustercheck_disabled_file"]).clustercheck_disabled_file
+            path = _load(flags, env_file, ["clustercheck_disabled_file"]).clustercheck_disabled_file
 
             def find_service() -> Service:
-                return own_service(load_settings(typed.settings, typed.env_file, _LISTENING)[0])
+                return own_service(load_settings(flags, env_file, _LISTENING)[0])
 
-            if typed.command == "undrain":
-                return undrain(path, find_service)
-            return drain(path, typed.own["reason"], find_service)
-        case _:
-            # Imported here, because it would delay the start of the service.
-            from app.commands.migrate import migrate  # noqa: PLC0415
-
-            return migrate(typed.rest)
+            return undrain(path, find_service) if command == "undrain" else drain(path, own["reason"], find_service)
 
 
-def _settings(typed: CommandLine, only: Collection[str] | None = None) -> Settings:
+def _load(flags: Mapping[str, str], env_file: str | None, only: Collection[str] | None = None) -> Settings:
     """Load the settings that a command uses, and print the warnings."""
-    settings, warnings = load_settings(typed.settings, typed.env_file, only)
+    settings, warnings = load_settings(flags, env_file, only)
     for line in warnings:
         complain(line)
     return settings
-
-
-def _services(typed: CommandLine) -> list[Service]:
-    """Return the services to ask: those typed, for which no env file is read, or the configured one."""
-    addresses = typed.own["addresses"]
-    if not addresses:
-        return [own_service(_settings(typed, _LISTENING))]
-    port = load_settings(typed.settings, typed.env_file or "", ["clustercheck_port"])[0].clustercheck_port
-    return [service_at(text, port) for text in addresses]
 
 
 if __name__ == "__main__":

@@ -3,34 +3,21 @@
 import os
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 
 from app.database.login import Database
-from app.durations import seconds_in
 from app.monitor import oldest_usable_seconds
 from app.node_state import one_line
 from app.settings_error import SettingsError
 from app.switches import DISABLED_FILE
-from app.variables import Variable, misspelt_names, read_env_file
+from app.variables import Variable, misspelt_names, read_env_file, seconds_in
 from app.verdict import Policy
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 IPNetwork = IPv4Network | IPv6Network
 
-_ENV_FILE_FLAG = "--env-file"
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 
 MOST_PORT = 65535
@@ -49,20 +36,25 @@ def _networks_in(words: str) -> list[IPNetwork]:
     return networks
 
 
+def _absolute(path: str) -> str:
+    # Otherwise it would depend on where each command is started.
+    if not path.startswith("/"):
+        raise ValueError(f"{one_line(path)!r} is not an absolute path; example: {DISABLED_FILE}")
+    return path
+
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
 Networks = Annotated[list[IPNetwork] | None, BeforeValidator(_networks_in)]
 
 
-class Settings(BaseModel):
+class Settings(BaseModel, frozen=True):
     """All settings; the environment variables have the fields' names."""
-
-    model_config = ConfigDict(frozen=True)
 
     mysql_socket: str | None = Field(None, description="unix socket (default: the first usual place)")
     mysql_host: str | None = Field(None, description="the server's name or address, for TCP")
-    mysql_port: int | None = Field(
-        None, ge=1, le=MOST_PORT, description="the server's port (3306); if set, TCP is used"
-    )
+    mysql_port: int | None = Field(None, ge=1, le=MOST_PORT, description="the server's port (3306); it means TCP")
     mysql_username: str | None = Field(None, description="account (default: clustercheckd's own user)")
     mysql_password: SecretStr | None = Field(None, description="the account's password; none with unix_socket")
     mysql_password_file: str | None = Field(None, description="file that contains the password")
@@ -78,39 +70,23 @@ class Settings(BaseModel):
     available_when_full: bool = Field(default=True, description="accept a node at max_connections")
     max_recv_queue: int | None = Field(None, ge=0, description="longest receive queue (default: no limit)")
 
-    clustercheck_disabled_file: str = Field(DISABLED_FILE, description="the node is drained while this file exists")
+    clustercheck_disabled_file: AbsolutePath = Field(DISABLED_FILE, description="the node is drained while it exists")
     clustercheck_drain_status: Literal["404", "503"] = Field("503", description="HTTP status for planned reasons")
     clustercheck_drain_seconds: Seconds = Field(0, ge=0, le=3600, description="how long to drain after SIGTERM")
     clustercheck_poll_interval: Seconds = Field(0.25, ge=0.05, le=60, description="how often to poll the server")
-    clustercheck_login_interval: Seconds = Field(
-        2, ge=0, le=3600, description="how often to log in again; 0 keeps one session"
-    )
+    clustercheck_login_interval: Seconds = Field(2, ge=0, le=3600, description="how often to log in again; 0 is never")
     clustercheck_deadline: Seconds = Field(0.8, ge=0.05, le=60, description="time that one poll may take")
     clustercheck_host: str = Field("*", description="the service's address; * is all")
     clustercheck_port: int = Field(9200, ge=0, le=MOST_PORT, description="the service's port; 0 is any")
     clustercheck_allow_from: Networks = Field(None, description="clients, e.g. 10.0.0.0/8 (default: everybody)")
     clustercheck_any_path: bool = Field(default=False, description="return the verdict on every path")
-    clustercheck_log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="debug, info, warning or error"
-    )
+    clustercheck_log_level: LogLevel = Field("info", description="debug, info, warning or error")
     clustercheck_log_format: Literal["text", "json"] = Field("text", description="text or json")
 
-    @field_validator("clustercheck_disabled_file")
-    @classmethod
-    def _absolute(cls, value: str) -> str:
-        # Otherwise it would depend on where each command is started.
-        if not value.startswith("/"):
-            raise ValueError(f"{one_line(value)!r} is not an absolute path; example: {DISABLED_FILE}")
-        return value
-
-    @model_validator(mode="after")
-    def _one_password(self) -> Self:
-        if self.mysql_password is not None and self.mysql_password_file is not None:
-            raise ValueError("MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one")
-        return self
-
     def database(self) -> Database:
-        """Return the database settings, for the poller."""
+        """Return the database settings, for the poller. Raises `SettingsError`."""
+        if self.mysql_password is not None and self.mysql_password_file is not None:
+            raise SettingsError("MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one")
         return Database(
             socket=self.mysql_socket,
             host=self.mysql_host,
@@ -161,16 +137,14 @@ def default_of(name: str) -> str:
 
 
 def load_settings(
-    flags: Mapping[str, str],
-    env_file: str | None = None,
-    only: Collection[str] | None = None,
+    flags: Mapping[str, str], env_file: str | None = None, only: Collection[str] | None = None
 ) -> tuple[Settings, list[str]]:
     """Read flags, environment and env file; return the settings and warnings, one line each.
 
     flags: field to the text that was typed. only: the fields that the caller uses, if not all; the others keep their
     defaults, and a mistake elsewhere in the env file is a warning. Raises `SettingsError`.
     """
-    where = _ENV_FILE_FLAG
+    where = "--env-file"
     if env_file is None:
         where, env_file = _ENV_FILE_VARIABLE, os.environ.get(_ENV_FILE_VARIABLE)
     in_file, complaints = read_env_file(env_file) if env_file else ([], [])
@@ -179,65 +153,39 @@ def load_settings(
         raise SettingsError(*warnings)
     environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
     typed = [Variable(name.upper(), value, flag=flag_of(name)) for name, value in flags.items()]
-    warnings += misspelt_names(
-        [*environ, *in_file], [*(name.upper() for name in Settings.model_fields), _ENV_FILE_VARIABLE]
-    )
-    return settings_of((in_file, environ, typed), only), warnings
+    known = [*map(str.upper, Settings.model_fields), _ENV_FILE_VARIABLE]
+    warnings += misspelt_names([*environ, *in_file], known)
+    return settings_of((in_file, environ, typed), only or Settings.model_fields), warnings
 
 
-def settings_of(sources: Iterable[Iterable[Variable]], only: Collection[str] | None = None) -> Settings:
+def settings_of(sources: Iterable[Iterable[Variable]], only: Collection[str] = Settings.model_fields) -> Settings:
     """Return the settings of some sources, of which a later one takes precedence. Raises `SettingsError`."""
     given: dict[str, Variable] = {}
     for source in sources:
-        given |= _by_field(source, Settings.model_fields if only is None else only)
+        found: dict[str, Variable] = {}
+        for variable in source:
+            field = variable.name.lower()
+            if field in only and (variable.value or field in _NEVER_EMPTY):
+                if field in found:
+                    raise SettingsError(f"{found[field].called} and {variable.called} are both set: set one")
+                found[field] = variable
+        given |= found
     try:
         return Settings.model_validate({field: variable.value for field, variable in given.items()})
     except ValidationError as fault:
-        raise SettingsError(*(_line(error, given) for error in fault.errors())) from None
+        raise SettingsError(*(_line(error, given[str(error["loc"][0])]) for error in fault.errors())) from None
 
 
-def _by_field(source: Iterable[Variable], only: Collection[str]) -> dict[str, Variable]:
-    found: dict[str, Variable] = {}
-    for variable in source:
-        field = variable.name.lower()
-        if field not in only or not (variable.value or field in _NEVER_EMPTY):
-            continue
-        if field in found:
-            raise SettingsError(f"{found[field].called} and {variable.called} are both set: set one")
-        found[field] = variable
-    return found
-
-
-def _line(error: "ErrorDetails", given: Mapping[str, Variable]) -> str:
+def _line(error: ErrorDetails, variable: Variable) -> str:
     """Say what is wrong with a value: where it is set, the value, and what fits."""
-    if not error["loc"]:
-        return error["msg"].removeprefix("Value error, ")
-    field = str(error["loc"][0])
-    variable = given[field]
     value = one_line(variable.value)
+    said = error["msg"].removeprefix("Value error, ").replace("Input should be", f"{value} is not")
+    if error["type"] == "bool_parsing":
+        said = f"{value} is neither 1 (yes, true, on) nor 0 (no, false, off)"
+    if error["type"].endswith("than_equal") and error["loc"][0] in DURATIONS:
+        said += " seconds"
     if value.startswith(("tcp://", "udp://")):
-        return (
-            f"{variable.called}: {value}: Kubernetes sets this variable for a Service of that name; in the pod's spec,"
-            " set enableServiceLinks: false"
+        said = (
+            f"{value}: Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod's spec"
         )
-    complaint = _complaint(error["type"], field)
-    said = f"{value} {complaint}" if complaint else error["msg"].removeprefix("Value error, ")
     return f"{variable.called}: {said}"
-
-
-def _complaint(kind: str, field: str) -> str | None:
-    if kind == "string_unicode":
-        return "is not UTF-8"
-    if kind.startswith(("int_", "float_")):
-        return "is not a whole number"
-    if kind.startswith("bool_"):
-        return "is neither 1 (yes, true, on) nor 0 (no, false, off)"
-    if kind == "literal_error":
-        return f"is not one of {', '.join(get_args(Settings.model_fields[field].annotation))}"
-    if kind in ("greater_than_equal", "less_than_equal"):
-        bounds = Settings.model_fields[field].metadata
-        lowest = next(bound.ge for bound in bounds if hasattr(bound, "ge"))
-        highest = next((bound.le for bound in bounds if hasattr(bound, "le")), None)
-        to_highest = " or more" if highest is None else f"-{highest}"
-        return f"is out of range ({lowest}{to_highest}{' seconds' if field in DURATIONS else ''})"
-    return None

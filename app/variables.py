@@ -1,10 +1,11 @@
-"""Variables as written: the lines of an env file, and names that look like settings but are not."""
+"""Variables as written: the lines of an env file, names that look like settings but are not, and durations."""
 
 import difflib
 import io
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from dotenv.main import resolve_variables
@@ -19,10 +20,17 @@ _HOW_CLOSE = 0.82
 # Messages repeat only such names: the parser may take a pasted key or password for a name.
 _NAME = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
 
+_DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+) ?(?P<unit>ms|s|m|h)?")
+# In decimals 800ms is 0.8.
+_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A setting as it was given. where: file and line, for messages. flag: what was typed instead of the name."""
+    """A value as it was given.
+
+    where: its source for messages, as in "/etc/default/clustercheck, line 3". flag: what was typed instead of the name.
+    """
 
     name: str
     value: str
@@ -32,7 +40,7 @@ class Variable:
     @property
     def called(self) -> str:
         """Name it in a message."""
-        return f"{self.where}{self.name}{f' ({self.flag})' if self.flag else ''}"
+        return f"{f'{self.where}: ' if self.where else ''}{self.name}{f' ({self.flag})' if self.flag else ''}"
 
 
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
@@ -41,19 +49,16 @@ def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as fault:
         return [], [f"{path}: {getattr(fault, 'strerror', None) or 'not UTF-8'}"]
-    given, complaints = [], []
-    for binding in parse_stream(io.StringIO(text)):
-        written = binding.original.string
-        # The parser counts the empty lines before a binding as part of it.
-        number = binding.original.line + written[: len(written) - len(written.lstrip())].count("\n")
-        where = f"{path}, line {number}: "
-        if binding.error or (binding.key is not None and binding.value is None):
-            complaints.append(f"{where}is not NAME=value")
-        elif binding.key is not None:
-            given.append((where, binding.key, binding.value))
-    values = resolve_variables([(name, value) for _, name, value in given], override=True)
-    wheres = {name: where for where, name, _ in given}
-    return [Variable(name, values[name] or "", where) for name, where in wheres.items()], complaints
+    given, complaints = {}, []
+    for number, line in enumerate(text.split("\n"), 1):
+        where = f"{path}, line {number}"
+        for binding in parse_stream(io.StringIO(line)):
+            if binding.error or (binding.key is not None and binding.value is None):
+                complaints.append(f"{where}: is not NAME=value")
+            elif binding.key is not None:
+                given[binding.key] = where, binding.value
+    values = resolve_variables([(name, value) for name, (_, value) in given.items()], override=True)
+    return [Variable(name, values[name] or "", where) for name, (where, _) in given.items()], complaints
 
 
 def misspelt_names(given: Sequence[Variable], known: Collection[str]) -> Iterator[str]:
@@ -65,15 +70,21 @@ def misspelt_names(given: Sequence[Variable], known: Collection[str]) -> Iterato
     names = {variable.name.upper() for variable in given}
     for variable in given:
         name = variable.name.upper()
-        if name in known:
-            continue
         # Comparing is slow, and an environment may contain hundreds of unrelated names.
-        close = difflib.get_close_matches(name, known, cutoff=_HOW_CLOSE) if name.startswith(_LIKE_OURS) else []
+        if name in known or not (variable.where or name.startswith(_LIKE_OURS)):
+            continue
+        close = difflib.get_close_matches(name, known, cutoff=_HOW_CLOSE)
         # MYSQL_PASS means MYSQL_PASSWORD, although MYSQL_SSL has more of its letters.
         close = [setting for setting in close if setting.startswith(name)] or close
-        of_others = any(part in name for part in _OF_OTHERS)
         ours = name.startswith(_OUR_PREFIXES) or (close and close[0] not in names)
-        if variable.where or (ours and not of_others):
-            shown = name if _NAME.fullmatch(name) else "a name"
-            line = f"{variable.where}{shown} is not a setting and is ignored"
-            yield f"{line}: did you mean {close[0]}?" if close else line
+        if variable.where or (ours and not any(part in name for part in _OF_OTHERS)):
+            shown = Variable(name if _NAME.fullmatch(name) else "a name", "", variable.where).called
+            yield f"{shown} is not a setting and is ignored{f': did you mean {close[0]}?' if close else ''}"
+
+
+def seconds_in(text: str) -> float:
+    """Return a duration in seconds. Raises `ValueError`, whose message has examples."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h")
+    return float(Decimal(found["number"]) * _UNITS[found["unit"] or "s"])

@@ -32,13 +32,8 @@ def check(settings: Settings, *, as_json: bool) -> int:
     seen = poll_once(settings.database(), settings.clustercheck_deadline)
     verdict = decide(seen, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)())
     if as_json:
-        document = {
-            "available": verdict.available,
-            "reason": verdict.reason,
-            "detail": verdict.detail,
-            "node": dataclasses.asdict(seen) if isinstance(seen, NodeState) else None,
-        }
-        say(json.dumps(document))
+        node = dataclasses.asdict(seen) if isinstance(seen, NodeState) else None
+        say(json.dumps({**dataclasses.asdict(verdict), "node": node}))
     else:
         say(f"{verdict.word} {verdict.reason}: {verdict.detail}")
         if isinstance(seen, PollFailure) and seen.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED):

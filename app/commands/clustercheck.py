@@ -9,21 +9,20 @@ import contextlib
 import os
 import select
 import socket
-import stat
 import sys
-import time
 from collections.abc import Mapping, Sequence
 
+from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
 from app.commands.output import open_missing_streams
-from app.commands.script import CONFIGURATION_FILES, Given, assignments, effective, positionals
+from app.commands.script import CONFIGURATION_FILES, assignments, effective, positionals
 from app.database.address import parse_port
 from app.database.login import Database
 from app.database.poller import poll_once
-from app.durations import seconds_in
 from app.reason import Reason
 from app.sentences import sentence_of
 from app.settings_error import SettingsError
 from app.switches import DISABLED_FILE, ManualSwitches
+from app.variables import Variable, seconds_in
 from app.verdict import Policy, Verdict, decide
 
 USAGE = (
@@ -35,8 +34,6 @@ USAGE = (
     "MYSQL_PORT, MYSQL_SOCKET, AVAILABLE_WHEN_DONOR, AVAILABLE_WHEN_READONLY, ERR_FILE, DEFAULTS_EXTRA_FILE,\n"
     "CLUSTERCHECK_DISABLED_FILE, CLUSTERCHECK_DEADLINE."
 )
-
-AVAILABLE, NOT_AVAILABLE = 0, 1
 
 # In addition to the script's own.
 _DEFAULTS = {"CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE, "CLUSTERCHECK_DEADLINE": "0.8"}
@@ -53,7 +50,11 @@ def main(arguments: Sequence[str] | None = None, configuration_files: Sequence[s
     if given[:1] in (["-h"], ["--help"]):
         print(USAGE)
         return AVAILABLE
-    values, complaints = _values(given, configuration_files)
+    complaints: list[str] = []
+    in_environment = [Variable(name, value) for name, value in os.environ.items()]
+    in_files = [one for path in configuration_files for one in assignments(path, complaints)]
+    used = effective([*in_environment, *in_files, *positionals(given)])
+    values = _DEFAULTS | {name: variable.value for name, variable in used.items()}
     verdict = _verdict(values)
     if not verdict.available:
         complaints.append(f"{verdict.reason}: {verdict.detail}")
@@ -81,36 +82,21 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
     return decide(poll_once(database, policy.max_age_seconds), 0.0, policy, switches)
 
 
-def _values(arguments: Sequence[str], configuration_files: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the value of each variable that has one, and a line for each mistake."""
-    complaints: list[str] = []
-    given = [Given(name, value, "the environment") for name, value in os.environ.items()]
-    for path in configuration_files:
-        if os.path.exists(path):  # noqa: PTH110 (never raises)
-            given += assignments(path, complaints)
-    given += positionals(arguments, "the arguments")
-    return _DEFAULTS | {name: found.value for name, found in effective(given).items()}, complaints
-
-
 def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
-    try:
-        deadline_seconds = seconds_in(values["CLUSTERCHECK_DEADLINE"])
-    except ValueError:
-        deadline_seconds = 0.0
-    if not 0.05 <= deadline_seconds <= 60:  # noqa: PLR2004 (clustercheckd's own bounds)
-        raise SettingsError(f"CLUSTERCHECK_DEADLINE={values['CLUSTERCHECK_DEADLINE']}: must be 0.05 to 60 seconds")
-    if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
-        raise SettingsError(
-            f"CLUSTERCHECK_DISABLED_FILE={values['CLUSTERCHECK_DISABLED_FILE']}: must be an absolute path"
-        )
     for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
         if values[name] not in ("0", "1"):
             raise SettingsError(f"{name}={values[name]}: must be 0 or 1")
-    defaults_file, port = values["DEFAULTS_EXTRA_FILE"], values.get("MYSQL_PORT")
+    if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
+        raise SettingsError("CLUSTERCHECK_DISABLED_FILE must be an absolute path")
+    try:
+        deadline_seconds = seconds_in(values["CLUSTERCHECK_DEADLINE"])
+    except ValueError as fault:
+        raise SettingsError(f"CLUSTERCHECK_DEADLINE: {fault}") from None
+    defaults_file = values["DEFAULTS_EXTRA_FILE"]
     database = Database(
         socket=values.get("MYSQL_SOCKET"),
         host=values.get("MYSQL_HOST"),
-        port=parse_port("MYSQL_PORT", port) if port else None,
+        port=parse_port("MYSQL_PORT", values["MYSQL_PORT"]) if "MYSQL_PORT" in values else None,
         username=values["MYSQL_USERNAME"] or None,
         # If the password is empty, the defaults file supplies it.
         password=values["MYSQL_PASSWORD"] or None,
@@ -127,15 +113,11 @@ def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:
     """Write the mistakes to the file in which the script keeps the mysql client's errors. Ignore a failure."""
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    text = "".join(f"{now} {line}\n" for line in complaints)
     with contextlib.suppress(OSError):
         # Like the script, truncate the file each time. O_NONBLOCK: do not wait for a reader of a pipe.
-        file = os.open(err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
-        try:
-            os.write(file, text.encode("ascii", "backslashreplace"))
-        finally:
-            os.close(file)
+        descriptor = os.open(err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
+        with os.fdopen(descriptor, "w", encoding="ascii", errors="backslashreplace") as file:
+            file.writelines(f"{line}\n" for line in complaints)
 
 
 def _answer(verdict: Verdict) -> None:
@@ -143,9 +125,11 @@ def _answer(verdict: Verdict) -> None:
     status = "200 OK" if verdict.available else "503 Service Unavailable"
     body = f"{sentence_of(verdict)}\r\n"
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-    client = _client()
-    # Closing a connection with unread bytes would reset it.
-    if client is not None:
+    client = None
+    # Standard input is the client's connection under xinetd and socat only.
+    with contextlib.suppress(OSError):
+        client = socket.socket(fileno=os.dup(_STANDARD_INPUT))
+        # Closing a connection with unread bytes would reset it.
         _read(client)
     with contextlib.suppress(OSError):
         os.write(_STANDARD_OUTPUT, (head + body).encode())
@@ -154,19 +138,10 @@ def _answer(verdict: Verdict) -> None:
             _read(client)
 
 
-def _client() -> socket.socket | None:
-    """Return the client's connection if standard input is one, as under xinetd and socat."""
-    with contextlib.suppress(OSError):
-        if stat.S_ISSOCK(os.fstat(_STANDARD_INPUT).st_mode):
-            return socket.socket(fileno=os.dup(_STANDARD_INPUT))
-    return None
-
-
 def _read(client: socket.socket) -> None:
-    """Read what the client sends, or the end of its connection, within `_CLIENT_SECONDS`."""
-    with contextlib.suppress(OSError):
-        if select.select([client], [], [], _CLIENT_SECONDS)[0]:
-            client.recv(_REQUEST_BYTES)
+    """Read what the client sends, or the end of its connection, within `_CLIENT_SECONDS`. Raises OSError."""
+    if select.select([client], [], [], _CLIENT_SECONDS)[0]:
+        client.recv(_REQUEST_BYTES)
 
 
 if __name__ == "__main__":

@@ -11,23 +11,18 @@ from app.reason import Reason
 from app.settings_error import SettingsError
 from app.switches import ManualSwitches
 
-_MODE = 0o644
-"""The service must be able to read the words in the file."""
 
-
-def drain(disabled_file: str, reason: str | None, own_service: Callable[[], Service]) -> int:
+def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Service]) -> int:
     """Create the disabled file and confirm that the service sees it. Return the exit status.
 
-    reason: written to the file. own_service: may raise `SettingsError`; the node is drained by then.
+    reason: written to the file. find_service: may raise `SettingsError`; the node is drained by then.
     """
+    # The service must be able to read the words in the file.
+    os.umask(0o022)
     try:
-        descriptor = os.open(disabled_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        file = Path(disabled_file).open("xb", buffering=0)  # noqa: SIM115 (closed below)
     except FileExistsError:
-        seen = ManualSwitches(disabled_file)().disabled_file
-        if seen is None:
-            complain(f"CLUSTERCHECK_DISABLED_FILE: {disabled_file} is a link to nowhere")
-            return FAILED
-        say(seen)
+        say(ManualSwitches(disabled_file)().disabled_file or f"{disabled_file} is a link to nowhere")
         if reason is not None:
             complain(f"--reason is not written: to change the words, edit {disabled_file}")
     except OSError as fault:
@@ -37,12 +32,16 @@ def drain(disabled_file: str, reason: str | None, own_service: Callable[[], Serv
         )
         return FAILED
     else:
-        _write(descriptor, reason or "")
+        with file:
+            try:
+                file.write(f"{reason}\n".encode(errors="replace") if reason else b"")
+            except OSError as fault:
+                complain(f"--reason is not written: {fault.strerror}")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
-    return _confirm(own_service, disabled_file, drained=True)
+    return _confirm(find_service, disabled_file, drained=True)
 
 
-def undrain(disabled_file: str, own_service: Callable[[], Service]) -> int:
+def undrain(disabled_file: str, find_service: Callable[[], Service]) -> int:
     """Remove the disabled file and confirm that the service sees that. Return the exit status."""
     try:
         Path(disabled_file).unlink()
@@ -53,36 +52,21 @@ def undrain(disabled_file: str, own_service: Callable[[], Service]) -> int:
         return FAILED
     else:
         say(f"removed {disabled_file}")
-    return _confirm(own_service, disabled_file, drained=False)
+    return _confirm(find_service, disabled_file, drained=False)
 
 
-def _write(descriptor: int, reason: str) -> None:
-    """Write why the node is drained, and close the file. On a full disk, the node is drained without the words."""
-    with open(descriptor, "wb", buffering=0) as file:
-        # The umask may have removed bits.
-        os.fchmod(descriptor, _MODE)
-        try:
-            file.write(f"{reason}\n".encode(errors="replace") if reason else b"")
-        except OSError as fault:
-            complain(f"--reason is not written: {fault.strerror}")
-
-
-def _confirm(own_service: Callable[[], Service], disabled_file: str, *, drained: bool) -> int:
+def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained: bool) -> int:
     try:
-        [answer] = ask([own_service()])
+        [answer] = ask([find_service()])
     except SettingsError as fault:
         complain(f"not confirmed: {fault}")
         return FAILED
-    where = answer.service.name
     if answer.status is None:
-        complain(f"not confirmed: {where}: {answer.reason}")
+        complain(f"not confirmed: {answer.service.name}: {answer.reason}")
         return FAILED
-    disabled = answer.status["reason"] == Reason.DISABLED
-    if drained and not disabled:
-        complain(f"{where} is {answer.verdict}, {answer.reason}: it does not see {disabled_file}")
+    seen = f"{answer.service.name} is {answer.verdict}, {answer.reason}"
+    if (answer.status["reason"] == Reason.DISABLED) != drained:
+        complain(f"{seen}: it does not see that {disabled_file} {'exists' if drained else 'is gone'}")
         return FAILED
-    if disabled and not drained:
-        complain(f"{where} is still {answer.verdict}, {answer.reason}")
-        return FAILED
-    say(f"{where} is {answer.verdict}, {answer.reason}")
+    say(seen)
     return DONE

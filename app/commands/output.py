@@ -19,19 +19,19 @@ def open_missing_streams() -> None:
             # The system uses the lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
     # A closed stream is None, and print would then use standard output instead of standard error.
-    sys.stdin = sys.stdin or open(0)  # noqa: SIM115 (open for as long as the process)
-    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 (open for as long as the process)
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
     # An argument may contain any byte, and a terminal may have only ASCII. Python does this for standard error.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def say(line: str) -> None:
-    """Print a line. If that fails, report it on standard error."""
-    fault = print_line(line)
+def say(line: str) -> bool:
+    """Print a line, and return whether that worked. If not, report it on standard error."""
+    fault = _print(line, sys.stdout)
     if fault is not None:
         complain(f"standard output: {fault.strerror}")
+    return fault is None
 
 
 def complain(line: str, priority: str = "") -> None:
@@ -39,22 +39,13 @@ def complain(line: str, priority: str = "") -> None:
     _print(f"{priority}clustercheckd: {line}", sys.stderr)
 
 
-def print_line(line: str) -> OSError | None:
-    """Print a line on standard output; return the failure, if any, after which the stream is discarded."""
-    return _print(line, sys.stdout)
-
-
-def discard(stream: TextIO) -> None:
-    """Redirect a stream to /dev/null. At exit, Python would write its buffer again and change the exit status."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, stream.fileno())
-    os.close(nothing)
-
-
 def _print(line: str, stream: TextIO) -> OSError | None:
     try:
         print(line, file=stream, flush=True)
     except OSError as fault:
-        discard(stream)
+        # At exit, Python would write its buffer again and change the exit status.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, stream.fileno())
+        os.close(nothing)
         return fault
     return None

@@ -4,8 +4,9 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from app.variables import Variable
 
 CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
 """Files of NAME=value lines. They take precedence over the environment, because the script sources them."""
@@ -21,30 +22,15 @@ DEFAULTS = {
 }
 """The script's defaults."""
 
-VARIABLES = (
-    *DEFAULTS,
-    "MYSQL_HOST",
-    "MYSQL_PORT",
-    "MYSQL_SOCKET",
-    "CLUSTERCHECK_DISABLED_FILE",
-    "CLUSTERCHECK_DEADLINE",
-)
+_OURS = ("CLUSTERCHECK_DISABLED_FILE", "CLUSTERCHECK_DEADLINE")
+VARIABLES = (*DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET", *_OURS)
 """Every variable that is read; others are ignored."""
 
 # The script uses an empty user name or password as it is. For any other variable, empty means the default.
 _KEPT_EMPTY = ("MYSQL_USERNAME", "MYSQL_PASSWORD")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The value of a variable. where: its source, as in "/etc/sysconfig/clustercheck, line 3"."""
-
-    name: str
-    value: str
-    where: str
-
-
-def positionals(arguments: Sequence[str], where: str) -> list[Given]:
+def positionals(arguments: Sequence[str], where: str = "") -> list[Variable]:
     """Return the variables that the positional arguments set.
 
     A dash stands for an empty user and an empty password, as in newer versions of the script. The account is then in
@@ -52,13 +38,18 @@ def positionals(arguments: Sequence[str], where: str) -> list[Given]:
     """
     user, rest = arguments[:1], arguments[1:]
     values = ("", "", *rest) if list(user) == ["-"] else arguments
-    return [Given(name, value, where) for name, value in zip(DEFAULTS, values, strict=False)]
+    return [Variable(name, value, where) for name, value in zip(DEFAULTS, values, strict=False)]
 
 
-def assignments(path: str | Path, complaints: list[str]) -> Iterator[Given]:
-    """Parse NAME=value lines as a shell does, without running anything. Each mistake is appended to complaints."""
+def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
+    """Parse a file of NAME=value lines, if it exists, as a shell does, without running anything.
+
+    Each mistake is appended to complaints.
+    """
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except FileNotFoundError:
+        return
     except OSError as fault:
         complaints.append(f"{path}: {fault.strerror}")
         return
@@ -75,12 +66,12 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Given]:
                 continue
             if "'" not in line and re.search(r"[$`]", value):
                 complaints.append(f"{where}: {name} is used as written: clustercheckd does not expand it")
-            yield Given(name, value, where)
+            yield Variable(name, value, where)
 
 
-def effective(given: Iterable[Given]) -> dict[str, Given]:
+def effective(given: Iterable[Variable]) -> dict[str, Variable]:
     """Return what applies for each variable: the last one that was given, or the script's default."""
-    values = {name: Given(name, value, "the script's default") for name, value in DEFAULTS.items()}
+    values = {name: Variable(name, value, "the script's default") for name, value in DEFAULTS.items()}
     for variable in given:
         if variable.name in VARIABLES and (variable.value or variable.name in _KEPT_EMPTY):
             values[variable.name] = variable

@@ -20,9 +20,7 @@ from app.settings_error import SettingsError
 SECONDS = 2.0
 _MOST_BYTES = 1 << 18
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
-_TYPED = re.compile(
-    r"\[(?P<bracketed>[^\s\[\]/@,]+)\](:(?P<port>[0-9]{1,9}))?|(?P<host>[^\s:\[\]/@,]+)(:(?P<its_port>[0-9]{1,9}))?"
-)
+_TYPED = re.compile(r"(\[(?P<bracketed>[^\s\[\]/@,]+)\]|(?P<host>[^\s:\[\]/@,]+))(:(?P<port>[0-9]{1,9}))?")
 # Where to connect if the service listens on every address.
 _LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
 
@@ -83,13 +81,11 @@ def service_at(text: str, default_port: int) -> Service:
     """Parse host, host:port, an IPv6 address or [address]:port. Raises `SettingsError`."""
     # An IPv6 address without brackets cannot have a port.
     found = _TYPED.fullmatch(f"[{text}]" if text.count(":") > 1 and "[" not in text else text)
-    if found is None:
+    port = int(found["port"] or default_port) if found else 0
+    if found is None or not 1 <= port <= MOST_PORT:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "
         raise SettingsError(f"status: {shown}not an address; examples: db1 db1:9200 [fd00::1]:9200")
-    port = int(found["port"] or found["its_port"] or default_port)
-    if not 1 <= port <= MOST_PORT:
-        raise SettingsError(f"status: {text}: {port} is out of range (1-{MOST_PORT})")
     return Service(text, found["bracketed"] or found["host"], port)
 
 
@@ -117,14 +113,13 @@ def _answer(service: Service) -> Answer:
         status = json.loads(connection.getresponse().read(_MOST_BYTES).decode(errors="replace"))
         if isinstance(status["available"], bool) and isinstance(status["reason"], str):
             return Answer(service, status)
-    except TimeoutError:
-        return Answer(service, fault=_NO_ANSWER)
     except UnicodeError:
         return Answer(service, fault="not a valid host name")
     except (ConnectionResetError, BrokenPipeError):
         return Answer(service, fault="closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
     except OSError as fault:
-        return Answer(service, fault=fault.strerror or "unreachable")
+        # The connection's own timeout has no such text.
+        return Answer(service, fault=fault.strerror or _NO_ANSWER)
     except (HTTPException, ValueError, TypeError, LookupError, RecursionError):
         pass
     finally:

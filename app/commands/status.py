@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
-from app.commands.output import complain, discard, print_line, say
+from app.commands.output import say
 from app.commands.services import Answer, Service, ask, text_in
 
-_ROUND_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
 _CELL_LENGTH = 60
 _MOST = 10**9
 _HEADER = ("node", "verdict", "reason", "since", "state", "size", "recvq")
@@ -26,19 +26,10 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
         say(shown(answers))
         return AVAILABLE if any(answer.available for answer in answers) else NOT_AVAILABLE
     try:
-        while True:
-            began = time.monotonic()
-            fault = print_line(_in_place(shown(ask(services))))
-            if fault is not None:
-                break
-            time.sleep(max(0.0, began + _ROUND_SECONDS - time.monotonic()))
+        while say(_in_place(shown(ask(services)))):
+            time.sleep(_PAUSE_SECONDS)
     except KeyboardInterrupt:
-        # The same Ctrl-C may have stopped the program that reads the rows.
-        discard(sys.stdout)
         return DONE
-    if isinstance(fault, BrokenPipeError):
-        return DONE
-    complain(f"standard output: {fault.strerror}")
     return FAILED
 
 

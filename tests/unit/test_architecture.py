@@ -12,7 +12,6 @@ PURE = ("app.reason", "app.node_state", "app.verdict")
 BESIDE_THE_SPINE = (
     "app.settings",
     "app.settings_error",
-    "app.durations",
     "app.variables",
     "app.log",
     "app.switches",
@@ -77,13 +76,11 @@ def test_only_its_own_folder_imports_the_driver_or_the_web_stack(folder: str, pa
         ("app.systemd", {"app.verdict"}),
         ("app.database", {"app.reason", "app.node_state", "app.deadline", "app.settings_error"}),
         ("app.settings_error", set()),
-        ("app.durations", set()),
         ("app.variables", set()),
         (
             "app.settings",
             {
                 "app.settings_error",
-                "app.durations",
                 "app.variables",
                 "app.database",
                 "app.monitor",

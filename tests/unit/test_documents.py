@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.commands import migrate
 from app.commands.parser import COMMANDS as NAMES
-from app.commands.parser import MIGRATE, parser_of
+from app.commands.parser import Parser
 from app.commands.script import CONFIGURATION_FILES
 from app.database.address import USUAL_SOCKETS
 from app.http.api import PATHS
@@ -206,8 +205,7 @@ class TestCommands:
 
 def flags_of(command: str) -> set[str]:
     """Return the flags of a command of clustercheckd."""
-    parser = migrate.command_parser() if command == MIGRATE else parser_of(command)
-    return set(parser.flags())
+    return set(Parser(command).flags())
 
 
 def rows(page: str, word: str) -> list[str]:
