@@ -89,7 +89,8 @@ def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
     if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
         raise SettingsError("CLUSTERCHECK_DISABLED_FILE must be an absolute path")
     try:
-        deadline_seconds = seconds_in(values["CLUSTERCHECK_DEADLINE"])
+        # Within the service's own bounds.
+        deadline_seconds = min(max(0.05, seconds_in(values["CLUSTERCHECK_DEADLINE"])), 60.0)
     except ValueError as fault:
         raise SettingsError(f"CLUSTERCHECK_DEADLINE: {fault}") from None
     defaults_file = values["DEFAULTS_EXTRA_FILE"]
