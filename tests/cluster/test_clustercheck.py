@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,6 @@ from harness.process import Process, with_system_path
 from harness.service import read_to_end, without_settings
 from harness.waiting import wait_for
 
-# Neither xinetd nor socat knows quotes.
-SIMPLE_ACCOUNT, SIMPLE_PASSWORD = "simple", "simple"
 COMMAND = str(Path(sys.executable).parent / "clustercheck")
 SECONDS = 20
 
@@ -44,11 +42,19 @@ def variables(node: Node, directory: Path) -> dict[str, str]:
     }
 
 
-def clustercheck(environ: Mapping[str, str], *arguments: str) -> tuple[int, bytes]:
+def clustercheck(environ: Mapping[str, str], *arguments: str, command: Sequence[str] = (COMMAND,)) -> tuple[int, bytes]:
     """Run the command; give exit code and output."""
-    done = subprocess.run([COMMAND, *arguments], env=environ, capture_output=True, timeout=SECONDS, check=False)
+    done = subprocess.run([*command, *arguments], env=environ, capture_output=True, timeout=SECONDS, check=False)
     assert done.stderr == b""
     return done.returncode, done.stdout
+
+
+def option_file(directory: Path) -> str:
+    """Write a file with the account; give its path."""
+    path = directory / "my.cnf"
+    path.write_text(f'[client]\nuser={ACCOUNT}\npassword="{PASSWORD}"\n')
+    path.chmod(0o600)
+    return str(path)
 
 
 def test_its_bytes_for_every_state_of_a_real_node(lone: Node, tmp_path: Path) -> None:
@@ -101,11 +107,7 @@ def test_the_account_comes_from_variables_and_from_the_defaults_file(lone: Node,
     assert clustercheck({**environ, **account}) == (0, SYNCED)
     # Positional arguments go before variables.
     assert clustercheck({**environ, **account}, ACCOUNT, "wrong") == (1, NOT_SYNCED)
-    defaults = tmp_path / "my.cnf"
-    defaults.write_text(f'[client]\nuser={ACCOUNT}\npassword="{PASSWORD}"\n')
-    defaults.chmod(0o600)
-    assert clustercheck(environ, "", "", "0", "", "1", str(defaults)) == (0, SYNCED)
-    assert clustercheck(environ, "-", "0", "/dev/null", "1", str(defaults)) == (0, SYNCED)
+    assert clustercheck(environ, "", "", "0", "", "1", option_file(tmp_path)) == (0, SYNCED)
 
 
 def test_its_configuration_files_are_read_and_never_run(lone: Node, tmp_path: Path) -> None:
@@ -115,19 +117,10 @@ def test_its_configuration_files_are_read_and_never_run(lone: Node, tmp_path: Pa
         f"AVAILABLE_WHEN_READONLY=1; ERR_FILE={errors}#x # more\nDEFAULTS_EXTRA_FILE=$(touch {marker})\n"
     )
     errors = tmp_path / "errors#x"
-    program = (
-        f"import sys; from app.commands.clustercheck import main; sys.exit(main([], configuration_files=['{file}']))"
-    )
-    environ = variables(lone, tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environ, capture_output=True, timeout=SECONDS, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, SYNCED)
+    program = f"import sys; from app.commands.clustercheck import main; sys.exit(main([], ['{file}']))"
+    assert clustercheck(variables(lone, tmp_path), command=(sys.executable, "-c", program)) == (0, SYNCED)
     assert not marker.exists()
-    assert (
-        f"{file}, line 6: DEFAULTS_EXTRA_FILE is used as written: clustercheckd does not expand it"
-        in errors.read_text()
-    )
+    assert f"{file}, line 6: DEFAULTS_EXTRA_FILE is used as written" in errors.read_text()
 
 
 def test_help_names_the_arguments() -> None:
@@ -165,7 +158,7 @@ def xinetd(directory: Path, port: int, environ: Mapping[str, str]) -> Process:
     configuration.write_text(
         f"service mysqlchk\n{{\n type = UNLISTED\n port = {port}\n bind = {LOOPBACK}\n socket_type = stream\n"
         f" protocol = tcp\n wait = no\n user = root\n server = {COMMAND}\n env = {passed}\n"
-        f" server_args = {SIMPLE_ACCOUNT} {SIMPLE_PASSWORD} 1\n per_source = UNLIMITED\n cps = 1000 1\n}}\n"
+        f" server_args = - 1 /dev/null 1 {option_file(directory)}\n per_source = UNLIMITED\n cps = 1000 1\n}}\n"
     )
     command = ["xinetd", "-dontfork", "-f", str(configuration), "-pidfile", str(directory / "xinetd.pid")]
     return Process("xinetd", command, directory / "xinetd.log", environ=environ)
@@ -174,7 +167,7 @@ def xinetd(directory: Path, port: int, environ: Mapping[str, str]) -> Process:
 def socat(directory: Path, port: int, environ: Mapping[str, str]) -> Process:
     """Start a socat that runs the command for each connection."""
     listen = f"TCP-LISTEN:{port},bind={LOOPBACK},reuseaddr,fork"
-    program = f"EXEC:{COMMAND} {SIMPLE_ACCOUNT} {SIMPLE_PASSWORD} 1"
+    program = f"EXEC:{COMMAND} - 1 /dev/null 1 {option_file(directory)}"
     return Process("socat", ["socat", listen, program], directory / "socat.log", environ=environ)
 
 
@@ -187,7 +180,6 @@ def test_under_xinetd_and_socat_no_health_check_is_reset(
     lone: Node, tmp_path: Path, ports: Ports, runner: Runner
 ) -> None:
     port = ports.free()
-    lone.sql(f"CREATE OR REPLACE USER '{SIMPLE_ACCOUNT}'@'localhost' IDENTIFIED BY '{SIMPLE_PASSWORD}'")
     environ = variables(lone, tmp_path)
     process = runner(tmp_path, port, environ)
     try:

@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
@@ -150,16 +150,9 @@ class TestServiceUser:
         assert done.stderr == f"clustercheckd: {line} {ASK_IT}\n"
 
 
-def run_redirected(redirections: str, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command line with a shell's redirections."""
-    return subprocess.run(
-        ["bash", "-c", f'exec "$@" {redirections}', "bash", sys.executable, "-m", "app", *arguments],
-        env={**without_settings(os.environ), **environ},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+def redirected(redirections: str) -> Sequence[str]:
+    """Give the command of a shell that redirects the standard streams of what it runs."""
+    return ("bash", "-c", f'exec "$@" {redirections}', "bash")
 
 
 class TestStandardStreams:
@@ -168,8 +161,8 @@ class TestStandardStreams:
     @pytest.mark.parametrize(("closed", "printed"), [(">&-", ""), ("<&- 2>&-", SYNCED), ("<&- >&- 2>&-", "")])
     def test_closed_descriptors_abort_no_check(self, closed: str, printed: str) -> None:
         with fake_mysql(galera()) as server:
-            done = run_redirected(closed, "check", **beside(server))
-            misused = run_redirected(closed, "check", MYSQL_PORT="x")
+            done = run("check", through=redirected(closed), **beside(server))
+            misused = run("check", MYSQL_PORT="x", through=redirected(closed))
         assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
         assert (misused.returncode, misused.stdout) == (2, "")
         assert ("MYSQL_PORT" in misused.stderr) == ("2>" not in closed)
@@ -177,8 +170,10 @@ class TestStandardStreams:
     @pytest.mark.parametrize(("state", "code"), [("4", 0), ("1", 1)])
     def test_output_that_cannot_be_written_changes_no_exit_status(self, state: str, code: int) -> None:
         with fake_mysql(galera({"wsrep_local_state": state})) as server:
-            full = run_redirected(">/dev/full", "check", **beside(server))
-            both_full = run_redirected(">/dev/full 2>/dev/full", "check", AVAILABLE_WHEN_X="1", **beside(server))
+            full = run("check", **beside(server), through=redirected(">/dev/full"))
+            both_full = run(
+                "check", AVAILABLE_WHEN_X="1", **beside(server), through=redirected(">/dev/full 2>/dev/full")
+            )
         assert (full.returncode, full.stderr) == (code, "clustercheckd: standard output: No space left on device\n")
         assert both_full.returncode == code
 
@@ -213,7 +208,7 @@ class TestDrain:
             assert done.stdout.startswith(first)
             assert done.stdout.splitlines()[1].startswith(f"{where} is {confirmed}")
         # What cannot be printed is done all the same.
-        done = run_redirected(">/dev/full", "drain", **here(service))
+        done = run("drain", **here(service), through=redirected(">/dev/full"))
         expected = "clustercheckd: standard output: No space left on device\n"
         assert (done.returncode, set(done.stderr.splitlines(keepends=True)), path.exists()) == (0, {expected}, True)
 
@@ -271,14 +266,8 @@ class TestDrain:
                 f" head -c 4096 /dev/zero > {directory}/full; "
                 f'"$@"; status=$?; test -e {directory}/disabled && echo drained; exit $status'
             )
-            done = subprocess.run(
-                ["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, "-m", "app", "drain", "--reason", "x"],
-                env={**without_settings(os.environ), "CLUSTERCHECK_DISABLED_FILE": f"{directory}/disabled"},
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-            )
+            unshared, path = ("unshare", "-m", "sh", "-c", mounted, "sh"), f"{directory}/disabled"
+            done = run("drain", "--reason", "x", through=unshared, CLUSTERCHECK_DISABLED_FILE=path)
         assert (done.returncode, "drained" in done.stdout.splitlines()) == (1, drained)
         if drained:
             assert "clustercheckd: --reason is not written: No space left on device\n" in done.stderr

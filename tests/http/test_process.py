@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,10 @@ from tests.fake_mysql import Peer, fake_mysql, galera
 SECONDS = 20
 
 
-def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command line to its end."""
+def run(*arguments: str, through: Sequence[str] = (), **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command line to its end, by way of a wrapper's command if there is one."""
     return subprocess.run(
-        [sys.executable, "-m", "app", *arguments],
+        [*through, sys.executable, "-m", "app", *arguments],
         env={**without_settings(os.environ), **environ},
         capture_output=True,
         text=True,

@@ -1,8 +1,6 @@
 """`clustercheckd migrate`: xinetd's service and the script's variables become an env file."""
 
 import resource
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -66,20 +64,18 @@ class Host:
         """Return the names of the files."""
         return sorted(path.name for path in self.directory.iterdir())
 
-    def migrate(self, path: Path | None = None, output: Path | str | None = None, password: str = "") -> int:
+    def migrate(self, path: object = "", output: object = "", password: str = "") -> int:
         """Run the command; return the exit status."""
-        named, env_file = (None if file is None else str(file) for file in (path, output))
+        files = (str(path), str(output), password or str(self.password))
         try:
-            code = migrate(
-                named, env_file, password or str(self.password), str(self.service.parent), [str(self.sysconfig)]
-            )
+            code = migrate(*files, xinetd=str(self.service.parent), configuration_files=[str(self.sysconfig)])
             self.text, self.error = self._capsys.readouterr()
         except SettingsError as fault:
             code, self.text, self.error = MISUSED, self._capsys.readouterr().out, str(fault)
         assert SECRET not in self.text + self.error
         return code
 
-    def settings(self, path: Path | None = None) -> dict[str, str]:
+    def settings(self, path: object = "") -> dict[str, str]:
         """Run the command; return the settings, with the password in place of its file."""
         assert self.migrate(path, self.env_file) == DONE, self.error
         seen = {variable.name: variable.value for variable in read_env_file(str(self.env_file))[0]}
@@ -95,6 +91,11 @@ def host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Host:
     return Host(tmp_path, capsys)
 
 
+def named(text: str) -> dict[str, str]:
+    """Return the settings that a line of NAME=value words names."""
+    return dict(word.split("=", 1) for word in text.split())
+
+
 class TestXinetd:
     """xinetd.conf(5)."""
 
@@ -105,15 +106,11 @@ class TestXinetd:
         host.write(host.directory / "xinetd.d/daytime", "service daytime\n{\n type = INTERNAL\n}\n")
         seen = host.settings()
         seen.pop("DEFAULTS_EXTRA_FILE", None)  # the script's own default, where it can be read
-        assert seen == {
-            "MYSQL_USERNAME": "clustercheckuser",
-            "MYSQL_PASSWORD_FILE": "clustercheckpassword!",
-            "AVAILABLE_WHEN_DONOR": "0",
-            "AVAILABLE_WHEN_READONLY": "1",
-            "CLUSTERCHECK_PORT": "9200",
-            "CLUSTERCHECK_ALLOW_FROM": "0.0.0.0/0",
-            "CLUSTERCHECK_ANY_PATH": "1",
-        }
+        assert seen == named(
+            "MYSQL_USERNAME=clustercheckuser MYSQL_PASSWORD_FILE=clustercheckpassword! AVAILABLE_WHEN_DONOR=0"
+            " AVAILABLE_WHEN_READONLY=1 CLUSTERCHECK_PORT=9200 CLUSTERCHECK_ALLOW_FROM=0.0.0.0/0"
+            " CLUSTERCHECK_ANY_PATH=1"
+        )
         text = host.env_file.read_text()
         assert '# the script\'s default\nMYSQL_USERNAME="clustercheckuser"\n' in text
         assert f'# {host.service}, line 6 (port)\nCLUSTERCHECK_PORT="9200"\n' in text
@@ -127,20 +124,12 @@ class TestXinetd:
             "env += PATH=/bin CLUSTERCHECK_DEADLINE=2",
         )
         host.write(host.sysconfig, "MYSQL_HOST='db1'\nCLUSTERCHECK_DEADLINE=3\nAVAILABLE_WHEN_DONOR=0\n")
-        assert host.settings() == {
-            "MYSQL_USERNAME": "check",
-            "MYSQL_PASSWORD_FILE": SECRET,
-            "MYSQL_HOST": "db1",
-            "MYSQL_PORT": "3307",
-            "AVAILABLE_WHEN_DONOR": "1",
-            "AVAILABLE_WHEN_READONLY": "0",
-            "DEFAULTS_EXTRA_FILE": str(host.option_file),
-            "CLUSTERCHECK_DEADLINE": "3",
-            "CLUSTERCHECK_HOST": "192.0.2.1",
-            "CLUSTERCHECK_PORT": "9200",
-            "CLUSTERCHECK_ALLOW_FROM": "0.0.0.0/0",
-            "CLUSTERCHECK_ANY_PATH": "1",
-        }
+        assert host.settings() == named(
+            f"MYSQL_USERNAME=check MYSQL_PASSWORD_FILE={SECRET} MYSQL_HOST=db1 MYSQL_PORT=3307 AVAILABLE_WHEN_DONOR=1"
+            f" AVAILABLE_WHEN_READONLY=0 DEFAULTS_EXTRA_FILE={host.option_file} CLUSTERCHECK_DEADLINE=3"
+            " CLUSTERCHECK_HOST=192.0.2.1 CLUSTERCHECK_PORT=9200 CLUSTERCHECK_ALLOW_FROM=0.0.0.0/0"
+            " CLUSTERCHECK_ANY_PATH=1"
+        )
         for before, name, after in (
             (f"{host.sysconfig}, line 3", "AVAILABLE_WHEN_DONOR", f"{host.service}, line 12 (server_args)"),
             (f"{host.service}, line 14 (env)", "CLUSTERCHECK_DEADLINE", f"{host.sysconfig}, line 2"),
@@ -185,17 +174,19 @@ class TestXinetd:
         by_hand = "everybody may connect until you write CLUSTERCHECK_ALLOW_FROM by hand"
         assert (by_hand in host.error) == (allowed is None)
 
-    def test_one_that_is_disabled_is_used_only_if_it_is_named(self, host: Host) -> None:
+    def test_one_that_is_disabled_and_one_of_two_are_used_only_if_they_are_named(self, host: Host) -> None:
         host.serve(old="= no", new="= yes")
         assert host.migrate() == FAILED
         assert host.settings(host.service)["CLUSTERCHECK_PORT"] == "9200"
-
-    def test_of_two_the_administrator_names_one(self, host: Host) -> None:
+        host.env_file.unlink()
         other = host.write(host.directory / "xinetd.d/other", SERVICE.replace("9200", "9201"))
         host.serve()
         assert (host.migrate(output=host.env_file), host.env_file.exists()) == (MISUSED, False)
         assert f"{host.service}, line 8 (server): runs clustercheck\n{other}, line 8 (server): runs" in host.error
         assert host.settings(other)["CLUSTERCHECK_PORT"] == "9201"
+
+
+HIDDEN = "not shown, because it may contain a password"
 
 
 class TestLinesToCheck:
@@ -206,13 +197,13 @@ class TestLinesToCheck:
         host.settings()
         lines = [
             f'{host.script}, line 3: MYSQL_USERNAME="${{1-clustercheckuser}}"',
-            f"{host.script}, line 4: not shown, because it may contain a password",
+            f"{host.script}, line 4: {HIDDEN}",
             f'{host.script}, line 5: ERR_FILE="${{4:-/dev/null}}"',
         ]
         assert host.error.splitlines()[-3:] == [f"clustercheckd: check: {line}" for line in lines]
         assert host.env_file.read_text().splitlines()[-4:] == ["# Check these:", *(f"#   {line}" for line in lines)]
 
-    def test_every_form_in_which_it_may_set_one(self, host: Host) -> None:
+    def test_every_form_in_which_it_may_set_one_but_no_password_and_no_escape_sequence(self, host: Host) -> None:
         forms = r"""
             MYSQL_HOST=db1
             export MYSQL_HOST=db1
@@ -230,30 +221,20 @@ class TestLinesToCheck:
             if true; then source "$other"; fi
             if [ -e "/run/node.disabled" ]; then
         """.strip().splitlines()
-        host.write(host.script, "".join(f"# {form}\n{form}\n" for form in forms))
+        secret = (f"ERR_FILE=a MYSQL_PASSWORD='{SECRET}'", f"MYSQL_HOST=a mysql -p{SECRET}", f"ERR_FILE=x PW={SECRET}")
+        shown = {form: form.strip() for form in forms} | dict.fromkeys(secret, HIDDEN)
+        shown["MYSQL_HOST=\x1b[2J"] = "MYSQL_HOST=?[2J"
+        host.write(host.script, "".join(f"# {line}\n{line}\n" for line in shown))
         host.serve()
         host.settings()
-        shown = [f"check: {host.script}, line {2 * at}: {form.strip()}" for at, form in enumerate(forms, 1)]
-        assert [line.removeprefix("clustercheckd: ") for line in host.error.splitlines()[-len(forms) :]] == shown
+        lines = [f"check: {host.script}, line {2 * at}: {line}" for at, line in enumerate(shown.values(), 1)]
+        assert host.error.splitlines()[-len(lines) :] == [f"clustercheckd: {line}" for line in lines]
 
-    @pytest.mark.parametrize(
-        "line",
-        [f"MYSQL_USERNAME=a MYSQL_PASSWORD='{SECRET}'", f"MYSQL_HOST=db1 mysql -p{SECRET}", f"ERR_FILE=x PW={SECRET}"],
-    )
-    def test_none_that_may_contain_a_password_is_shown(self, host: Host, line: str) -> None:
-        host.write(host.script, line)
-        host.serve()
-        host.settings()
-        assert f"check: {host.script}, line 1: not shown, because it may contain a password\n" in host.error
-
-    def test_a_script_that_cannot_be_read_and_escape_sequences(self, host: Host) -> None:
+    def test_a_script_that_cannot_be_read_may_set_some_too(self, host: Host) -> None:
         host.script.unlink()
         host.serve()
         host.settings()
         assert f"check: {host.script}: No such file or directory: it may set variables itself" in host.error
-        host.script.write_text("MYSQL_HOST=\x1b[2J\n")
-        host.settings()
-        assert "line 1: MYSQL_HOST=?[2J\n" in host.error
 
 
 class TestOutput:
@@ -272,7 +253,7 @@ class TestOutput:
         assert (host.migrate(output=host.env_file), host.text) == (FAILED, "")
         assert "found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate" in host.error
         assert (host.env_file.read_text(), host.files()) == ("MYSQL_HOST=as_it_was\n", before)
-        assert (host.migrate(Path("/no/file")), host.error) == (MISUSED, "/no/file: No such file or directory")
+        assert (host.migrate("/no/file"), host.error) == (MISUSED, "/no/file: No such file or directory")
         assert host.migrate(host.script) == MISUSED
         assert host.error == f"{host.script} has no service of xinetd that runs clustercheck"
 
@@ -295,18 +276,18 @@ class TestOutput:
     def test_a_full_disk_leaves_neither_file(self, host: Host, password: str, full: str) -> None:
         limit = len(password) // 2
         host.serve(f"server_args = me {password}")
-        done = run(host, "--output", str(host.env_file), limit=limit)
-        assert (done.returncode, done.stderr) == (2, f"clustercheckd: {host.directory / full}: File too large\n")
-        assert host.files() == ["clustercheck", "xinetd.d"]
+        before, usual = host.files(), resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, usual[1]))
+        try:
+            code = host.migrate(output=host.env_file)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        assert (code, host.error) == (MISUSED, f"{host.directory / full}: File too large")
+        assert host.files() == before
 
-    def test_a_full_standard_output_is_a_failure(self, host: Host) -> None:
-        host.serve()
-        with Path("/dev/full").open("w") as full:
-            done = run(host, stdout=full.fileno())
-        assert done.returncode == MISUSED
-        assert "standard output: No space left on device\nclustercheckd: the env file is incomplete\n" in done.stderr
-
-    def test_where_no_file_can_be_written_is_one_line_and_neither_is(self, host: Host) -> None:
+    def test_where_no_file_can_be_written_is_one_line_and_neither_is(
+        self, host: Host, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         host.serve()
         before = host.files()
         missing = "/no/directory/file"
@@ -315,8 +296,11 @@ class TestOutput:
             ("/dev/null", "", "/dev/null is not a regular file"),
             (host.env_file, missing, f"{missing}: No such file or directory"),
         ):
-            assert (host.migrate(None, output, password), host.error) == (MISUSED, complaint)
+            assert (host.migrate(output=output, password=password), host.error) == (MISUSED, complaint)
             assert host.files() == before
+        with Path("/dev/full").open("w") as full:
+            monkeypatch.setattr("sys.stdout", full)
+            assert (host.migrate(), host.error) == (MISUSED, "the env file is incomplete")
 
     @pytest.mark.parametrize(
         ("line", "refused"),
@@ -344,7 +328,7 @@ class TestOutput:
             variables, env_file = Path(directory, "variables"), Path(directory, "env")
             quoted = value.replace("'", "'\\''")
             variables.write_text(f"MYSQL_USERNAME='{quoted}'\nMYSQL_PASSWORD=\n")
-            files = (None, str(env_file), None, directory, [str(variables)])
+            files = ("", str(env_file), "", directory, [str(variables)])
             if not value.isprintable() or set(value) & set("\\$`") or {"'", '"'} <= set(value):
                 with pytest.raises(SettingsError, match="MYSQL_USERNAME cannot be written to an env file"):
                     migrate(*files)
@@ -352,18 +336,3 @@ class TestOutput:
                 assert migrate(*files) == DONE
                 seen = {variable.name: variable.value for variable in read_env_file(str(env_file))[0]}
                 assert seen["MYSQL_USERNAME"] == value
-
-
-def run(
-    host: Host, *arguments: str, limit: int = resource.RLIM_INFINITY, stdout: int = subprocess.PIPE
-) -> "subprocess.CompletedProcess[str]":
-    """Run the command line. limit: how many bytes a file may have."""
-    return subprocess.run(
-        # -B: the limit would cut its own bytecode off.
-        [sys.executable, "-B", "-m", "app", "migrate", *arguments, "--password-file", host.password, host.service],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
