@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.galera import ACCOUNT, PASSWORD, Node
-from harness.ports import LOOPBACK, Ports
+from harness.ports import LOOPBACK, Ports, listens
 from harness.process import Process, with_system_path
 from harness.service import read_to_end, without_settings
 from harness.waiting import wait_for
@@ -134,15 +134,6 @@ def check(port: int, request: bytes) -> bytes:
     with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
         connection.sendall(request)
         return read_to_end(connection)
-
-
-def listens(port: int) -> bool:
-    """Whether somebody listens."""
-    try:
-        socket.create_connection((LOOPBACK, port), timeout=5).close()
-    except OSError:
-        return False
-    return True
 
 
 REQUESTS = [b"OPTIONS / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: " + b"y" * 500 + b"\r\n\r\n", b""]

@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
@@ -16,7 +16,7 @@ from harness.waiting import wait_for
 from tests.conftest import Services
 from tests.fake_mysql import FakeMySQL, Peer, error, fake_mysql, galera, greets_then
 from tests.http.conftest import DONOR
-from tests.http.test_process import SECONDS, run
+from tests.http.test_process import SECONDS, redirected, run
 
 SYNCED = "available synced: wsrep_local_state is 4 (Synced)\n"
 REFUSED = greets_then(error(1045))
@@ -77,8 +77,7 @@ class TestCheck:
         )
 
 
-# The program is imported first: the service's user may not be able to read where the project is checked out, nor write
-# where the coverage of child processes is kept.
+# The program is imported first: the service's user may not be able to read where the project is checked out.
 CHECK_AS_USER = """
 import os, sys
 import encodings.idna
@@ -150,11 +149,6 @@ class TestServiceUser:
         assert done.stderr == f"clustercheckd: {line} {ASK_IT}\n"
 
 
-def redirected(redirections: str) -> Sequence[str]:
-    """Give the command of a shell that redirects the standard streams of what it runs."""
-    return ("bash", "-c", f'exec "$@" {redirections}', "bash")
-
-
 class TestStandardStreams:
     """Closed, or full: the exit status is the verdict's, and nothing aborts or prints a traceback."""
 
@@ -171,9 +165,8 @@ class TestStandardStreams:
     def test_output_that_cannot_be_written_changes_no_exit_status(self, state: str, code: int) -> None:
         with fake_mysql(galera({"wsrep_local_state": state})) as server:
             full = run("check", **beside(server), through=redirected(">/dev/full"))
-            both_full = run(
-                "check", AVAILABLE_WHEN_X="1", **beside(server), through=redirected(">/dev/full 2>/dev/full")
-            )
+            both = redirected(">/dev/full 2>/dev/full")
+            both_full = run("check", AVAILABLE_WHEN_X="1", **beside(server), through=both)
         assert (full.returncode, full.stderr) == (code, "clustercheckd: standard output: No space left on device\n")
         assert both_full.returncode == code
 

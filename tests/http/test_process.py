@@ -31,6 +31,11 @@ def run(*arguments: str, through: Sequence[str] = (), **environ: str) -> "subpro
     )
 
 
+def redirected(redirections: str) -> Sequence[str]:
+    """Give the command of a shell that redirects the standard streams of what it runs."""
+    return ("bash", "-c", f'exec "$@" {redirections}', "bash")
+
+
 def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -54,16 +59,9 @@ def test_ctrl_c_ends_it_with_exit_code_0(services: Services) -> None:
 
 def test_a_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    with journal.open("wb") as stream:
-        found = os.fstat(stream.fileno())
-        environ = {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}", "CLUSTERCHECK_PORT": "0x", "MAX_RECV_QUEUE": "x"}
-        done = subprocess.run(
-            [sys.executable, "-m", "app"],
-            env={**without_settings(os.environ), **environ},
-            stderr=stream,
-            timeout=SECONDS,
-            check=False,
-        )
+    journal.touch()
+    environ = {"JOURNAL_STREAM": f"{journal.stat().st_dev}:{journal.stat().st_ino}"}
+    done = run(through=redirected(f"2>{journal}"), CLUSTERCHECK_PORT="0x", MAX_RECV_QUEUE="x", **environ)
     assert done.returncode == 2
     said = "is not a valid integer, unable to parse string as an integer"
     assert journal.read_text().splitlines() == [
@@ -74,9 +72,8 @@ def test_a_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: Pat
 
 def test_sighup_ends_nothing(services: Services) -> None:
     with fake_mysql(Peer.hang) as server:
-        service = services.start_unasked(
-            MYSQL_HOST="127.0.0.1", MYSQL_PORT=str(server.port), CLUSTERCHECK_DEADLINE="60"
-        )
+        port = str(server.port)
+        service = services.start_unasked(MYSQL_HOST="127.0.0.1", MYSQL_PORT=port, CLUSTERCHECK_DEADLINE="60")
         wait_for("the first poll", lambda: server.connections)
         # Before it serves, and while it does.
         service.process.send(signal.SIGHUP)
@@ -97,21 +94,16 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(servic
             service.get()
         assert service.stop() == 0
     lines = [line.split(" ", 1)[1] for line in service.log.read_text().splitlines()]
+    misspelt = "CLUSTERCHECK_PROT is not a setting and is ignored: did you mean CLUSTERCHECK_PORT?"
     assert lines == [
-        (
-            'WARNING setting ignored detail="CLUSTERCHECK_PROT is not a setting and is ignored: did you mean'
-            ' CLUSTERCHECK_PORT?"'
-        ),
+        f'WARNING setting ignored detail="{misspelt}"',
         (
             f'INFO started version={__version__} database="127.0.0.1:{server.port} as someone (with a password)"'
             f" listen=127.0.0.1:{service.port} poll_interval_seconds=0.25 login_interval_seconds=2 deadline_seconds=0.8"
             " available_when_donor=false available_when_readonly=true available_when_full=true"
         ),
         'INFO available reason=synced detail="wsrep_local_state is 4 (Synced)"',
-        (
-            "WARNING unavailable reason=not-ready was=synced"
-            ' detail="wsrep_ready is OFF, wsrep_local_state is 4 (Synced)"'
-        ),
+        'WARNING unavailable reason=not-ready was=synced detail="wsrep_ready is OFF, wsrep_local_state is 4 (Synced)"',
         "INFO stopping signal=SIGTERM",
     ]
 
@@ -120,7 +112,7 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(servic
 def test_closed_descriptors_do_not_keep_it_from_serving(services: Services, closed: str) -> None:
     with fake_mysql(galera()) as server:
         settings = {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone"}
-        service = services.start_through(("bash", "-c", f'exec "$@" {closed}', "bash"), settings)
+        service = services.start_through(redirected(closed), settings)
         service.wait_until_up()
         assert service.get().reason == "synced"
         assert service.process.stop() == 0

@@ -75,19 +75,13 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
         ("--host 192.0.2.1 --port 0", f"{NOT_LISTENING}192.0.2.1 CLUSTERCHECK_PORT=0: Cannot assign requested address"),
         ("check --max-recv-queue -1", "MAX_RECV_QUEUE (--max-recv-queue): -1 is not greater than or equal to 0"),
         ("--drain-status 500", "CLUSTERCHECK_DRAIN_STATUS (--drain-status): 500 is not '404' or '503'"),
-        (
-            "--interval x",
-            "CLUSTERCHECK_POLL_INTERVAL (--interval): 'x' is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h",
-        ),
+        ("--interval 2h", "CLUSTERCHECK_POLL_INTERVAL (--interval): 2h is not less than or equal to 60 seconds"),
         ("--allow-from 10.0.0.1/8", "CLUSTERCHECK_ALLOW_FROM (--allow-from): 10.0.0.1/8 has host bits set"),
-        (
-            "check --mysql-socket /s --mysql-port 1",
-            "MYSQL_SOCKET=/s and MYSQL_PORT=1 may name two servers: unset one of them",
-        ),
         ("check --env-file /none", "--env-file: /none: No such file or directory"),
         ("check --mysql-password-file /none", "MYSQL_PASSWORD_FILE: No such file or directory"),
         ("check --mysql-password-file /dev", "MYSQL_PASSWORD_FILE: not a regular file"),
         ("check --mysql-host db2 --mysql-ssl-ca /none", "MYSQL_SSL_CA: /none: No such file or directory"),
+        ("--mysql-host db2 --mysql-ssl-ca /etc/passwd", "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_flag(
@@ -136,12 +130,11 @@ def test_arguments_of_status_may_stand_among_its_flags() -> None:
 
 def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password() -> None:
     flags = {name: set(Parser(name).flags()) - {"--help", "--env-file"} for name in COMMANDS}
-    assert flags["serve"] >= {flag_of(name) for name in Settings.model_fields if name not in WITHOUT_FLAG}
+    settable = set(Settings.model_fields) - set(WITHOUT_FLAG)
+    assert flags["serve"] >= set(map(flag_of, settable))
     assert not [flag for flag in flags["serve"] if flag.endswith("password")]
     shown = " ".join(Parser("serve").format_help().split())
-    assert all(
-        str(Settings.model_fields[name].description) in shown for name in set(Settings.model_fields) - {*WITHOUT_FLAG}
-    )
+    assert all(str(Settings.model_fields[name].description) in shown for name in settable)
     assert flags["status"] == {"--host", "--port", "--json", "--watch"}
     assert flags["undrain"] == {"--disabled-file", "--port"}
     assert flags["drain"] == {*flags["undrain"], "--reason"}
