@@ -21,8 +21,8 @@ socket, which may belong to another server.
 
 import os
 import re
+from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import NamedTuple
 
 from app.database.option_file import OptionFile
 from app.settings_error import SettingsError
@@ -42,16 +42,17 @@ DEFAULT_PORT = 3306
 _LOCALHOST = "localhost"
 _THIS_MACHINE = "127.0.0.1"
 _TCP = "tcp"
-_PORT_DIGITS = 5
+_PORT = re.compile(r"[0-9]{1,5}")
 _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 
 
-class Address(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Address:
     """The address of a server. A socket takes precedence over host and port."""
 
-    socket: str | None
-    host: str
-    port: int
+    socket: str | None = None
+    host: str = ""
+    port: int = DEFAULT_PORT
 
     def __str__(self) -> str:
         """Return the socket, or HOST:PORT with brackets around an IPv6 address, for logs and answers."""
@@ -74,20 +75,20 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
             raise SettingsError(f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost")
         if port is not None:
             raise SettingsError(f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them")
-        return Address(socket, "", DEFAULT_PORT)
+        return Address(socket)
     protocol = _TCP if port is not None else _protocol(options)
     if not host:
         host = options.value("host") or ""
         if host:
             _check_host(options.named("host"), host)
     if host in ("", _LOCALHOST) and protocol != _TCP:
-        return Address(_socket(options) or _usual_socket(), "", DEFAULT_PORT)
-    return Address(None, host or _THIS_MACHINE, port or _port(options) or DEFAULT_PORT)
+        return Address(_socket(options) or _usual_socket())
+    return Address(host=host or _THIS_MACHINE, port=port or _port(options) or DEFAULT_PORT)
 
 
 def parse_port(name: str, value: str) -> int:
     """Parse a port from 1 to 65535. Raises `SettingsError`, whose message begins with name."""
-    if not (value.isascii() and value.isdecimal() and len(value) <= _PORT_DIGITS and 0 < int(value) < 1 << 16):
+    if not (_PORT.fullmatch(value) and 0 < int(value) < 1 << 16):
         raise SettingsError(f"{name}={value} is not a port: set it to a number from 1 to 65535")
     return int(value)
 
@@ -102,9 +103,7 @@ def _protocol(options: OptionFile) -> str:
 
 def _socket(options: OptionFile) -> str | None:
     socket = options.value("socket")
-    if socket == "":
-        raise SettingsError(f"{options.named('socket')} is empty: set it to the path of the server's socket")
-    if socket:
+    if socket is not None:
         _check_socket(options.named("socket"), socket)
     return socket
 
@@ -128,17 +127,12 @@ def _check_socket(name: str, socket: str) -> None:
 
 def _check_host(name: str, host: str) -> None:
     """Raise `SettingsError` unless host can be a host name or an IP address."""
-    if _HOST_NAME.fullmatch(host) or _is_address(host):
+    if _HOST_NAME.fullmatch(host):
         return
-    # A URL may contain the password, which must not be repeated.
-    shown = name if "@" in host else f"{name}={host}"
-    elsewhere = "set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
-    raise SettingsError(f"{shown} is not a host name or an IP address: {elsewhere}")
-
-
-def _is_address(host: str) -> bool:
     try:
         ip_address(host)
     except ValueError:
-        return False
-    return True
+        # A URL may contain the password, which must not be repeated.
+        shown = name if "@" in host else f"{name}={host}"
+        elsewhere = "set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
+        raise SettingsError(f"{shown} is not a host name or an IP address: {elsewhere}") from None

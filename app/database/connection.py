@@ -13,10 +13,9 @@ It adds these guarantees to the driver's:
 
 import asyncio
 import contextlib
-import getpass
 import os
-from collections.abc import Coroutine, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 from pymysql.constants import CLIENT, COMMAND
 from pymysql.err import MySQLError
@@ -33,16 +32,12 @@ from app.database.login import Login
 from app.database.resolver import connect_to_first
 from app.node_state import Rows
 
-# aiomysql calls getpass.getuser when it is imported. That raises OSError (KeyError before Python 3.13) if the user id
-# has no passwd entry, as in a container with a random user id.
+# aiomysql calls getpass.getuser when it is imported. Since Python 3.13, that raises OSError if the user id has no
+# passwd entry, as in a container with a random user id.
 try:
-    getpass.getuser()
-except (KeyError, OSError):
-    os.environ["LOGNAME"] = "unknown"
     import aiomysql
-
-    del os.environ["LOGNAME"]
-else:
+except OSError:
+    os.environ["LOGNAME"] = "unknown"
     import aiomysql
 
 PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
@@ -180,12 +175,9 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         read: bytes = await super()._read_bytes(num_bytes)
         return read
 
-    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> Coroutine[Any, Any, MysqlPacket]:
-        return self._read_login_packet() if self._logging_in else super()._read_packet(packet_type)
-
-    async def _read_login_packet(self) -> MysqlPacket:
-        packet: MysqlPacket = await super()._read_packet()
-        if packet.is_auth_switch_request():
+    async def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
+        packet: MysqlPacket = await super()._read_packet(packet_type)
+        if self._logging_in and packet.is_auth_switch_request():
             data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call]
             name, end, _ = data[1:].partition(b"\0")
             # Without a plugin name the driver would use the authentication from before MySQL 4.1, whose hash is broken.

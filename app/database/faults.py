@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import ssl
-from dataclasses import dataclass
 
 from pymysql.err import InterfaceError, MySQLError
 
@@ -33,6 +32,10 @@ _IN_WORDS = {
     Reason.CONNECTION_LOST: "the server closed the connection while {phase}",
     Reason.ERROR: "the server answered with an error while {phase}",
 }
+_NO_CRYPTOGRAPHY = (
+    "user {user} authenticates with caching_sha2_password or sha256_password, which over plain TCP needs"
+    " the Python package cryptography: install it, or use the socket or TLS"
+)
 
 
 class UnfitServerError(Exception):
@@ -77,28 +80,14 @@ class RefusedPluginError(UnfitServerError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """The poll that failed.
+def poll_failure(fault: BaseException, login: Login | None, phase: str, deadline_seconds: float) -> PollFailure:
+    """Return the reason of a failure, with a description in clustercheckd's own words.
 
     login: None if it could not be resolved. phase: the step that failed, such as "connecting".
     """
-
-    login: Login | None
-    phase: str
-    deadline_seconds: float
-
-    @property
-    def user(self) -> str:
-        """The account's name."""
-        return self.login.username if self.login else "unknown"
-
-
-def poll_failure(fault: BaseException, attempt: Attempt) -> PollFailure:
-    """Return the reason of a failure, with a description in clustercheckd's own words."""
-    seen = _fault_seen(fault, attempt)
+    reason, words = _reason_and_words(fault, login, phase, deadline_seconds)
     # Paths and names may contain any byte.
-    return PollFailure(seen.reason, one_line(seen.detail))
+    return PollFailure(reason, one_line(words))
 
 
 def error_number(fault: BaseException) -> int:
@@ -143,56 +132,40 @@ def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
     return next((one for one in (fault, fault.__cause__) if isinstance(one, ssl.SSLError)), None)
 
 
-def _fault_seen(fault: BaseException, attempt: Attempt) -> PollFailure:
-    login = attempt.login
+def _reason_and_words(
+    fault: BaseException, login: Login | None, phase: str, deadline_seconds: float
+) -> tuple[Reason, str]:
     if tls := _tls_fault(fault):
-        return PollFailure(Reason.ERROR, f"no TLS connection to {login}: {_tls_words(tls)}")
+        return Reason.ERROR, f"no TLS connection to {login}: {_tls_words(tls)}"
+    user = login.username if login else "unknown"
+    number = error_number(fault)
     match fault:
         case SettingsError():
-            return PollFailure(Reason.ERROR, str(fault))
+            return Reason.ERROR, str(fault)
         case UnicodeError():
-            names = f"the host name in {login} or the user name {attempt.user}"
-            return PollFailure(Reason.ERROR, f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME")
+            names = f"the host name in {login} or the user name {user}"
+            return Reason.ERROR, f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME"
         case UnfitServerError():
-            words = fault.words.format(login=login, user=attempt.user, phase=attempt.phase)
-            return PollFailure(fault.reason, words)
+            return fault.reason, fault.words.format(login=login, user=user, phase=phase)
         case TimeoutError():
-            waited = f"within {attempt.deadline_seconds:g} s while {attempt.phase}"
-            return PollFailure(Reason.TIMEOUT, f"no answer from {login} {waited}")
-        case BrokenPipeError() | ConnectionResetError() | ConnectionAbortedError():
-            # The peer accepted the connection and closed it.
-            return _driver_fault(fault, attempt)
+            return Reason.TIMEOUT, f"no answer from {login} within {deadline_seconds:g} s while {phase}"
+        case RuntimeError() if "cryptography" in str(fault):
+            return Reason.ACCESS_DENIED, _NO_CRYPTOGRAPHY.format(user=user)
+        case _ if number:
+            reason = REASON_OF_SERVER_ERROR.get(number, Reason.ERROR)
+        case BrokenPipeError() | ConnectionResetError() | ConnectionAbortedError() | RuntimeError() | InterfaceError():
+            # The peer accepted the connection and closed it: asyncio, uvloop and aiomysql each raise their own.
+            reason = Reason.CONNECTION_LOST
         case OSError():
             # Only a failed connect comes here: later, the driver wraps every OSError in an error of its own.
-            return PollFailure(Reason.UNREACHABLE, f"cannot connect to {login}: {os_words(fault)}")
-        case RuntimeError() if "cryptography" in str(fault):
-            return PollFailure(Reason.ACCESS_DENIED, _cryptography_words(attempt.user))
-    return _driver_fault(fault, attempt)
+            return Reason.UNREACHABLE, f"cannot connect to {login}: {_os_words(fault)}"
+        case _:
+            return Reason.ERROR, f"{login} sent an answer that is not MySQL while {phase}"
+    words = _IN_WORDS[reason].format(user=user, phase=phase)
+    return reason, f"{words} (error {number})" if number else words
 
 
-def _driver_fault(fault: BaseException, attempt: Attempt) -> PollFailure:
-    number = error_number(fault)
-    reason = REASON_OF_SERVER_ERROR.get(number)
-    if reason is None and number:
-        reason = Reason.ERROR
-    elif reason is None and isinstance(fault, (OSError, RuntimeError, InterfaceError)):
-        # asyncio, uvloop and aiomysql raise these on a transport that the peer has closed.
-        reason = Reason.CONNECTION_LOST
-    if reason is None:
-        return PollFailure(Reason.ERROR, f"{attempt.login} sent an answer that is not MySQL while {attempt.phase}")
-    words = _IN_WORDS[reason].format(user=attempt.user, phase=attempt.phase)
-    return PollFailure(reason, f"{words} (error {number})" if number else words)
-
-
-def _cryptography_words(user: str) -> str:
-    return (
-        f"user {user} authenticates with caching_sha2_password or sha256_password, which over plain TCP needs"
-        " the Python package cryptography: install it, or use the socket or TLS"
-    )
-
-
-def os_words(fault: OSError) -> str:
-    """Return the operating system's, or the resolver's, description of a fault."""
+def _os_words(fault: OSError) -> str:
     # Event loops add addresses and phrases to strerror, so use os.strerror, which does not know a resolver's numbers.
     if isinstance(fault, socket.gaierror) or not fault.errno:
         return fault.strerror or type(fault).__name__

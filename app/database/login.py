@@ -17,23 +17,16 @@ from app.database.tls import VERIFY_IDENTITY, Tls
 from app.settings_error import SettingsError
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """The parameters of one connection attempt. A socket takes precedence over host and port.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login(Address):
+    """The parameters of one connection attempt: an address, and the account. As text, the address alone.
 
     tls: None for plain text. If it is set, the connection is never used without TLS.
     """
 
     username: str
     password: str = field(repr=False)
-    socket: str | None
-    host: str
-    port: int
-    tls: ssl.SSLContext | None
-
-    def __str__(self) -> str:
-        """Return the server's address, for logs and answers: no credentials."""
-        return str(Address(self.socket, self.host, self.port))
+    tls: ssl.SSLContext | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +81,7 @@ class Database:
         if all(value in (None, "") for value in given):
             return None
         # A setting that says what to verify or trust asks for TLS, unless MYSQL_SSL=0.
-        tls = Tls(self.tls is not False, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify or VERIFY_IDENTITY)
-        tls.check()
-        return tls
+        return Tls(self.tls is not False, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify or VERIFY_IDENTITY)
 
     def _password(self, options: OptionFile) -> str:
         if self.password_file:

@@ -22,7 +22,7 @@ import time
 from collections import Counter
 
 from app.database.connection import Connection
-from app.database.faults import LOOKING_UP, Attempt, is_refusal, is_rejection, poll_failure
+from app.database.faults import LOOKING_UP, is_refusal, is_rejection, poll_failure
 from app.database.login import Database, Login
 from app.database.resolver import Resolver
 from app.database.session import Session
@@ -87,7 +87,6 @@ class Poller:
         self._rejections = 0
         self._poll_answered = True
         self._pause_seconds = 0.0
-        self._pause_until = -math.inf
 
     async def poll(self) -> NodeState | PollFailure:
         """Poll the node within the deadline, and return the result. Raises only CancelledError."""
@@ -97,7 +96,7 @@ class Poller:
         except TimeoutError as fault:
             self._poll_answered = False
             phase = self._login_phase if self._session is None else _READING
-            return poll_failure(fault, Attempt(self._login, phase, self._deadline_seconds))
+            return poll_failure(fault, self._login, phase, self._deadline_seconds)
         self._poll_answered = True
         if isinstance(result, NodeState) and self.login_failure is not None and self._rejections >= _REJECTIONS:
             return dataclasses.replace(result, rejects_logins=self.login_failure.detail)
@@ -136,7 +135,7 @@ class Poller:
         try:
             result = await session.read()
         except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
-            result = poll_failure(fault, Attempt(self._login, _READING, self._deadline_seconds))
+            result = poll_failure(fault, self._login, _READING, self._deadline_seconds)
         if isinstance(result, PollFailure):
             # Also if the rows make no sense: perhaps they answer another statement.
             session.close()
@@ -150,7 +149,8 @@ class Poller:
         Each refused login adds a line to the server's error log. After a refusal, the next logins are 1 s apart, then
         up to 5 s. Polls in between get the same refusal.
         """
-        if self._logging_in is None and self.login_failure is not None and time.monotonic() < self._pause_until:
+        paused = time.monotonic() < self._login_began_at + self._pause_seconds
+        if self._logging_in is None and self.login_failure is not None and paused:
             return self.login_failure
         login = self._logging_in or self._begin_login()
         await asyncio.wait([login])
@@ -163,11 +163,10 @@ class Poller:
             return False
         if self._logging_out is not None and not self._logging_out.done():
             return False
-        interval_seconds = self._login_interval_seconds
-        if self._session.reading is not None:
-            interval_seconds = interval_seconds or _STUCK_SECONDS
-        now = time.monotonic()
-        return 0 < interval_seconds <= now - self._login_began_at and now >= self._pause_until
+        stuck_seconds = _STUCK_SECONDS if self._session.reading is not None else 0.0
+        interval_seconds = self._login_interval_seconds or stuck_seconds
+        since = time.monotonic() - self._login_began_at
+        return 0 < interval_seconds <= since and self._pause_seconds <= since
 
     def _take_new_session(self) -> None:
         """If a login has succeeded, use its session for the polls, and log out of the one before."""
@@ -199,15 +198,18 @@ class Poller:
         return outcome
 
     async def _try_login(self, seconds: float) -> Session | PollFailure:
-        self._login_phase = "connecting"
         try:
             async with deadline(seconds):
                 session = await self._connect()
         except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
-            failure = poll_failure(fault, Attempt(self._login, self._login_phase, seconds))
+            failure = poll_failure(fault, self._login, self._login_phase, seconds)
             self._note_failed_login(fault, failure)
             return failure
-        self._note_login()
+        if self.account_refused and self._session is not None:
+            _log.info("login works again")
+        self.logins[None] += 1
+        self.login_failure, self.account_refused = None, False
+        self._rejections, self._pause_seconds = 0, 0.0
         return session
 
     async def _connect(self) -> Session:
@@ -216,7 +218,7 @@ class Poller:
         if not login.socket:
             self._login_phase = LOOKING_UP
             addresses = await self._resolver.addresses(login.host)
-            self._login_phase = "connecting"
+        self._login_phase = "connecting"
         # The server is the same as long as a session lives.
         known = self._session.known if self._session is not None else ()
         session = Session(await Connection.to(login, addresses), known)
@@ -241,21 +243,12 @@ class Poller:
             self._rejections = 0
         if is_refusal(fault, failure):
             self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
-            self._pause_until = time.monotonic() + self._pause_seconds
         # Without a session, the verdict itself says why.
         if not rejected and self._session is not None and not self.account_refused:
             detail = f"{failure.detail}; the session that is open goes on"
             _log.warning("login failed", extra={"reason": failure.reason.value, "detail": detail})
         self.account_refused = not rejected
         self.login_failure = failure
-
-    def _note_login(self) -> None:
-        self.logins[None] += 1
-        if self.account_refused and self._session is not None:
-            _log.info("login works again")
-        self.login_failure, self.account_refused = None, False
-        self._rejections = 0
-        self._pause_seconds, self._pause_until = 0.0, -math.inf
 
 
 def poll_once(database: Database, deadline_seconds: float) -> NodeState | PollFailure:

@@ -9,9 +9,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 _NEXT_ADDRESS_SECONDS = 0.25
 """How long to wait for one address before the next one is tried, as in RFC 8305. An address that drops packets, often
@@ -22,7 +20,7 @@ class Resolver:
     """Looks up host names, for one event loop. A lookup continues if its caller is cancelled."""
 
     def __init__(self) -> None:
-        self._lookups: dict[str, asyncio.Future[list[str]]] = {}
+        self._lookups: dict[str, asyncio.Future[list[str] | Exception]] = {}
 
     async def addresses(self, host: str) -> list[str]:
         """Return the IP addresses of a host, in the order to try them.
@@ -36,7 +34,10 @@ class Resolver:
             self._lookups[host] = _begin(host)
         # asyncio.wait does not cancel the future when this call is cancelled.
         await asyncio.wait([self._lookups[host]])
-        return self._lookups.pop(host).result()
+        found = self._lookups.pop(host).result()
+        if isinstance(found, Exception):
+            raise found
+        return found
 
 
 async def connect_to_first(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -50,21 +51,19 @@ async def connect_to_first(addresses: Sequence[str], port: int) -> tuple[asyncio
     return await asyncio.open_connection(last, port)
 
 
-def _begin(host: str) -> asyncio.Future[list[str]]:
+def _begin(host: str) -> asyncio.Future[list[str] | Exception]:
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[str]] = loop.create_future()
-    # If every caller was cancelled, nobody else retrieves the exception.
-    answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+    answer: asyncio.Future[list[str] | Exception] = loop.create_future()
 
     def look_up() -> None:
-        say: Callable[[], object]
+        found: list[str] | Exception
         try:
-            say = partial(answer.set_result, _look_up(host))
+            found = _look_up(host)
         except (OSError, UnicodeError) as fault:
-            say = partial(answer.set_exception, fault)
+            found = fault
         # The loop may have been closed meanwhile.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(say)
+            loop.call_soon_threadsafe(answer.set_result, found)
 
     threading.Thread(target=look_up, name=f"resolver of {host}", daemon=True).start()
     return answer
@@ -72,11 +71,6 @@ def _begin(host: str) -> asyncio.Future[list[str]]:
 
 def _look_up(host: str, flags: int = 0) -> list[str]:
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
-    return [_written(sockaddr) for *_, sockaddr in found]
-
-
-def _written(sockaddr: tuple[Any, ...]) -> str:
-    """Return the IP address, with its zone if it has one: link-local addresses need it."""
-    address, *rest = sockaddr
-    zone = rest[2] if len(rest) > 2 else 0  # noqa: PLR2004 (port, flow and zone of IPv6)
-    return f"{address}%{zone}" if zone else f"{address}"
+    # With the zone of a link-local address, which getaddrinfo leaves out.
+    numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
+    return [socket.getnameinfo(sockaddr, numeric)[0] for *_, sockaddr in found]

@@ -16,6 +16,7 @@ from app.settings_error import SettingsError
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
 """What to verify of the server's certificate: issuer and host name, issuer only, nothing."""
 
+_FILES = ("ssl-ca", "ssl-cert", "ssl-key")
 _OFF = ("0", "off", "false", "disabled")
 _OPTIONAL_MODES = ("disabled", "preferred")
 _UNUSABLE = "not a usable certificate or key"
@@ -23,39 +24,36 @@ _UNUSABLE = "not a usable certificate or key"
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The TLS settings. names: how errors name ca, cert and key, which depends on where they were set."""
+    """The TLS settings. names: how errors name ca, cert and key, which depends on where they were set.
+
+    Raises `SettingsError` for a key without a certificate, which proves nothing to the server.
+    """
 
     required: bool
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
     verify: str = VERIFY_IDENTITY
-    names: tuple[str, str, str] = ("MYSQL_SSL_CA", "MYSQL_SSL_CERT", "MYSQL_SSL_KEY")
+    names: tuple[str, ...] = ("MYSQL_SSL_CA", "MYSQL_SSL_CERT", "MYSQL_SSL_KEY")
+
+    def __post_init__(self) -> None:
+        """Check key and certificate."""
+        _, cert, key = self.names
+        if self.key and not self.cert:
+            raise SettingsError(f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither")
 
     @classmethod
     def of_file(cls, options: OptionFile) -> Self:
         """Return the TLS options of a file. Raises `SettingsError` for an option without its value."""
-        return cls(
-            required=_is_required(options),
-            ca=options.value("ssl-ca") or None,
-            cert=options.value("ssl-cert") or None,
-            key=options.value("ssl-key") or None,
-            verify=_verification(options),
-            names=(options.named("ssl-ca"), options.named("ssl-cert"), options.named("ssl-key")),
-        )
-
-    def check(self) -> None:
-        """Raise `SettingsError` for a key without a certificate, which proves nothing to the server."""
-        _, cert, key = self.names
-        if self.key and not self.cert:
-            raise SettingsError(f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither")
+        ca, cert, key = (options.value(option) or None for option in _FILES)
+        names = tuple(map(options.named, _FILES))
+        return cls(_is_required(options), ca, cert, key, _verification(options), names)
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context for a TCP connection; None if TLS is not required.
 
         Raises `SettingsError` if a file cannot be used.
         """
-        self.check()
         if not self.required:
             return None
         # Load the files again only if one has changed: loading takes milliseconds.
@@ -101,15 +99,12 @@ def _is_required(options: OptionFile) -> bool:
     mode = (options.values.get("ssl-mode") or "").lower()
     if mode:
         return mode not in _OPTIONAL_MODES
-    required: bool | None = None
+    required = not _is_off(options.values.get("ssl-verify-server-cert", "0"))
     for name, value in options.values.items():
         if name == "ssl":
             required = not _is_off(value)
-        elif name in ("ssl-ca", "ssl-cert", "ssl-key"):
+        elif name in _FILES:
             required = True
-    if required is None:
-        verify = "ssl-verify-server-cert"
-        return verify in options.values and not _is_off(options.values[verify])
     return required
 
 

@@ -204,7 +204,7 @@ def test_an_option_without_its_value_is_an_error_as_it_is_to_the_mariadb_client(
 def test_an_empty_socket_in_the_file_is_no_reason_to_ask_another(servers: StandIns) -> None:
     file = servers.option_file("socket=")
     assert "Can't connect to local server through socket ''" in servers.asked_by_client(file, Settings())
-    with pytest.raises(SettingsError, match="socket is empty"):
+    with pytest.raises(SettingsError, match="socket is not an absolute path"):
         Database(defaults_extra_file=file).login()
 
 

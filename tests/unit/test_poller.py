@@ -238,7 +238,7 @@ def test_a_server_that_has_long_accepted_nobody_is_still_a_timeout(tmp_path: Pat
 
 def test_an_address_that_drops_packets_does_not_use_up_the_time_of_the_next() -> None:
     async def connect(port: int) -> None:
-        login = Login("someone", password="", socket=None, host="two-addresses.invalid", port=port, tls=None)
+        login = Login(host="two-addresses.invalid", port=port, username="someone", password="")
         async with asyncio.timeout(ADDRESS_SECONDS):
             connection = await Connection.to(login, ["127.0.0.2", "127.0.0.1"])
         await connection.quit()
