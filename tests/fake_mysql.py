@@ -1,4 +1,4 @@
-"""A hand-written MySQL server, for what no real one here can be brought to show: PXC's variables, and broken peers."""
+"""A mock MySQL server, for what no real one here can be brought to show: PXC's variables, and broken peers."""
 
 import contextlib
 import itertools
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from harness.certificates import Certificate
+from harness.ports import LOOPBACK
 
 Value = str | bytes
 """A variable's value."""
@@ -61,6 +62,32 @@ def auth_switch(plugin: str) -> bytes:
     return b"\xfe" + plugin.encode() + b"\0" + b"s" * 20 + b"\0"
 
 
+def table(columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> bytes:
+    """Make the packets of a result, numbered from 1 as those of every answer to a statement."""
+    definition = b"\0\x0c" + struct.pack("<HIBHB", 45, 1024, 253, 0, 0) + b"\0\0"
+    payloads = [
+        bytes([len(columns)]),
+        *(b"\x03def\0\0\0" + _string(column) + definition for column in columns),
+        EOF,
+        *(b"".join(map(_string, row)) for row in rows),
+        EOF,
+    ]
+    return b"".join(packet(number % 256, payload) for number, payload in enumerate(payloads, 1))
+
+
+def shown(values: Mapping[str, Value]) -> bytes:
+    """Make the answer to a SHOW: names and values."""
+    return table(("Variable_name", "Value"), values.items())
+
+
+def selected(statement: str, variables: Mapping[str, Value]) -> bytes:
+    """Make the answer to a SELECT of system variables: a row in which ON is 1 and OFF is 0, or error 1193."""
+    names = re.findall(r"@@global\.(\w+)", statement)
+    if unknown := [name for name in names if name not in variables]:
+        return packet(1, error(1193, f"Unknown system variable '{unknown[0]}'"))
+    return table(names, [[_SELECTED.get(variables[name], variables[name]) for name in names]])
+
+
 def _string(value: Value) -> bytes:
     encoded = value if isinstance(value, bytes) else value.encode()
     return bytes([len(encoded)]) + encoded
@@ -80,29 +107,11 @@ class Peer:
         self.connection = connection
         self._statements = [] if statements is None else statements
         self._sequence = 0
-        self._held: bytearray | None = None
 
     def send(self, payload: bytes) -> None:
         """Send one packet."""
-        data = packet(self._sequence, payload)
-        if self._held is None:
-            self.connection.sendall(data)
-        else:
-            self._held += data
+        self.connection.sendall(packet(self._sequence, payload))
         self._sequence = (self._sequence + 1) % 256
-
-    @contextmanager
-    def in_one_piece(self) -> Iterator[None]:
-        """Hold what is sent, and send it in one piece: the other side then has all of it when it has any of it."""
-        self._held = bytearray()
-        yield
-        held, self._held = self._held, None
-        self.connection.sendall(held)
-
-    def cut(self, count: int) -> None:
-        """Drop the last bytes of what is held."""
-        if self._held is not None:
-            del self._held[-count:]
 
     def receive(self) -> bytes:
         """Read one packet; empty at the end of the connection."""
@@ -111,10 +120,6 @@ class Peer:
             return b""
         self._sequence = (header[3] + 1) % 256
         return self._exactly(int.from_bytes(header[:3], "little"))
-
-    def number_from(self, number: int) -> None:
-        """Set the number of the next packet."""
-        self._sequence = number
 
     def greet(self, plugin: str = "mysql_native_password", capabilities: int = CAPABILITIES) -> None:
         """Send the handshake."""
@@ -141,41 +146,10 @@ class Peer:
         self.receive()
         self.send(OK)
 
-    def begin_session(self) -> None:
-        """Let anybody in, and accept the two settings of a session."""
-        self.log_in()
-        for _ in range(2):
-            self.receive()
-            self.send(OK)
-
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> None:
-        """Send a result."""
-        self.send(bytes([len(columns)]))
-        for column in columns:
-            self.send(
-                b"\x03def\0\0\0" + _string(column) + b"\0\x0c" + struct.pack("<HIBHB", 45, 1024, 253, 0, 0) + b"\0\0",
-            )
-        self.send(EOF)
-        for row in rows:
-            self.send(b"".join(map(_string, row)))
-        self.send(EOF)
-
-    def rows(self, rows: Mapping[str, Value]) -> None:
-        """Send what a SHOW answers: names and values."""
-        self.table(("Variable_name", "Value"), rows.items())
-
-    def selected(self, statement: bytes, variables: Mapping[str, Value]) -> None:
-        """Send what a SELECT of system variables answers: a row in which ON is 1 and OFF is 0, or error 1193."""
-        names = [name.decode() for name in re.findall(rb"@@global\.(\w+)", statement)]
-        if unknown := [name for name in names if name not in variables]:
-            self.send(error(1193, f"Unknown system variable '{unknown[0]}'"))
-        else:
-            self.table(names, [[_SELECTED.get(variables[name], variables[name]) for name in names]])
-
     def answer_queries(
         self,
-        status: Mapping[str, Value],
-        variables: Mapping[str, Value],
+        status: Mapping[str, Value] = SYNCED_STATUS,
+        variables: Mapping[str, Value] = SYNCED_VARIABLES,
         refuses_select: Callable[[], bool] = lambda: False,
         *,
         statements: int | None = None,
@@ -188,18 +162,24 @@ class Peer:
             command = self.receive()
             if not command or command[0] == _COM_QUIT:
                 break
-            statement = command[1:]
-            self._statements.append(statement.decode())
-            if statement.startswith(b"SHOW STATUS"):
-                self.rows(status)
-            elif statement.startswith(b"SHOW GLOBAL VARIABLES"):
-                self.rows(variables)
-            elif not statement.startswith(b"SELECT"):
-                self.send(OK)
+            statement = command[1:].decode()
+            self._statements.append(statement)
+            if statement.startswith("SHOW STATUS"):
+                answer = shown(status)
+            elif statement.startswith("SHOW GLOBAL VARIABLES"):
+                answer = shown(variables)
+            elif not statement.startswith("SELECT"):
+                answer = packet(1, OK)
             elif refuses_select():
-                self.send(error(1047, "WSREP has not yet prepared node for application use"))
+                answer = packet(1, error(1047, "WSREP has not yet prepared node for application use"))
             else:
-                self.selected(statement, variables)
+                answer = selected(statement, variables)
+            self.connection.sendall(answer)
+
+    def poll_once(self) -> None:
+        """Let the client in, and answer the four statements of its first poll."""
+        self.log_in()
+        self.answer_queries(statements=4)
 
     def hang(self) -> None:
         """Keep the connection and say nothing until the peer goes."""
@@ -217,27 +197,46 @@ class Peer:
 
 
 Behaviour = Callable[[Peer], None]
+Address = tuple[str, int] | str
 
 
 class FakeMySQL(socketserver.ThreadingTCPServer):
-    """Runs a behaviour for each connection, which may be replaced while it runs; keeps the statements answered."""
+    """Runs a behaviour for each connection, which may be replaced while it runs; keeps the statements answered.
+
+    address: a host, and 0 for a free port; or the path of a unix socket.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, behaviour: Behaviour, port: int = 0) -> None:
+    def __init__(self, behaviour: Behaviour, address: Address = (LOOPBACK, 0)) -> None:
         self.behaviour = behaviour
         self.connections = 0
         self.statements: list[str] = []
         self.most_open_connections = 0
         self._sockets: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
+        self.address_family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        super().__init__(address, _Handler)  # type: ignore[arg-type]
+        if self.address_family == socket.AF_INET:
+            # The second of two answers would wait for the client to acknowledge the first.
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
     def port(self) -> int:
         """The port it listens on."""
         return int(self.server_address[1])
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Accept connections, which wait until then."""
+        thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield
+        finally:
+            self.shutdown()
+            thread.join()
 
     def drop_connections(self) -> None:
         """Hang up on everybody, as a KILL of each session does."""
@@ -276,8 +275,6 @@ class _Handler(socketserver.BaseRequestHandler):
     server: FakeMySQL
 
     def handle(self) -> None:
-        # A result is many small packets, each of which would wait for the client to acknowledge the one before.
-        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # The poller hangs up on its deadline, whatever the behaviour is about to say.
         peer = Peer(self.request, self.server.statements)
         with self.server.counting(self.request), contextlib.suppress(OSError):
@@ -289,16 +286,10 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 @contextmanager
-def fake_mysql(behaviour: Behaviour) -> Iterator[FakeMySQL]:
-    """Serve a behaviour on a free port."""
-    with FakeMySQL(behaviour) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+def fake_mysql(behaviour: Behaviour, address: Address = (LOOPBACK, 0)) -> Iterator[FakeMySQL]:
+    """Serve a behaviour."""
+    with FakeMySQL(behaviour, address) as server, server.serving():
+        yield server
 
 
 def galera(
@@ -316,50 +307,24 @@ def galera(
     return behaviour
 
 
-def says(*packets: bytes) -> Behaviour:
-    """Send these packets, the first in place of the greeting, each further one after the client's turn."""
-
-    def behaviour(peer: Peer) -> None:
-        for number, packet in enumerate(packets):
-            if number:
-                peer.receive()
-            peer.send(packet)
-        peer.hang()
-
-    return behaviour
-
-
-def greets_then(*packets: bytes, plugin: str = "mysql_native_password") -> Behaviour:
-    """Greet, and answer the login with these packets."""
-
-    def behaviour(peer: Peer) -> None:
-        peer.greet(plugin)
-        for packet in packets:
-            peer.receive()
-            peer.send(packet)
-        peer.hang()
-
-    return behaviour
-
-
-def sends_bytes(data: bytes, *, then_hangs: bool = False) -> Behaviour:
-    """Send raw bytes, then close or hang."""
+def says(data: bytes) -> Behaviour:
+    """Send bytes in place of a greeting, and hang."""
 
     def behaviour(peer: Peer) -> None:
         peer.connection.sendall(data)
-        if then_hangs:
-            peer.hang()
+        peer.hang()
 
     return behaviour
 
 
-def greets_and_is_silent(peer: Peer) -> None:
-    """Greet, then never answer the login."""
-    peer.greet()
-    peer.hang()
+def greets_then(*payloads: bytes) -> Behaviour:
+    """Greet, answer the login and what follows with one packet each, and hang."""
 
+    def behaviour(peer: Peer) -> None:
+        peer.greet()
+        for payload in payloads:
+            peer.receive()
+            peer.send(payload)
+        peer.hang()
 
-def logs_in_and_is_silent(peer: Peer) -> None:
-    """Let the client in, then answer nothing."""
-    peer.log_in()
-    peer.hang()
+    return behaviour

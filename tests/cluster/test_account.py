@@ -1,4 +1,4 @@
-"""The account: check logs in with the service's, and the one that the manifests make is enough."""
+"""The account: who may log in with it, who gets its password, and that the one of the manifests is enough."""
 
 import os
 import subprocess
@@ -20,8 +20,8 @@ NOBODY = 65534
 
 @pytest.fixture(scope="module")
 def node(installation: Installation) -> Iterator[Node]:
-    """Run a server that is no member of a cluster."""
-    started = installation.node("accounts")
+    """Run a server that is no member of a cluster, and has no TLS, which MariaDB 11.8 has on by default."""
+    started = installation.node("accounts", ["--skip-ssl"])
     started.start()
     started.wait_until_up()
     yield started
@@ -39,6 +39,13 @@ def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(node:
     assert check_as("root", environ, user_id=NOBODY).stdout.startswith("NOT available not-galera: ")
     # Root itself may not use that account.
     assert run("check", **environ).stdout.startswith("NOT available access-denied: ")
+
+
+def test_a_server_without_tls_gets_no_credentials_where_tls_is_required(node: Node) -> None:
+    settings = {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "x", "MYSQL_PASSWORD": "x"}
+    assert run("check", **settings, MYSQL_SSL="1", MYSQL_SSL_VERIFY="none").stdout.startswith(
+        f"NOT available error: {LOOPBACK}:{node.port} offers no TLS, but MYSQL_SSL* or the option file requires it"
+    )
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Secrets, option files and TLS against real MariaDB servers; what MariaDB lacks against a hand-written one."""
+"""Option files and TLS against real MariaDB servers; what MariaDB lacks against a mock server."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,37 +16,7 @@ from tests.http.test_process import run
 OTHER_ADDRESS = "127.0.0.2"
 
 
-def test_a_rotated_password_needs_no_restart(lone: Node, services: Services, tmp_path: Path) -> None:
-    file = tmp_path / "password"
-    account = "'rotated'@'localhost'"
-    lone.sql(f"CREATE OR REPLACE USER {account} IDENTIFIED BY 'first'")
-    file.write_text("first\n")
-    settings = {"MYSQL_SOCKET": str(lone.socket), "MYSQL_USERNAME": "rotated", "MYSQL_PASSWORD_FILE": str(file)}
-    service = services.start(**settings)
-    service.wait_for_verdict(200, "synced")
-    # The connection that is open goes on; a new one, as after a restart of the server, is refused.
-    lone.sql(f"ALTER USER {account} IDENTIFIED BY 'second'")
-    kill_sessions(lone, "rotated")
-    service.wait_for_verdict(503, "access-denied")
-    file.write_text("second\n")
-    service.wait_for_verdict(200, "synced")
-    # The other order costs no answer at all.
-    before = service.status()["changes"]
-    file.write_text("third")
-    lone.sql(f"ALTER USER {account} IDENTIFIED BY 'third'")
-    kill_sessions(lone, "rotated")
-    service.wait_for_verdict(200, "synced")
-    assert service.status()["changes"] == before
-
-
-def kill_sessions(node: Node, user: str) -> None:
-    """Kill every session of a user."""
-    for name, number in node.sql("SELECT user, id FROM information_schema.processlist"):
-        if name == user:
-            node.sql(f"KILL {number}")
-
-
-def test_a_defaults_file_is_enough(lone: Node, services: Services, tmp_path: Path) -> None:
+def test_a_defaults_file_is_enough(lone: Node, tmp_path: Path) -> None:
     directory = tmp_path / "conf.d"
     directory.mkdir()
     for path, text in (
@@ -55,29 +25,33 @@ def test_a_defaults_file_is_enough(lone: Node, services: Services, tmp_path: Pat
     ):
         path.write_text(text)
         path.chmod(0o600)
-    service = services.start(MYSQL_SOCKET="", DEFAULTS_EXTRA_FILE=str(tmp_path / "my.cnf"))
-    service.wait_for_verdict(200, "synced")
-    assert PASSWORD not in service.log.read_text()
+    done = run("check", DEFAULTS_EXTRA_FILE=str(tmp_path / "my.cnf"))
+    assert done.stdout.startswith("available synced: ")
+    assert PASSWORD not in done.stdout + done.stderr
 
 
 @dataclass(frozen=True)
 class TlsServer:
-    """A MariaDB server with a certificate, its authority, and an account that may come over TLS only."""
+    """A MariaDB server with a certificate, its authority, and accounts that may come over TLS only."""
 
     node: Node
     authority: Certificate
     client: Certificate
 
-    def settings(self, **environ: str) -> dict[str, str]:
-        """Give settings that lead to it over TCP."""
+    def settings(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Return settings that lead to it over TCP."""
+        places = {"ca": self.authority.cert, "cert": self.client.cert, "key": self.client.key}
         return {
-            "MYSQL_SOCKET": "",
             "MYSQL_HOST": LOOPBACK,
             "MYSQL_PORT": str(self.node.port),
             "MYSQL_USERNAME": "secret",
             "MYSQL_PASSWORD": "geheim",
-            **environ,
+            **{name: value.format(**places) for name, value in more.items()},
         }
+
+    def checked(self, more: Mapping[str, str]) -> str:
+        """Return what check says about it."""
+        return run("check", **self.settings(more)).stdout
 
 
 @pytest.fixture(scope="module")
@@ -104,75 +78,48 @@ def tls_server(installation: Installation, tmp_path_factory: pytest.TempPathFact
     node.stop()
 
 
-class TestTls:
-    """Required means never plain text, and verification is on unless switched off."""
+CA = {"MYSQL_SSL_CA": "{ca}"}
+OTHER_HOST = {"MYSQL_HOST": OTHER_ADDRESS, **CA}
+CLIENT = {"MYSQL_USERNAME": "mutual", "MYSQL_SSL_CERT": "{cert}", "MYSQL_SSL_KEY": "{key}"}
+READ = "not-galera: "
+NOT_ACCEPTED = ": certificate not accepted: "
 
-    def test_a_trusted_server_is_read(self, tls_server: TlsServer, services: Services) -> None:
-        service = services.start(**tls_server.settings(MYSQL_SSL_CA=str(tls_server.authority.cert)))
-        service.wait_for_verdict(503, "not-galera")
-        assert "(with a password, over TLS)" in service.log.read_text()
 
-    def test_without_tls_the_account_is_refused_and_check_says_that_it_needs_only_the_setting(
-        self, tls_server: TlsServer
-    ) -> None:
-        refused = run("check", **tls_server.settings()).stdout
-        assert refused.startswith("NOT available access-denied: ")
-        assert "; if it has REQUIRE SSL, set MYSQL_SSL=1. " in refused
-        with_tls = {"MYSQL_SSL": "1", "MYSQL_SSL_CA": str(tls_server.authority.cert)}
-        assert run("check", **tls_server.settings(**with_tls)).stdout.startswith("NOT available not-galera: ")
-        assert "REQUIRE SSL" not in run("check", **tls_server.settings(**with_tls, MYSQL_PASSWORD="wrong")).stdout
-
-    def test_an_authority_nobody_trusts_is_refused_unless_verification_is_off(
-        self, tls_server: TlsServer, services: Services
-    ) -> None:
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        pytest.param(CA, READ, id="a trusted server"),
+        pytest.param({}, "access-denied: ", id="no TLS, which the account requires"),
         # The system's authorities have not signed it.
-        reply = services.start(**tls_server.settings(MYSQL_SSL="1")).wait_for_verdict(503, "error")
-        assert "no TLS connection to 127.0.0.1" in reply.body
-        assert "certificate not accepted: " in reply.body
-        services.start(**tls_server.settings(MYSQL_SSL="1", MYSQL_SSL_VERIFY="none")).wait_for_verdict(
-            503, "not-galera"
-        )
-
-    def test_a_certificate_for_another_host_is_refused_unless_only_the_issuer_counts(
-        self,
-        tls_server: TlsServer,
-        services: Services,
-    ) -> None:
-        settings = tls_server.settings(MYSQL_HOST=OTHER_ADDRESS, MYSQL_SSL_CA=str(tls_server.authority.cert))
-        reply = services.start(**settings).wait_for_verdict(503, "error")
-        assert "certificate not accepted: " in reply.body
-        services.start(**settings, MYSQL_SSL_VERIFY="ca").wait_for_verdict(503, "not-galera")
-
-    def test_a_client_certificate_is_shown(self, tls_server: TlsServer, services: Services) -> None:
-        ours = {
-            "MYSQL_USERNAME": "mutual",
-            "MYSQL_SSL_CA": str(tls_server.authority.cert),
-            "MYSQL_SSL_CERT": str(tls_server.client.cert),
-            "MYSQL_SSL_KEY": str(tls_server.client.key),
-        }
-        services.start(**tls_server.settings(**ours)).wait_for_verdict(503, "not-galera")
-
-    def test_a_server_without_tls_gets_no_credentials(self, installation: Installation, services: Services) -> None:
-        # MariaDB 11.8 has TLS on by default.
-        node = installation.node("no-tls", ["--skip-ssl"])
-        node.start()
-        node.wait_until_up()
-        address = {"MYSQL_SOCKET": "", "MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port)}
-        account = {"MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD}
-        service = services.start(**address, **account, MYSQL_SSL="1", MYSQL_SSL_VERIFY="none")
-        reply = service.wait_for_verdict(503, "error")
-        assert (
-            f"error: {LOOPBACK}:{node.port} offers no TLS, but MYSQL_SSL* or the option file requires it" in reply.body
-        )
-        node.stop()
+        pytest.param({"MYSQL_SSL": "1"}, NOT_ACCEPTED, id="an authority nobody trusts"),
+        pytest.param({"MYSQL_SSL": "1", "MYSQL_SSL_VERIFY": "none"}, READ, id="no verification"),
+        pytest.param(OTHER_HOST, NOT_ACCEPTED, id="a certificate for another host"),
+        pytest.param(OTHER_HOST | {"MYSQL_SSL_VERIFY": "ca"}, READ, id="only the issuer counts"),
+        pytest.param(CA | {"MYSQL_USERNAME": "mutual"}, "access-denied: ", id="no client certificate"),
+        pytest.param(CA | CLIENT, READ, id="a client certificate"),
+    ],
+)
+def test_tls_is_verified_unless_switched_off(tls_server: TlsServer, settings: Mapping[str, str], words: str) -> None:
+    assert words in tls_server.checked(settings)
 
 
-def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(tls_server: TlsServer, services: Services) -> None:
+def test_the_service_polls_over_tls(tls_server: TlsServer, services: Services) -> None:
+    services.start(**tls_server.settings(CA)).wait_for_verdict(503, "not-galera")
+
+
+def test_without_tls_the_account_is_refused_and_check_says_that_it_needs_only_the_setting(
+    tls_server: TlsServer,
+) -> None:
+    assert "; if it has REQUIRE SSL, set MYSQL_SSL=1. " in tls_server.checked({})
+    assert "REQUIRE SSL" not in tls_server.checked(CA | {"MYSQL_PASSWORD": "wrong"})
+
+
+def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(tls_server: TlsServer) -> None:
     node = tls_server.node
     node.sql("INSTALL SONAME 'auth_ed25519'")
     node.sql("CREATE USER 'modern'@'localhost' IDENTIFIED VIA ed25519 USING PASSWORD('x')")
-    service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME="modern", MYSQL_PASSWORD="x")
-    assert service.wait_for_verdict(503, "access-denied").body.endswith(
-        "access-denied: user modern authenticates with the plugin client_ed25519, which clustercheckd does not"
-        " support: change it to unix_socket, mysql_native_password or caching_sha2_password\r\n"
+    done = run("check", MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME="modern", MYSQL_PASSWORD="x")
+    assert done.stdout.startswith(
+        "NOT available access-denied: user modern authenticates with the plugin client_ed25519, which clustercheckd"
+        " does not support: change it to unix_socket, mysql_native_password or caching_sha2_password"
     )

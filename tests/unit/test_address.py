@@ -1,10 +1,8 @@
-"""Which server is read, side by side with the one that the mariadb client connects to."""
+"""Which server is polled, side by side with the one that the mariadb client connects to."""
 
 import os
 import socket
-import socketserver
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,31 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from app.database.address import DEFAULT_PORT, USUAL_SOCKETS
-from app.database.login import Database, Login
+from app.database.address import DEFAULT_PORT, USUAL_SOCKETS, parse_port
+from app.database.login import Database
 from app.settings_error import SettingsError
-from tests.fake_mysql import Peer, error
+from tests.fake_mysql import Address, FakeMySQL, Peer, error, fake_mysql, packet
 
-THIS_MACHINE, FILES_HOST, OUR_HOST = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+FILES_HOST, OUR_HOST = "127.0.0.2", "127.0.0.3"
+EVERY_ADDRESS = ("0.0.0.0", 0)  # noqa: S104
 ASKED = "asked: "
 SECONDS = 20
 
 
-class _Asked(socketserver.BaseRequestHandler):
-    """Answers each client with the address that it asked, as an error."""
-
-    def handle(self) -> None:
-        address = self.request.getsockname()
-        where = address if isinstance(address, str) else f"{address[0]}:{address[1]}"
-        Peer(self.request).send(error(1040, f"{ASKED}{where}"))
-
-
-class _UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    request_queue_size = 64
-
-
-class _TcpServer(socketserver.ThreadingTCPServer):
-    request_queue_size = 64
+def says_where_it_is(peer: Peer) -> None:
+    """Answer a client with the address that it asked, as an error."""
+    address = peer.connection.getsockname()
+    where = address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+    peer.connection.sendall(packet(0, error(1040, f"{ASKED}{where}")))
 
 
 @dataclass(frozen=True)
@@ -47,7 +36,7 @@ class Settings:
     host: str | None = None
     port: int | None = None
 
-    def database(self, option_file: str | None = None) -> Database:
+    def database(self, option_file: str) -> Database:
         return Database(self.socket, self.host, self.port, "someone", defaults_extra_file=option_file)
 
     def flags(self) -> list[str]:
@@ -55,16 +44,17 @@ class Settings:
         return [f"--{name}={value}" for name, value in given.items() if value is not None]
 
 
-class StandIns:
+class MockServers:
     """Servers on every socket and port that a test leads to, but for the usual ones of a real server."""
 
     def __init__(self, directory: Path, exits: ExitStack) -> None:
         self._directory = directory
         self._exits = exits
-        self.files_socket, self.our_socket, self._usual_socket = (
-            self._listen_on_socket(directory / name) for name in ("file.sock", "our.sock", "usual.sock")
-        )
-        self.files_port, self.our_port, self._usual_port = (self._listen_on_port() for _ in range(3))
+        sockets = [str(directory / name) for name in ("file.sock", "our.sock", "usual.sock")]
+        for path in sockets:
+            self._serve(path)
+        self.files_socket, self.our_socket, self._usual_socket = sockets
+        self.files_port, self.our_port, self._usual_port = (self._serve(EVERY_ADDRESS).port for _ in range(3))
 
     def option_file(self, text: str) -> str:
         """Write a [client] group, in which {socket} and {port} stand for those of the file."""
@@ -89,8 +79,9 @@ class StandIns:
         where = said.partition(ASKED)[2] or said
         return where.replace(self._usual_socket, "usual socket").replace(f":{self._usual_port}", ":usual")
 
-    def asked_by_us(self, login: Login) -> str:
-        """Say where a login leads to, by going there."""
+    def asked_by_us(self, option_file: str, settings: Settings) -> str:
+        """Say where clustercheckd connects to, by going there."""
+        login = settings.database(option_file).login()
         if login.socket in USUAL_SOCKETS:
             return "usual socket"
         if login.socket is None and login.port == DEFAULT_PORT:
@@ -100,30 +91,14 @@ class StandIns:
             connection.connect(login.socket or (login.host, login.port))
             return connection.makefile("rb").read().decode("latin-1").partition(ASKED)[2]
 
-    def _listen_on_socket(self, path: Path) -> str:
-        self._serve(_UnixServer(str(path), _Asked))
-        return str(path)
-
-    def _listen_on_port(self) -> int:
-        port = 0
-        for host in (THIS_MACHINE, FILES_HOST, OUR_HOST):
-            server = _TcpServer((host, port), _Asked)
-            port = server.server_address[1]
-            self._serve(server)
-        return port
-
-    def _serve(self, server: socketserver.BaseServer) -> None:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        self._exits.callback(server.server_close)
-        self._exits.callback(thread.join)
-        self._exits.callback(server.shutdown)
+    def _serve(self, address: Address) -> FakeMySQL:
+        return self._exits.enter_context(fake_mysql(says_where_it_is, address))
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIns]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MockServers]:
     with ExitStack() as exits:
-        yield StandIns(tmp_path_factory.mktemp("servers"), exits)
+        yield MockServers(tmp_path_factory.mktemp("servers"), exits)
 
 
 @pytest.mark.parametrize("protocol", ["", "protocol=tcp", "protocol=Socket"])
@@ -131,7 +106,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIns]:
 @pytest.mark.parametrize("host", ["", f"host={FILES_HOST}", "host=localhost"])
 @pytest.mark.parametrize("path", ["", "socket={socket}"])
 def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
-    servers: StandIns, path: str, host: str, port: str, protocol: str
+    servers: MockServers, path: str, host: str, port: str, protocol: str
 ) -> None:
     file = servers.option_file(f"{protocol}\n{path}\n{port}\n{host}")
     names, numbers = (None, "localhost", OUR_HOST), (None, servers.our_port)
@@ -140,50 +115,76 @@ def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
     if FILES_HOST not in host:  # MYSQL_SOCKET beside it has a test of its own
         given.append(Settings(servers.our_socket))
     expected = {settings: servers.asked_by_client(file, settings) for settings in given}
-    assert expected == {settings: servers.asked_by_us(settings.database(file).login()) for settings in given}
+    assert expected == {settings: servers.asked_by_us(file, settings) for settings in given}
 
 
-@pytest.mark.parametrize("value", ["tcp", "TCP", '"tcp "', "socket", "SOCKET", ""])
-def test_a_protocol_is_read_as_the_mariadb_client_reads_it(servers: StandIns, value: str) -> None:
-    file = servers.option_file(f"socket={{socket}}\nport={{port}}\nprotocol={value}")
-    asked = servers.asked_by_us(Settings().database(file).login())
-    assert servers.asked_by_client(file, Settings()) == asked
+@pytest.mark.parametrize(
+    "lines",
+    [
+        *(f"socket={{socket}}\nport={{port}}\nprotocol={value}" for value in ("TCP", '"tcp "', "SOCKET", "")),
+        *("SOCKET={socket}", "loose_Socket={socket}", "port=0\nhost=127.0.0.2", "port=\nhost=127.0.0.2"),
+    ],
+)
+def test_any_spelling_leads_us_where_it_leads_the_mariadb_client(servers: MockServers, lines: str) -> None:
+    file = servers.option_file(lines)
+    assert servers.asked_by_client(file, Settings()) == servers.asked_by_us(file, Settings())
 
 
-@pytest.mark.parametrize("value", ["pipe", "PIPE", "memory", "udp", "tcp,socket", "0"])
-def test_a_protocol_that_leads_nowhere_is_an_error_as_it_is_to_the_mariadb_client(
-    servers: StandIns, value: str
+def test_a_socket_that_is_set_takes_precedence_over_the_files_host(servers: MockServers) -> None:
+    file = servers.option_file(f"host={FILES_HOST}\nport={{port}}")
+    assert servers.asked_by_us(file, Settings(servers.our_socket)) == servers.our_socket
+
+
+NO_VALUE = "option '--{}' requires an argument"
+
+
+@pytest.mark.parametrize(
+    ("lines", "to_client", "to_us"),
+    [
+        *(
+            (f"protocol={value}", "protocol", f"protocol={value} is not supported: set it to tcp or socket")
+            for value in ("pipe", "udp", "tcp,socket", "0")
+        ),
+        *(
+            (option, NO_VALUE.format(option), f"{option} has no value: write {option}=...")
+            for option in ("host", "socket", "protocol", "user")
+        ),
+        # The port counts only where it is used.
+        ("port\nhost=db2", NO_VALUE.format("port"), "port has no value: write port=..."),
+        (
+            "socket=",
+            "Can't connect to local server through socket ''",
+            "socket is not an absolute path: set it to the path of the server's socket",
+        ),
+    ],
+)
+def test_what_leads_nowhere_is_an_error_as_it_is_to_the_mariadb_client(
+    servers: MockServers, lines: str, to_client: str, to_us: str
 ) -> None:
-    file = servers.option_file(f"socket={{socket}}\nprotocol={value}")
-    assert "protocol" in servers.asked_by_client(file, Settings())
+    file = servers.option_file(lines)
+    assert to_client in servers.asked_by_client(file, Settings())
     with pytest.raises(SettingsError) as caught:
         Database(defaults_extra_file=file).login()
-    assert (
-        str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: protocol={value} is not supported: set it to tcp or socket"
-    )
+    assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: {to_us}"
 
 
-def test_a_socket_that_is_set_takes_precedence_over_the_files_host(servers: StandIns) -> None:
-    file = servers.option_file(f"host={FILES_HOST}\nport={{port}}")
-    login = Settings(servers.our_socket).database(file).login()
-    assert servers.asked_by_us(login) == servers.our_socket
-
-
-@pytest.mark.parametrize("host", ["db2", "127.0.0.1", "::1", "LOCALHOST"])
-def test_a_socket_beside_a_host_that_means_tcp_is_an_error_that_names_both(host: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "port", "words"),
+    [
+        *(
+            (host, None, f"MYSQL_HOST={host} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost")
+            for host in ("db2", "127.0.0.1", "::1", "LOCALHOST")
+        ),
+        # To the mariadb client the flag counts that comes last; variables have no order.
+        *((host, 3307, "MYSQL_PORT=3307 may name two servers: unset one of them") for host in (None, "localhost")),
+    ],
+)
+def test_a_socket_beside_a_host_or_port_that_means_tcp_is_an_error_that_names_both(
+    host: str | None, port: int | None, words: str
+) -> None:
     with pytest.raises(SettingsError) as caught:
-        Database("/s", host).login()
-    assert str(caught.value) == (
-        f"MYSQL_SOCKET=/s and MYSQL_HOST={host} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
-    )
-
-
-def test_a_socket_beside_a_port_is_an_error_that_names_both() -> None:
-    # To the mariadb client the flag counts that comes last; variables have no order.
-    for host in (None, "localhost"):
-        with pytest.raises(SettingsError) as caught:
-            Database("/s", host, 3307).login()
-        assert str(caught.value) == ("MYSQL_SOCKET=/s and MYSQL_PORT=3307 may name two servers: unset one of them")
+        Database("/s", host, port).login()
+    assert str(caught.value) == f"MYSQL_SOCKET=/s and {words}"
 
 
 def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:
@@ -192,25 +193,18 @@ def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:
     assert not writable
 
 
-@pytest.mark.parametrize("option", ["host", "port", "socket", "protocol", "user"])
-def test_an_option_without_its_value_is_an_error_as_it_is_to_the_mariadb_client(servers: StandIns, option: str) -> None:
-    # The port counts only where it is used.
-    file = servers.option_file(option if option != "port" else f"port\nhost={FILES_HOST}")
-    assert f"option '--{option}' requires an argument" in servers.asked_by_client(file, Settings())
-    with pytest.raises(SettingsError, match=f"^DEFAULTS_EXTRA_FILE: {file}: {option} has no value"):
-        Database(defaults_extra_file=file).login()
-
-
-def test_an_empty_socket_in_the_file_is_no_reason_to_ask_another(servers: StandIns) -> None:
-    file = servers.option_file("socket=")
-    assert "Can't connect to local server through socket ''" in servers.asked_by_client(file, Settings())
-    with pytest.raises(SettingsError, match="socket is not an absolute path"):
-        Database(defaults_extra_file=file).login()
-
-
 @pytest.mark.parametrize(
-    "lines", ["SOCKET={socket}", "loose_Socket={socket}", "port=0\nhost=127.0.0.2", "port=\nhost=127.0.0.2"]
+    ("host", "port", "expected"), [("db2", None, "db2:3306"), ("localhost", 1, "localhost:1"), ("::1", 2, "[::1]:2")]
 )
-def test_spellings_that_lead_the_mariadb_client_somewhere_lead_us_there(servers: StandIns, lines: str) -> None:
-    file = servers.option_file(lines)
-    assert servers.asked_by_client(file, Settings()) == servers.asked_by_us(Settings().database(file).login())
+def test_an_address_is_shown_with_its_port(host: str, port: int | None, expected: str) -> None:
+    assert str(Database(host=host, port=port).login()) == expected
+
+
+@pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣", "1\n"])
+def test_what_is_no_port_is_named(value: str) -> None:
+    with pytest.raises(SettingsError, match=r"^NAME=.* is not a port: set it to a number from 1 to 65535$"):
+        parse_port("NAME", value)
+
+
+def test_a_port_is_from_1_to_65535() -> None:
+    assert (parse_port("NAME", "1"), parse_port("NAME", "65535")) == (1, 65535)

@@ -1,11 +1,8 @@
-"""How the password is proved, against hand-written peers: what MariaDB 10.11 lacks, and servers that are none."""
+"""How the password is proved, against mock peers: what MariaDB 10.11 lacks, and impostor servers."""
 
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,17 +15,8 @@ from app.database.poller import poll_once
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
 from harness.certificates import make_authority, make_certificate
-from tests.fake_mysql import (
-    CAPABILITIES,
-    OK,
-    SYNCED_STATUS,
-    SYNCED_VARIABLES,
-    Peer,
-    auth_switch,
-    error,
-    fake_mysql,
-    server_context,
-)
+from tests.fake_mysql import CAPABILITIES, OK, FakeMySQL, Peer, auth_switch, error, fake_mysql, server_context
+from tests.unit.polling import database_of
 
 PLUGIN = "caching_sha2_password"
 FULL_AUTHENTICATION, PUBLIC_KEY_PLEASE = b"\x01\x04", b"\x02"
@@ -36,9 +24,9 @@ PASSWORD = "geheim é"
 DEADLINE_SECONDS = 10.0
 
 
-def polled(database: Database) -> NodeState | PollFailure:
+def polled(server: FakeMySQL, ssl_ca: str | None = None) -> NodeState | PollFailure:
     """Poll once."""
-    return poll_once(database, DEADLINE_SECONDS)
+    return poll_once(replace(database_of(server), password=PASSWORD, ssl_ca=ssl_ca), DEADLINE_SECONDS)
 
 
 def let_in_if_right(peer: Peer, password: bytes) -> None:
@@ -47,7 +35,7 @@ def let_in_if_right(peer: Peer, password: bytes) -> None:
         peer.send(error(1045))
         return
     peer.send(OK)
-    peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES)
+    peer.answer_queries()
 
 
 def asks_for_the_clear_password(peer: Peer) -> None:
@@ -76,29 +64,15 @@ def asks_for_the_encrypted_password(peer: Peer) -> None:
     let_in_if_right(peer, bytes(byte ^ salt[at % len(salt)] for at, byte in enumerate(scrambled)))
 
 
-@contextmanager
-def on_unix_socket(path: Path) -> Iterator[None]:
-    """Serve one client on a unix socket."""
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        listening.listen()
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                asks_for_the_clear_password(Peer(connection))
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield
-        thread.join(DEADLINE_SECONDS)
-
-
-def test_over_a_unix_socket_the_password_is_sent_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with on_unix_socket(path):
-        seen = polled(Database(socket=str(path), username="someone", password=PASSWORD))
-    assert isinstance(seen, NodeState)
+@pytest.mark.parametrize(("password", "right"), [(PASSWORD, True), ("", False), ("wrong", False)])
+def test_over_a_unix_socket_the_password_is_sent_as_it_is(tmp_path: Path, password: str, *, right: bool) -> None:
+    path = str(tmp_path / "s")
+    with fake_mysql(asks_for_the_clear_password, path):
+        seen = poll_once(Database(socket=path, username="someone", password=password), DEADLINE_SECONDS)
+    if right:
+        assert isinstance(seen, NodeState)
+    else:
+        assert seen == PollFailure(Reason.ACCESS_DENIED, "the server refused user someone (error 1045)")
 
 
 def test_over_tls_the_password_is_sent_within_it(tmp_path: Path) -> None:
@@ -111,40 +85,22 @@ def test_over_tls_the_password_is_sent_within_it(tmp_path: Path) -> None:
         peer.send(FULL_AUTHENTICATION)
         let_in_if_right(peer, peer.receive())
 
-    with fake_mysql(behaviour) as listening:
-        seen = polled(
-            Database(
-                host="127.0.0.1",
-                port=listening.port,
-                username="someone",
-                password=PASSWORD,
-                ssl_ca=str(authority.cert),
-            ),
-        )
-    assert isinstance(seen, NodeState), seen
+    with fake_mysql(behaviour) as server:
+        assert isinstance(polled(server, str(authority.cert)), NodeState)
 
 
 def test_over_plain_tcp_the_password_is_encrypted_where_the_extra_is_there() -> None:
-    with fake_mysql(asks_for_the_encrypted_password) as listening:
-        seen = polled(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
-    assert isinstance(seen, NodeState), seen
+    with fake_mysql(asks_for_the_encrypted_password) as server:
+        assert isinstance(polled(server), NodeState)
 
 
 def test_over_plain_tcp_without_the_extra_the_reason_says_so() -> None:
-    def behaviour(peer: Peer) -> None:
-        peer.greet(PLUGIN)
-        peer.receive()
-        peer.send(FULL_AUTHENTICATION)
-        peer.receive()
-        peer.send(b"\x01-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n")
-        peer.hang()
-
     # As if it were not installed: an import of it fails.
     program = "import sys; sys.modules['cryptography'] = None; from app.__main__ import main; sys.exit(main(['check']))"
-    with fake_mysql(behaviour) as listening:
+    with fake_mysql(asks_for_the_encrypted_password) as server:
         environ = {
             "MYSQL_HOST": "127.0.0.1",
-            "MYSQL_PORT": str(listening.port),
+            "MYSQL_PORT": str(server.port),
             "MYSQL_USERNAME": "someone",
             "MYSQL_PASSWORD": "geheim",
         }
@@ -152,19 +108,8 @@ def test_over_plain_tcp_without_the_extra_the_reason_says_so() -> None:
             [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=20, check=False
         )
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.splitlines()[0] == (
-        "NOT available access-denied: user someone authenticates with caching_sha2_password or sha256_password, which"
-        " over plain TCP needs the Python package cryptography: install it, or use the socket or TLS"
-    )
-
-
-@pytest.mark.parametrize("password", ["", "wrong"])
-def test_a_wrong_password_is_access_denied(tmp_path: Path, password: str) -> None:
-    path = tmp_path / "s"
-    with on_unix_socket(path):
-        seen = polled(Database(socket=str(path), username="someone", password=password))
-    assert isinstance(seen, PollFailure)
-    assert seen.reason is Reason.ACCESS_DENIED
+    words = "NOT available access-denied: user someone authenticates with caching_sha2_password or sha256_password, "
+    assert done.stdout.startswith(words)
 
 
 CLEAR, OLD = "mysql_clear_password", "mysql_old_password"
@@ -197,8 +142,8 @@ def test_a_spoofed_server_never_gets_the_password_in_clear(
         peer.send(switch)
         received.append(peer.receive())
 
-    with fake_mysql(behaviour) as listening:
-        seen = polled(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
+    with fake_mysql(behaviour) as server:
+        seen = polled(server)
     assert seen == PollFailure(
         Reason.ACCESS_DENIED,
         f"user someone authenticates with the plugin {refused}, which clustercheckd does not support:"
@@ -218,8 +163,7 @@ def test_a_default_plugin_that_is_none_of_ours_does_not_keep_our_account_out() -
         peer.send(auth_switch("mysql_native_password"))
         if len(peer.receive()) == 20:
             peer.send(OK)
-            peer.answer_queries(SYNCED_STATUS, SYNCED_VARIABLES)
+            peer.answer_queries()
 
-    with fake_mysql(behaviour) as listening:
-        seen = polled(Database(host="127.0.0.1", port=listening.port, username="someone", password=PASSWORD))
-    assert isinstance(seen, NodeState), seen
+    with fake_mysql(behaviour) as server:
+        assert isinstance(polled(server), NodeState)

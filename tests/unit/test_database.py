@@ -2,11 +2,11 @@
 
 import ssl
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.database.address import parse_port
 from app.database.login import Database
 from app.settings_error import SettingsError
 from harness.certificates import make_authority, make_certificate
@@ -111,6 +111,15 @@ def test_a_key_without_its_certificate_is_an_error_that_names_both(tmp_path: Pat
     assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: ssl-key is set without ssl-cert: set both or neither"
 
 
+def test_the_log_shows_the_login_without_the_password(tmp_path: Path) -> None:
+    ca = str(make_authority(tmp_path).cert)
+    database = Database(host="db", username="someone", password="geheim", ssl_ca=ca)
+    assert str(database) == "db:3306 as someone (with a password, over TLS)"
+    assert str(replace(database, ssl_ca="/no/file")) == (
+        "no login possible: MYSQL_SSL_CA: /no/file: No such file or directory"
+    )
+
+
 def test_a_certificate_that_holds_its_key_needs_no_other_file(tmp_path: Path) -> None:
     made = make_certificate(tmp_path, "client", make_authority(tmp_path), LOOPBACK)
     made.cert.write_text(made.cert.read_text() + made.key.read_text())
@@ -122,12 +131,6 @@ def test_a_tls_file_that_cannot_be_read_is_named_where_it_was_set(tmp_path: Path
     expected = f"^DEFAULTS_EXTRA_FILE: {file}: ssl-ca: /no/file: No such file or directory$"
     with pytest.raises(SettingsError, match=expected):
         Database(defaults_extra_file=file).login()
-
-
-@pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣"])
-def test_what_is_no_port_is_named(value: str) -> None:
-    with pytest.raises(SettingsError, match=r"^NAME=.* is not a port: set it to a number from 1 to 65535$"):
-        parse_port("NAME", value)
 
 
 def test_a_key_that_is_encrypted_is_an_error_and_no_question(tmp_path: Path) -> None:

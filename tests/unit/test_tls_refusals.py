@@ -1,6 +1,5 @@
 """TLS that ends badly: no descriptor is left behind, and who refuses is not asked four times a second."""
 
-import asyncio
 import contextlib
 import gc
 import os
@@ -8,37 +7,24 @@ import socket
 import ssl
 import stat
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import uvloop
 
-from app.database.login import Database
-from app.database.poller import Poller
-from app.node_state import PollFailure
 from app.reason import Reason
 from harness.certificates import Certificate, make_authority, make_certificate
+from harness.ports import LOOPBACK
 from harness.waiting import wait_for
-from tests.fake_mysql import (
-    OK,
-    TLS_CAPABILITIES,
-    Behaviour,
-    FakeMySQL,
-    Peer,
-    error,
-    fake_mysql,
-    packet,
-    server_context,
-)
+from tests.fake_mysql import OK, TLS_CAPABILITIES, Behaviour, FakeMySQL, Peer, error, fake_mysql, packet, server_context
+from tests.unit.polling import LOOPS, Loop, Polls, database_of, polls_of
 
-DEADLINE_SECONDS = 0.5
 ATTEMPTS = 4
 _LONGEST_SECONDS = 10.0
-NAME = "127.0.0.1"
-LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-
-Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
 @pytest.fixture(scope="module")
@@ -50,46 +36,19 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 @pytest.fixture(scope="module")
 def context(authority: Certificate, tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     """Make a server's side of TLS."""
-    return server_context(make_certificate(tmp_path_factory.mktemp("server"), "server", authority, NAME))
+    return server_context(make_certificate(tmp_path_factory.mktemp("server"), "server", authority, LOOPBACK))
 
 
-def polling(
-    server: FakeMySQL, authority: Certificate, new_loop: Loop, scenario: Callable[[Poller], Awaitable[None]]
-) -> None:
-    """Run a scenario with an poller that asks this server for TLS."""
-
-    async def running() -> None:
-        where = Database(host=NAME, port=server.port, username="someone", password="x", ssl_ca=str(authority.cert))
-        poller = Poller(where, DEADLINE_SECONDS)
-        try:
-            await scenario(poller)
-        finally:
-            await poller.close()
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(running())
-
-
-def refuses(context: ssl.SSLContext, packet: bytes, over: threading.Event) -> Behaviour:
-    """Answer the login within TLS with these bytes, and then neither read nor close."""
-
-    def behaviour(peer: Peer) -> None:
-        peer.start_tls(context)
-        peer.receive()
-        peer.connection.sendall(packet)
-        over.wait(_LONGEST_SECONDS)
-
-    return behaviour
-
-
-def hangs_in_the_handshake(over: threading.Event) -> Behaviour:
-    """Offer TLS, and then neither read nor close."""
-
-    def behaviour(peer: Peer) -> None:
-        peer.greet(capabilities=TLS_CAPABILITIES)
-        over.wait(_LONGEST_SECONDS)
-
-    return behaviour
+@contextmanager
+def polling_over_tls(
+    behaviour: Behaviour, authority: Certificate, new_loop: Loop = uvloop.new_event_loop
+) -> Iterator[tuple[Polls, FakeMySQL]]:
+    """Run a poller that asks its server for TLS."""
+    with (
+        fake_mysql(behaviour) as server,
+        polls_of(replace(database_of(server), ssl_ca=str(authority.cert)), new_loop=new_loop) as polls,
+    ):
+        yield polls, server
 
 
 def connections_to(port: int) -> int:
@@ -106,73 +65,50 @@ def connections_to(port: int) -> int:
 
 @LOOPS
 @pytest.mark.parametrize(
-    "fault",
+    "answer",
     [
-        *("error 1040", "error 1203", "a packet out of order"),
-        *(pytest.param(fault, marks=pytest.mark.long) for fault in ("a handshake that hangs", "a login that hangs")),
+        pytest.param(packet(3, error(1040)), id="error 1040"),
+        pytest.param(packet(99, b"\0"), id="a packet out of order"),
+        pytest.param(packet(3, OK), id="a login that hangs", marks=pytest.mark.long),
+        pytest.param(None, id="a handshake that hangs", marks=pytest.mark.long),
     ],
 )
 def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
-    authority: Certificate, context: ssl.SSLContext, new_loop: Loop, fault: str
+    authority: Certificate, context: ssl.SSLContext, new_loop: Loop, answer: bytes | None
 ) -> None:
     over = threading.Event()
-    behaviour = {
-        "error 1040": refuses(context, packet(3, error(1040)), over),
-        "error 1203": refuses(context, packet(3, error(1203)), over),
-        "a packet out of order": refuses(context, packet(99, b"\0"), over),
-        "a handshake that hangs": hangs_in_the_handshake(over),
-        "a login that hangs": refuses(context, packet(3, OK), over),
-    }[fault]
 
-    async def scenario(poller: Poller) -> None:
+    def neither_reads_nor_closes(peer: Peer) -> None:
+        if answer is None:
+            peer.greet(capabilities=TLS_CAPABILITIES)
+        else:
+            peer.start_tls(context)
+            peer.receive()
+            peer.connection.sendall(answer)
+        over.wait(_LONGEST_SECONDS)
+
+    with polling_over_tls(neither_reads_nor_closes, authority, new_loop) as (polls, server), ExitStack() as exits:
+        exits.callback(over.set)
         for _ in range(ATTEMPTS):
-            assert isinstance(await poller.poll(), PollFailure)
-        async with asyncio.timeout(_LONGEST_SECONDS):
-            while connections_to(server.port):  # noqa: ASYNC110 (nothing tells when a descriptor is gone)
-                await asyncio.sleep(0.01)
-
-    with fake_mysql(behaviour) as server:
-        try:
-            polling(server, authority, new_loop, scenario)
-            # A login has more time than a poll: the polls wait for the same one.
-            assert server.connections == (1 if "hangs" in fault else ATTEMPTS)
-        finally:
-            over.set()
+            polls.failure()
+        began = time.monotonic()
+        while connections_to(server.port):
+            assert time.monotonic() - began < _LONGEST_SECONDS
+            polls.wait(0.01)
 
 
 @LOOPS
 def test_a_rejected_certificate_is_paced_as_a_refusal(tmp_path: Path, context: ssl.SSLContext, new_loop: Loop) -> None:
-    async def scenario(poller: Poller) -> None:
-        first = await poller.poll()
-        assert isinstance(first, PollFailure)
-        assert first.reason is Reason.ERROR
-        assert "certificate not accepted: " in first.detail
-        for _ in range(10 * ATTEMPTS):
-            assert first == await poller.poll()
-
-    with fake_mysql(lambda peer: peer.start_tls(context)) as server:
-        polling(server, make_authority(tmp_path), new_loop, scenario)
-        assert server.connections == 1
+    unknown = make_authority(tmp_path)
+    with polling_over_tls(lambda peer: peer.start_tls(context), unknown, new_loop) as (polls, server):
+        check_paced(polls, server, "certificate not accepted: ")
 
 
 def test_our_own_certificate_refused_is_paced_and_named(tmp_path: Path, authority: Certificate) -> None:
-    strict = server_context(make_certificate(tmp_path, "strict", authority, NAME))
+    strict = server_context(make_certificate(tmp_path, "strict", authority, LOOPBACK))
     strict.verify_mode = ssl.CERT_REQUIRED
-
-    def behaviour(peer: Peer) -> None:
-        peer.start_tls(strict)
-
-    async def scenario(poller: Poller) -> None:
-        first = await poller.poll()
-        assert isinstance(first, PollFailure)
-        assert "no TLS connection to 127.0.0.1" in first.detail
-        assert "certificate required" in first.detail
-        for _ in range(10 * ATTEMPTS):
-            assert first == await poller.poll()
-
-    with fake_mysql(behaviour) as server:
-        polling(server, authority, uvloop.new_event_loop, scenario)
-        assert server.connections == 1
+    with polling_over_tls(lambda peer: peer.start_tls(strict), authority) as (polls, server):
+        check_paced(polls, server, "certificate required")
 
 
 def test_a_server_without_tls_is_told_nothing_and_paced_where_tls_is_required(authority: Certificate) -> None:
@@ -182,14 +118,17 @@ def test_a_server_without_tls_is_told_nothing_and_paced_where_tls_is_required(au
         peer.greet()
         received.append(peer.connection.recv(65536))
 
-    async def scenario(poller: Poller) -> None:
-        first = await poller.poll()
-        assert isinstance(first, PollFailure)
-        assert first.detail.endswith("offers no TLS, but MYSQL_SSL* or the option file requires it")
-        for _ in range(10 * ATTEMPTS):
-            assert first == await poller.poll()
-
-    with fake_mysql(greets_and_listens) as server:
-        polling(server, authority, uvloop.new_event_loop, scenario)
+    with polling_over_tls(greets_and_listens, authority) as (polls, server):
+        check_paced(polls, server, "offers no TLS, but MYSQL_SSL* or the option file requires it")
         wait_for("the server to see the end of the connection", lambda: received)
-        assert (received, server.connections) == ([b""], 1)
+    assert received == [b""]
+
+
+def check_paced(polls: Polls, server: FakeMySQL, words: str) -> None:
+    """Check that many polls get one answer, which is asked for once."""
+    first = polls.failure()
+    assert first.reason is Reason.ERROR
+    assert words in first.detail
+    for _ in range(10 * ATTEMPTS):
+        assert first == polls.poll()
+    assert server.connections == 1

@@ -1,0 +1,80 @@
+"""A poller in a test, one poll at a time."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import uvloop
+
+from app.database.login import Database
+from app.database.poller import Poller
+from app.node_state import NodeState, PollFailure
+from harness.ports import LOOPBACK
+from tests.fake_mysql import Behaviour, FakeMySQL, fake_mysql
+
+DEADLINE_SECONDS = 0.3
+Loop = Callable[[], asyncio.AbstractEventLoop]
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+
+
+class Polls:
+    """A poller whose event loop runs only while one of these methods does."""
+
+    def __init__(self, runner: asyncio.Runner, poller: Poller) -> None:
+        self.poller = poller
+        self._runner = runner
+
+    def poll(self) -> NodeState | PollFailure:
+        """Poll once."""
+        return self._runner.run(self.poller.poll())
+
+    def state(self) -> NodeState:
+        """Poll once, which succeeds."""
+        result = self.poll()
+        assert isinstance(result, NodeState), result
+        return result
+
+    def failure(self) -> PollFailure:
+        """Poll once, which fails."""
+        result = self.poll()
+        assert isinstance(result, PollFailure), result
+        return result
+
+    def poll_until(self, condition: Callable[[NodeState], object]) -> float:
+        """Poll, successfully, until a state fulfils a condition. Return the seconds that this took."""
+        began = time.monotonic()
+        while not condition(self.state()):
+            assert time.monotonic() - began < 20
+            self.wait(0.01)
+        return time.monotonic() - began
+
+    def wait(self, seconds: float) -> None:
+        """Let what the poller does beside the polls go on."""
+        self._runner.run(asyncio.sleep(seconds))
+
+
+@contextmanager
+def polls_of(
+    database: Database, *, login_interval: float = 0, new_loop: Loop = uvloop.new_event_loop
+) -> Iterator[Polls]:
+    """Run a poller, and close it in the end."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        poller = Poller(database, DEADLINE_SECONDS, login_interval_seconds=login_interval)
+        try:
+            yield Polls(runner, poller)
+        finally:
+            runner.run(poller.close())
+
+
+@contextmanager
+def polling(behaviour: Behaviour, *, login_interval: float = 0) -> Iterator[tuple[Polls, FakeMySQL]]:
+    """Run a poller and its server."""
+    with fake_mysql(behaviour) as server, polls_of(database_of(server), login_interval=login_interval) as polls:
+        yield polls, server
+
+
+def database_of(server: FakeMySQL) -> Database:
+    """Return the settings that lead to a server."""
+    return Database(host=LOOPBACK, port=server.port, username="someone", password="geheim")
