@@ -69,24 +69,22 @@ JOINING = SYNCED | {
 """In an incremental transfer."""
 JOINING_IN_PRIMARY = JOINING | {"wsrep_cluster_status": "Primary", "wsrep_local_index": "0"}
 """At the end of it."""
-NOT_GALERA = {
+OF_A_PROVIDER = {
+    "wsrep_local_recv_queue",
+    "wsrep_flow_control_active",
+    "wsrep_local_state",
+    "wsrep_local_state_comment",
+}
+NOT_GALERA = {name: value for name, value in SYNCED.items() if name not in OF_A_PROVIDER} | {
     "Threads_connected": "1",
     "wsrep_cluster_size": "0",
     "wsrep_cluster_status": "Disconnected",
     "wsrep_connected": "OFF",
     "wsrep_local_index": "18446744073709551615",
     "wsrep_ready": "OFF",
-    "max_connections": "151",
-    "read_only": "OFF",
-    "skip_networking": "OFF",
-    "tx_read_only": "OFF",
-    "version": VERSIONS[0],
-    "wsrep_desync": "OFF",
     "wsrep_node_name": "plain",
     "wsrep_on": "OFF",
     "wsrep_provider": "none",
-    "wsrep_reject_queries": "NONE",
-    "wsrep_sst_donor_rejects_queries": "OFF",
 }
 """A server started without a provider."""
 

@@ -13,13 +13,11 @@ import pytest
 
 from harness.galera import ACCOUNT, PASSWORD, Installation
 from harness.network import RemoteHost
-from harness.ports import LOOPBACK, Ports
+from harness.ports import Ports
 from harness.service import Reply, Service
 from harness.waiting import wait_for
 from tests.cluster.lone import lone_node, start_alone, watching
-from tests.conftest import Services
-from tests.fake_mysql import Behaviour, Peer, fake_mysql, galera, says
-from tests.measured import undisturbed, within
+from tests.measured import within
 
 # What a busy machine may add to the asking itself.
 BUSY_SECONDS = 0.5
@@ -113,37 +111,6 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
         footprint.check()
         # A session that was cut off is the server's until its own time-out, half a minute later.
         assert (node.sessions_of(ACCOUNT) or 9) <= MOST_SESSIONS + 2
-
-
-FAULTS: list[tuple[Behaviour, str]] = [
-    (Peer.hang, "timeout"),
-    (lambda peer: peer.log_in(), "connection-lost"),
-    (says(b"\xff\xff\xff\x00" + b"\x0a" * 100_000), "error"),
-]
-
-
-def test_broken_servers_show_their_reason_in_time_and_are_back_in_time(services: Services) -> None:
-    with fake_mysql(galera()) as server:
-        service = services.start(MYSQL_HOST=LOOPBACK, MYSQL_PORT=str(server.port), MYSQL_USERNAME="someone")
-        service.wait_for_verdict(200, "synced")
-        footprints = []
-        for behaviour, reason in FAULTS:
-            began, connections = time.monotonic(), server.connections
-            before = len(service.status()["changes"])
-            with undisturbed(service, expected={reason}):
-                server.behaviour = behaviour
-                server.drop_connections()
-                wait_until_shown(service, reason)
-                server.behaviour = galera()
-                # A login that is under way would wait for its answer for 5 s.
-                server.drop_connections()
-                wait_until_back(service)
-                assert set(reasons_since(service, before)) == {reason, "synced"}
-            footprints.append(Footprint(service))
-            # Each poll makes one attempt, and four begin in a second.
-            assert server.connections - connections <= 4 * (time.monotonic() - began) + 2
-        footprints[0].check()
-        assert server.most_open_connections <= MOST_SESSIONS
 
 
 @pytest.mark.long

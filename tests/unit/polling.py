@@ -1,6 +1,11 @@
 """A poller in a test, one poll at a time."""
 
 import asyncio
+import contextlib
+import gc
+import os
+import socket
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,6 +58,25 @@ class Polls:
     def wait(self, seconds: float) -> None:
         """Let what the poller does beside the polls go on."""
         self._runner.run(asyncio.sleep(seconds))
+
+    def check_closed(self, server: FakeMySQL) -> None:
+        """Check that the poller soon has no connection to a server, though the server closes none."""
+        began = time.monotonic()
+        while _connections_to(server.port):
+            assert time.monotonic() - began < 10
+            self.wait(0.01)
+
+
+def _connections_to(port: int) -> int:
+    """Count this process's descriptors of connections to a port, the client's end alone."""
+    gc.collect()
+    found = 0
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as duplicate:
+                    found += duplicate.getpeername()[1:2] == (port,)
+    return found
 
 
 @contextmanager

@@ -1,11 +1,10 @@
 """Which server is polled, side by side with the one that the mariadb client connects to."""
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,22 +27,6 @@ def says_where_it_is(peer: Peer) -> None:
     peer.connection.sendall(packet(0, error(1040, f"{ASKED}{where}")))
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Ours, and the client's flags."""
-
-    socket: str | None = None
-    host: str | None = None
-    port: int | None = None
-
-    def database(self, option_file: str) -> Database:
-        return Database(self.socket, self.host, self.port, "someone", defaults_extra_file=option_file)
-
-    def flags(self) -> list[str]:
-        given = {"socket": self.socket, "host": self.host, "port": self.port}
-        return [f"--{name}={value}" for name, value in given.items() if value is not None]
-
-
 class MockServers:
     """Servers on every socket and port that a test leads to, but for the usual ones of a real server."""
 
@@ -56,19 +39,21 @@ class MockServers:
         self.files_socket, self.our_socket, self._usual_socket = sockets
         self.files_port, self.our_port, self._usual_port = (self._serve(EVERY_ADDRESS).port for _ in range(3))
 
-    def option_file(self, text: str) -> str:
-        """Write a [client] group, in which {socket} and {port} stand for those of the file."""
+    def database(self, text: str) -> Database:
+        """Set an option file with a [client] group, in which {socket} and {port} stand for those of the file."""
         path = self._directory / "my.cnf"
         lines = text.format(socket=self.files_socket, port=self.files_port)
         path.write_text(f"[client]\n{lines}\n")
         path.chmod(0o600)
-        return str(path)
+        return Database(defaults_extra_file=str(path))
 
-    def asked_by_client(self, option_file: str, settings: Settings) -> str:
+    def asked_by_client(self, database: Database) -> str:
         """Say where the mariadb client connects to; what it complains of where it does not."""
+        given = {"socket": database.socket, "host": database.host, "port": database.port}
+        flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
         own = {name: value for name, value in os.environ.items() if not name.startswith("MYSQL_")}
         done = subprocess.run(
-            ["mariadb", f"--defaults-file={option_file}", *settings.flags(), "-e", "SELECT 1"],
+            ["mariadb", f"--defaults-file={database.defaults_extra_file}", *flags, "-e", "SELECT 1"],
             env={**own, "MYSQL_UNIX_PORT": self._usual_socket, "MYSQL_TCP_PORT": str(self._usual_port)},
             capture_output=True,
             text=True,
@@ -79,17 +64,11 @@ class MockServers:
         where = said.partition(ASKED)[2] or said
         return where.replace(self._usual_socket, "usual socket").replace(f":{self._usual_port}", ":usual")
 
-    def asked_by_us(self, option_file: str, settings: Settings) -> str:
-        """Say where clustercheckd connects to, by going there."""
-        login = settings.database(option_file).login()
-        if login.socket in USUAL_SOCKETS:
-            return "usual socket"
-        if login.socket is None and login.port == DEFAULT_PORT:
-            return f"{socket.gethostbyname(login.host)}:usual"
-        with socket.socket(socket.AF_UNIX if login.socket else socket.AF_INET) as connection:
-            connection.settimeout(SECONDS)
-            connection.connect(login.socket or (login.host, login.port))
-            return connection.makefile("rb").read().decode("latin-1").partition(ASKED)[2]
+    def asked_by_us(self, database: Database) -> str:
+        """Say where clustercheckd connects to."""
+        login = database.login()
+        where = "usual socket" if login.socket in USUAL_SOCKETS else str(login)
+        return where.replace("localhost:", "127.0.0.1:").replace(f":{DEFAULT_PORT}", ":usual")
 
     def _serve(self, address: Address) -> FakeMySQL:
         return self._exits.enter_context(fake_mysql(says_where_it_is, address))
@@ -108,14 +87,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MockServers]:
 def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
     servers: MockServers, path: str, host: str, port: str, protocol: str
 ) -> None:
-    file = servers.option_file(f"{protocol}\n{path}\n{port}\n{host}")
+    database = servers.database(f"{protocol}\n{path}\n{port}\n{host}")
     names, numbers = (None, "localhost", OUR_HOST), (None, servers.our_port)
-    given = [Settings(host=name, port=number) for name in names for number in numbers]
-    given.append(Settings(servers.our_socket, "localhost"))
+    given = [replace(database, host=name, port=number) for name in names for number in numbers]
+    given.append(replace(database, socket=servers.our_socket, host="localhost"))
     if FILES_HOST not in host:  # MYSQL_SOCKET beside it has a test of its own
-        given.append(Settings(servers.our_socket))
-    expected = {settings: servers.asked_by_client(file, settings) for settings in given}
-    assert expected == {settings: servers.asked_by_us(file, settings) for settings in given}
+        given.append(replace(database, socket=servers.our_socket))
+    expected = {settings: servers.asked_by_client(settings) for settings in given}
+    assert expected == {settings: servers.asked_by_us(settings) for settings in given}
 
 
 @pytest.mark.parametrize(
@@ -126,13 +105,13 @@ def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
     ],
 )
 def test_any_spelling_leads_us_where_it_leads_the_mariadb_client(servers: MockServers, lines: str) -> None:
-    file = servers.option_file(lines)
-    assert servers.asked_by_client(file, Settings()) == servers.asked_by_us(file, Settings())
+    database = servers.database(lines)
+    assert servers.asked_by_client(database) == servers.asked_by_us(database)
 
 
 def test_a_socket_that_is_set_takes_precedence_over_the_files_host(servers: MockServers) -> None:
-    file = servers.option_file(f"host={FILES_HOST}\nport={{port}}")
-    assert servers.asked_by_us(file, Settings(servers.our_socket)) == servers.our_socket
+    database = servers.database(f"host={FILES_HOST}\nport={{port}}")
+    assert servers.asked_by_us(replace(database, socket=servers.our_socket)) == servers.our_socket
 
 
 NO_VALUE = "option '--{}' requires an argument"
@@ -161,11 +140,11 @@ NO_VALUE = "option '--{}' requires an argument"
 def test_what_leads_nowhere_is_an_error_as_it_is_to_the_mariadb_client(
     servers: MockServers, lines: str, to_client: str, to_us: str
 ) -> None:
-    file = servers.option_file(lines)
-    assert to_client in servers.asked_by_client(file, Settings())
+    database = servers.database(lines)
+    assert to_client in servers.asked_by_client(database)
     with pytest.raises(SettingsError) as caught:
-        Database(defaults_extra_file=file).login()
-    assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: {to_us}"
+        database.login()
+    assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {database.defaults_extra_file}: {to_us}"
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,6 @@ single = 'a\'b#c'
 escapes = a\tb\sc\x\\d
 semicolon=1 ; not a comment
 under_score=2
-[ client ]
-user = nobody reads this
 [client-server]  trailing
 socket = /a b/c
 ssl
@@ -70,8 +68,6 @@ user=mallory
 !includedir MANY
 ! include ONE
 !includes ONE
-!import ONE
-!include /no/such/file
 [client]
 host=h1
 host=h2
