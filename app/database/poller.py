@@ -159,9 +159,8 @@ class Poller:
 
     def _is_login_due(self) -> bool:
         """Return whether to log in beside the session that there is."""
-        if self._session is None or self._logging_in is not None:
-            return False
-        if self._logging_out is not None and not self._logging_out.done():
+        logging_out = self._logging_out is not None and not self._logging_out.done()
+        if self._session is None or self._logging_in is not None or logging_out:
             return False
         stuck_seconds = _STUCK_SECONDS if self._session.reading is not None else 0.0
         interval_seconds = self._login_interval_seconds or stuck_seconds

@@ -11,10 +11,10 @@ the server refuses the SELECT, the same poll uses SHOW again.
 """
 
 import asyncio
-from typing import Protocol
 
 from pymysql.err import MySQLError
 
+from app.database.connection import Connection
 from app.database.faults import error_number
 from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, NodeState, PollFailure, Rows, parse_node_state
 
@@ -31,26 +31,13 @@ _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN ({', '.join(map(repr, STATUS
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map(repr, SYSTEM_VARIABLES))})"
 
 
-class RunsStatements(Protocol):
-    """A connection to the server."""
-
-    async def answers(self, *statements: str) -> list[Rows | MySQLError]:
-        """Send statements; return the rows of each, or the server's error in their place."""
-
-    async def quit(self) -> None:
-        """Log out and close."""
-
-    def close(self) -> None:
-        """Close at once."""
-
-
 class Session:
     """A session that has logged in.
 
     known: the system variables that this server has; empty until a session has seen them.
     """
 
-    def __init__(self, connection: RunsStatements, known: tuple[str, ...] = ()) -> None:
+    def __init__(self, connection: Connection, known: tuple[str, ...] = ()) -> None:
         self.known = known
         self._connection = connection
         self._reading: asyncio.Task[NodeState | PollFailure] | None = None

@@ -46,8 +46,10 @@ class Tls:
     def of_file(cls, options: OptionFile) -> Self:
         """Return the TLS options of a file. Raises `SettingsError` for an option without its value."""
         ca, cert, key = (options.value(option) or None for option in _FILES)
+        # ssl-mode is MySQL's option. The others are MariaDB's.
+        mode = (options.values.get("ssl-mode") or "").lower()
         names = tuple(map(options.named, _FILES))
-        return cls(_is_required(options), ca, cert, key, _verification(options), names)
+        return cls(_is_required(mode, options), ca, cert, key, _verification(mode, options), names)
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context for a TCP connection; None if TLS is not required.
@@ -94,11 +96,10 @@ def _changed_at(name: str, path: str) -> int:
         raise SettingsError(f"{name}: {path}: {fault.strerror}") from None
 
 
-def _is_required(options: OptionFile) -> bool:
-    # ssl-mode is MySQL's option. The others are MariaDB's, and the last one in the file decides.
-    mode = (options.values.get("ssl-mode") or "").lower()
+def _is_required(mode: str, options: OptionFile) -> bool:
     if mode:
         return mode not in _OPTIONAL_MODES
+    # The last one in the file decides.
     required = not _is_off(options.values.get("ssl-verify-server-cert", "0"))
     for name, value in options.values.items():
         if name == "ssl":
@@ -108,8 +109,7 @@ def _is_required(options: OptionFile) -> bool:
     return required
 
 
-def _verification(options: OptionFile) -> str:
-    mode = (options.values.get("ssl-mode") or "").lower()
+def _verification(mode: str, options: OptionFile) -> str:
     if mode == "verify_ca":
         return VERIFY_CA
     if mode == "required" or _is_off(options.values.get("ssl-verify-server-cert")):

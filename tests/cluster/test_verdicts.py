@@ -66,33 +66,23 @@ def comparable(node: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-class Recorded:
-    """A connection, and the statements sent over it."""
+class Recorded(Connection):
+    """A connection that keeps the statements sent over it."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.statements: list[str] = []
+    statements: tuple[str, ...] = ()
 
     async def answers(self, *statements: str) -> list[Rows | MySQLError]:
         """Send statements and return their answers."""
         self.statements += statements
-        return await self._connection.answers(*statements)
-
-    async def quit(self) -> None:
-        """Log out."""
-        await self._connection.quit()
-
-    def close(self) -> None:
-        """Close at once."""
-        self._connection.close()
+        return await super().answers(*statements)
 
 
 def select_and_show_agree(node: Node) -> bool:
     """Assert that a node's system variables are the same to the SELECT, which it must not refuse, as to the SHOW."""
 
-    async def two_readings() -> tuple[list[NodeState | PollFailure], list[str]]:
+    async def two_readings() -> tuple[list[NodeState | PollFailure], tuple[str, ...]]:
         login = Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).login()
-        recorded = Recorded(await Connection.to(login))
+        recorded = await Recorded.to(login)
         session = Session(recorded)
         try:
             return [await session.read() for _ in range(2)], recorded.statements
