@@ -51,6 +51,7 @@ def asked_for(database: Database) -> tuple[ssl.VerifyMode, bool] | None:
         ("skip-ssl\nssl", IDENTITY),
         ("skip-ssl=0", IDENTITY),
         ("enable-ssl=0", None),
+        ("ssl\nloose_SKIP-ssl", None),
         ("ssl-verify-server-cert", IDENTITY),
         ("ssl-verify-server-cert\nskip-ssl", None),
         ("skip-ssl-verify-server-cert", None),

@@ -203,17 +203,6 @@ def test_a_new_connection_that_fails_as_well_is_not_replaced_again() -> None:
         assert server.connections == 2
 
 
-def test_a_timeout_on_a_held_connection_is_not_retried() -> None:
-    def hangs_after_one_poll(peer: Peer) -> None:
-        peer.poll_once()
-        peer.hang()
-
-    with polling(hangs_after_one_poll) as (polls, server):
-        polls.state()
-        assert polls.failure().reason is Reason.TIMEOUT
-        assert server.connections == 1
-
-
 @pytest.mark.parametrize(("number", "attempts"), [(1045, 1), (1040, 5)], ids=["refused", "full"])
 def test_only_a_refusal_is_repeated_without_asking_again_each_time(number: int, attempts: int) -> None:
     with polling(greets_then(error(number))) as (polls, server):

@@ -61,18 +61,6 @@ def test_select_and_show_give_the_same_node_state_for_all_that_any_server_has() 
         assert (shown.wsrep_on, shown.wsrep_desync, shown.super_read_only) == ("ON", "ON", "OFF")
 
 
-def test_both_statements_are_sent_before_the_first_is_answered() -> None:
-    def answers_two_at_once(peer: Peer) -> None:
-        peer.poll_once()
-        status, select = peer.receive(), peer.receive().decode()
-        assert status.startswith(b"\x03SHOW STATUS")
-        peer.connection.sendall(shown(SYNCED_STATUS) + selected(select, SYNCED_VARIABLES))
-        peer.hang()
-
-    with polling(answers_two_at_once) as (polls, _):
-        assert polls.state() == polls.state()
-
-
 def test_a_select_refused_falls_back_to_the_show_in_the_same_poll() -> None:
     status = dict(SYNCED_STATUS)
 
