@@ -11,32 +11,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES
 from harness.certificates import Certificate
 from harness.ports import LOOPBACK
+from tests.real_rows import SYNCED
 
 Value = str | bytes
 """A variable's value."""
 
-SYNCED_STATUS = {
-    "wsrep_local_state": "4",
-    "wsrep_local_state_comment": "Synced",
-    "wsrep_cluster_status": "Primary",
-    "wsrep_ready": "ON",
-    "wsrep_connected": "ON",
-    "wsrep_cluster_size": "3",
-    "wsrep_local_index": "0",
-    "wsrep_local_recv_queue": "0",
-    "Threads_connected": "5",
-}
-SYNCED_VARIABLES = {
-    "wsrep_on": "ON",
-    "wsrep_provider": "/usr/lib/galera4/libgalera_smm.so",
-    "wsrep_desync": "OFF",
-    "wsrep_reject_queries": "NONE",
-    "read_only": "OFF",
-    "skip_networking": "OFF",
-    "max_connections": "151",
-}
+SYNCED_STATUS: Mapping[str, str] = {name: SYNCED[name] for name in STATUS_VARIABLES if name in SYNCED}
+SYNCED_VARIABLES: Mapping[str, str] = {name: SYNCED[name] for name in SYSTEM_VARIABLES if name in SYNCED}
 
 OK = b"\x00\x00\x00\x02\x00\x00\x00"
 EOF = b"\xfe\x00\x00\x02\x00"
