@@ -3,10 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pymysql
 import pytest
@@ -44,6 +43,16 @@ def service(node: Node, ports: Ports, tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
+@contextmanager
+def setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
+    """Set a global variable for as long as the block runs."""
+    node.sql(f"SET GLOBAL {name}={value}")
+    try:
+        yield
+    finally:
+        node.sql(f"SET GLOBAL {name}={back}")
+
+
 def client_error(node: Node) -> int:
     """Log in and ask as a client does; give the number of the error, 0 for none."""
     try:
@@ -59,17 +68,6 @@ def reasons_since(service: Service, count: int) -> list[str]:
     return [change["reason"] for change in service.status()["changes"]][count:]
 
 
-def check_rejected(node: Node, service: Service) -> None:
-    """Check that clients fail, and that this shows in time."""
-    wait_for("clients to fail", lambda: client_error(node), seconds=5)
-    began_at = time.monotonic()
-    reply = service.wait_for_verdict(503, "rejects-logins")
-    within("rejects-logins", time.monotonic() - began_at, REJECTED_SECONDS + BUSY_SECONDS)
-    assert "is not synced." in reply.body
-    # The node itself is still read.
-    assert service.status()["node"]["wsrep_local_state"] == 4
-
-
 def check_back(service: Service) -> None:
     """Check that a server which takes logins again is available in time."""
     began_at = time.monotonic()
@@ -77,20 +75,23 @@ def check_back(service: Service) -> None:
     within("synced again", time.monotonic() - began_at, BACK_SECONDS + BUSY_SECONDS)
 
 
-def test_a_server_that_can_start_no_thread_rejects_logins(node: Node, service: Service) -> None:
-    with node.without_threads():
-        check_rejected(node, service)
-        assert "the server takes no logins (error 1135)" in service.get().body
-    check_back(service)
-
-
-def test_a_broken_init_connect_rejects_logins(node: Node, service: Service) -> None:
-    node.sql("SET GLOBAL init_connect='no statement'")
-    try:
-        check_rejected(node, service)
-        assert "(error 1184)" in service.get().body
-    finally:
-        node.sql("SET GLOBAL init_connect=''")
+@pytest.mark.parametrize(
+    ("fault", "number"),
+    [(Node.without_threads, 1135), (lambda node: setting(node, "init_connect", "'no statement'", "''"), 1184)],
+    ids=["no thread can start", "init_connect fails"],
+)
+def test_a_server_that_rejects_logins_is_unavailable_in_time(
+    node: Node, service: Service, fault: Callable[[Node], AbstractContextManager[None]], number: int
+) -> None:
+    with fault(node):
+        wait_for("clients to fail", lambda: client_error(node), seconds=5)
+        began_at = time.monotonic()
+        reply = service.wait_for_verdict(503, "rejects-logins")
+        within("rejects-logins", time.monotonic() - began_at, REJECTED_SECONDS + BUSY_SECONDS)
+        assert "is not synced." in reply.body
+        assert f"(error {number})" in reply.body
+        # The node itself is still read.
+        assert service.status()["node"]["wsrep_local_state"] == 4
     check_back(service)
 
 
@@ -127,21 +128,15 @@ def test_a_rotated_password_takes_no_node_out_is_told_and_needs_no_restart(
 
 
 def test_a_server_without_connections_left_takes_no_node_out(node: Node, service: Service) -> None:
-    node.sql("SET GLOBAL max_connections=10")
-    clients: list[pymysql.Connection[Any]] = []
-    try:
+    with setting(node, "max_connections", "10", "151"), ExitStack() as clients:
         # Until the server has no connection left but the one for administrators.
         with suppress(pymysql.MySQLError):
-            while len(clients) < 20:
-                clients.append(node.connect_as_client())
+            for _ in range(20):
+                clients.enter_context(node.connect_as_client())
         assert client_error(node) == 1040
         failure = wait_for("the failed login to show", lambda: service.status()["login_failure"], seconds=10)
         assert failure["reason"] == "too-many-connections"
         assert service.get().status == 200
-    finally:
-        for client in clients:
-            client.close()
-        node.sql("SET GLOBAL max_connections=151")
     wait_for("the login to work again", lambda: service.status()["login_failure"] is None, seconds=15)
 
 
@@ -197,35 +192,19 @@ def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
         await session.quit()
         return row
 
-    node.sql("SET GLOBAL wsrep_sync_wait=15")
-    node.sql("SET GLOBAL sql_select_limit=0")
-    try:
+    with setting(node, "wsrep_sync_wait", "15", "0"), setting(node, "sql_select_limit", "0", "DEFAULT"):
         assert asyncio.run(settings()) == ((b"32", b"18446744073709551615", b"0"),)
-    finally:
-        node.sql("SET GLOBAL sql_select_limit=DEFAULT")
-        node.sql("SET GLOBAL wsrep_sync_wait=0")
 
 
 def test_read_only_transactions_take_a_writer_out(node: Node, service: Service) -> None:
-    node.sql("SET GLOBAL tx_read_only=ON")
-    try:
-        wait_for(
-            "the writer to be read-only",
-            lambda: service.get("/?available_when_readonly=0").reason == "read-only",
-            seconds=5,
-        )
+    strict = "/?available_when_readonly=0"
+    with setting(node, "tx_read_only", "ON", "OFF"):
+        wait_for("the writer to be read-only", lambda: service.get(strict).reason == "read-only", seconds=5)
         assert service.get().status == 200
-    finally:
-        node.sql("SET GLOBAL tx_read_only=OFF")
 
 
 def test_a_node_that_is_desynced_by_hand_serves_although_donors_reject_queries(node: Node, service: Service) -> None:
-    node.sql("SET GLOBAL wsrep_sst_donor_rejects_queries=ON")
-    node.sql("SET GLOBAL wsrep_desync=ON")
-    try:
+    with setting(node, "wsrep_sst_donor_rejects_queries", "ON", "OFF"), setting(node, "wsrep_desync", "ON", "OFF"):
         wait_for("the node to be desynced", lambda: service.get().reason == "desynced", seconds=5)
         assert service.get("/?available_when_donor=1").reason == "donor"
         assert client_error(node) == 0
-    finally:
-        node.sql("SET GLOBAL wsrep_desync=OFF")
-        node.sql("SET GLOBAL wsrep_sst_donor_rejects_queries=OFF")
