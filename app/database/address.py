@@ -40,7 +40,6 @@ USUAL_SOCKETS = (
 DEFAULT_PORT = 3306
 
 _LOCALHOST = "localhost"
-_THIS_MACHINE = "127.0.0.1"
 _TCP = "tcp"
 _PORT = re.compile(r"[0-9]{1,5}")
 _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
@@ -82,8 +81,10 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
         if host:
             _check_host(options.named("host"), host)
     if host in ("", _LOCALHOST) and protocol != _TCP:
-        return Address(_socket(options) or _usual_socket())
-    return Address(host=host or _THIS_MACHINE, port=port or _port(options) or DEFAULT_PORT)
+        # Not Path.exists, which raises PermissionError if the directory may not be searched.
+        usual = next((path for path in USUAL_SOCKETS if os.path.exists(path)), USUAL_SOCKETS[0])  # noqa: PTH110
+        return Address(_socket(options) or usual)
+    return Address(host=host or "127.0.0.1", port=port or _port(options) or DEFAULT_PORT)
 
 
 def parse_port(name: str, value: str) -> int:
@@ -112,11 +113,6 @@ def _port(options: OptionFile) -> int | None:
     port = options.value("port")
     # The client takes 0 and an empty value as the default.
     return None if port in (None, "", "0") else parse_port(options.named("port"), port)
-
-
-def _usual_socket() -> str:
-    # Not Path.exists, which raises PermissionError if the directory may not be searched.
-    return next((path for path in USUAL_SOCKETS if os.path.exists(path)), USUAL_SOCKETS[0])  # noqa: PTH110
 
 
 def _check_socket(name: str, socket: str) -> None:

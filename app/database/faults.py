@@ -15,9 +15,6 @@ from app.node_state import REASON_OF_SERVER_ERROR, PollFailure, one_line
 from app.reason import Reason
 from app.settings_error import SettingsError
 
-# MySQL and MariaDB number the server's errors from 1000, except 2000 to 2999: those are the client library's.
-_FIRST_ERROR_OF_SERVER = 1000
-_ERRORS_OF_CLIENT = range(2000, 3000)
 _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 
 LOOKING_UP = "looking up the host's name"
@@ -98,8 +95,8 @@ def error_number(fault: BaseException) -> int:
 
 def is_error_of_server(fault: BaseException) -> bool:
     """Return whether the server answered with an error, so that the connection itself still works."""
-    number = error_number(fault)
-    return number >= _FIRST_ERROR_OF_SERVER and number not in _ERRORS_OF_CLIENT
+    # MySQL and MariaDB number the server's errors from 1000, except 2000 to 2999: those are the client library's.
+    return error_number(fault) // 1000 not in (0, 2)
 
 
 def is_refusal(fault: BaseException, seen: PollFailure) -> bool:

@@ -95,9 +95,8 @@ def _own_name() -> str:
         # Not getpass, which trusts LOGNAME: the server gets the user from the kernel.
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        raise SettingsError(
-            f"MYSQL_USERNAME is not set, and user id {os.geteuid()} has no name: set MYSQL_USERNAME"
-        ) from None
+        own_user = f"user id {os.geteuid()}"
+        raise SettingsError(f"MYSQL_USERNAME is not set, and {own_user} has no name: set MYSQL_USERNAME") from None
 
 
 def _password_in(path: str) -> str:

@@ -74,8 +74,7 @@ def _as_the_client_reads_it(written: str, value: str | None) -> tuple[str, str |
 
 def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
     group: str | None = None
-    for number, raw in enumerate(_lines(path), 1):
-        line = raw.strip(_BLANKS)
+    for number, line in enumerate(_lines(path), 1):
         where = f"{path}, line {number}"
         if not line or line[0] in "#;":
             continue
@@ -109,7 +108,7 @@ def _lines(path: Path) -> list[str]:
     except OSError as fault:
         raise _fault(f"{path}: {fault.strerror}") from None
     # The client is written in C: for it, a line ends at a zero byte.
-    return [line.partition("\0")[0] for line in lines]
+    return [line.partition("\0")[0].strip(_BLANKS) for line in lines]
 
 
 def _included(line: str, where: str) -> list[Path]:

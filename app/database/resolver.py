@@ -71,6 +71,5 @@ def _begin(host: str) -> asyncio.Future[list[str] | Exception]:
 
 def _look_up(host: str, flags: int = 0) -> list[str]:
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
-    # With the zone of a link-local address, which getaddrinfo leaves out.
-    numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-    return [socket.getnameinfo(sockaddr, numeric)[0] for *_, sockaddr in found]
+    # Unlike getaddrinfo, getnameinfo writes the zone of a link-local address.
+    return [socket.getnameinfo(sockaddr, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0] for *_, sockaddr in found]

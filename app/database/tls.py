@@ -17,8 +17,6 @@ VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
 """What to verify of the server's certificate: issuer and host name, issuer only, nothing."""
 
 _FILES = ("ssl-ca", "ssl-cert", "ssl-key")
-_OFF = ("0", "off", "false", "disabled")
-_OPTIONAL_MODES = ("disabled", "preferred")
 _UNUSABLE = "not a usable certificate or key"
 
 
@@ -64,10 +62,7 @@ class Tls:
 
 
 @lru_cache(maxsize=2)
-def _context(
-    tls: Tls,
-    changed_at: tuple[int, ...],  # noqa: ARG001 (part of the cache's key)
-) -> ssl.SSLContext:
+def _context(tls: Tls, _times: tuple[int, ...]) -> ssl.SSLContext:
     ca, cert, key = tls.names
     setting = f"{ca}: {tls.ca}"
     try:
@@ -98,7 +93,7 @@ def _changed_at(name: str, path: str) -> int:
 
 def _is_required(mode: str, options: OptionFile) -> bool:
     if mode:
-        return mode not in _OPTIONAL_MODES
+        return mode not in ("disabled", "preferred")
     # The last one in the file decides.
     required = not _is_off(options.values.get("ssl-verify-server-cert", "0"))
     for name, value in options.values.items():
@@ -119,4 +114,4 @@ def _verification(mode: str, options: OptionFile) -> str:
 
 def _is_off(value: str | None) -> bool:
     """Return whether a boolean option is off. Without a value it is on."""
-    return (value or "1").lower() in _OFF
+    return (value or "1").lower() in ("0", "off", "false", "disabled")
