@@ -16,7 +16,7 @@ from app.node_state import NodeState, PollFailure
 from app.reason import Reason
 from harness.certificates import make_authority, make_certificate
 from tests.fake_mysql import CAPABILITIES, OK, FakeMySQL, Peer, auth_switch, error, fake_mysql, server_context
-from tests.unit.polling import database_of
+from tests.unit.polling import LOOPS, Loop, database_of, polls_of
 
 PLUGIN = "caching_sha2_password"
 FULL_AUTHENTICATION, PUBLIC_KEY_PLEASE = b"\x01\x04", b"\x02"
@@ -24,9 +24,9 @@ PASSWORD = "geheim é"
 DEADLINE_SECONDS = 10.0
 
 
-def polled(server: FakeMySQL, ssl_ca: str | None = None) -> NodeState | PollFailure:
+def polled(server: FakeMySQL) -> NodeState | PollFailure:
     """Poll once."""
-    return poll_once(replace(database_of(server), password=PASSWORD, ssl_ca=ssl_ca), DEADLINE_SECONDS)
+    return poll_once(replace(database_of(server), password=PASSWORD), DEADLINE_SECONDS)
 
 
 def let_in_if_right(peer: Peer, password: bytes) -> None:
@@ -75,7 +75,8 @@ def test_over_a_unix_socket_the_password_is_sent_as_it_is(tmp_path: Path, passwo
         assert seen == PollFailure(Reason.ACCESS_DENIED, "the server refused user someone (error 1045)")
 
 
-def test_over_tls_the_password_is_sent_within_it(tmp_path: Path) -> None:
+@LOOPS
+def test_over_tls_the_password_is_sent_within_it(tmp_path: Path, new_loop: Loop) -> None:
     authority = make_authority(tmp_path)
     context = server_context(make_certificate(tmp_path, "server", authority, "127.0.0.1"))
 
@@ -86,7 +87,9 @@ def test_over_tls_the_password_is_sent_within_it(tmp_path: Path) -> None:
         let_in_if_right(peer, peer.receive())
 
     with fake_mysql(behaviour) as server:
-        assert isinstance(polled(server, str(authority.cert)), NodeState)
+        database = replace(database_of(server), password=PASSWORD, ssl_ca=str(authority.cert))
+        with polls_of(database, new_loop=new_loop) as polls:
+            polls.state()
 
 
 def test_over_plain_tcp_the_password_is_encrypted_where_the_extra_is_there() -> None:

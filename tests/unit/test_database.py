@@ -65,24 +65,15 @@ def test_tls_options_of_an_option_file(
     assert asked_for(Database(defaults_extra_file=option_file(tmp_path, lines))) == expected
 
 
-def test_a_setting_takes_precedence_over_the_option_file(tmp_path: Path) -> None:
-    login = Database(defaults_extra_file=option_file(tmp_path, "user=file\nport=1"), username="set", port=2).login()
-    assert (login.username, login.port) == ("set", 2)
-
-
 @pytest.mark.parametrize(
     "lines",
     [
         "skip-ssl",
-        "ssl=0",
         "ssl-mode=DISABLED",
-        "ssl-mode=PREFERRED",
         "ssl-mode=REQUIRED",
         "ssl-mode=VERIFY_CA",
         "skip-ssl-verify-server-cert",
-        "ssl-verify-server-cert=0",
         "ssl-ca=/no/file",
-        "ssl-cert=/no/file\nssl-key=/no/file",
         "ssl-key=/no/file",
     ],
 )
@@ -96,9 +87,10 @@ def test_no_option_file_weakens_tls_where_a_setting_asks_for_it(tmp_path: Path, 
     assert asked_for(Database(defaults_extra_file=file, tls=False)) is None
 
 
-def test_a_setting_about_tls_leaves_the_rest_of_the_option_file_as_it_is(tmp_path: Path) -> None:
-    login = Database(defaults_extra_file=option_file(tmp_path, "skip-ssl\nuser=file\nport=1"), tls=True).login()
-    assert (login.username, login.host, login.port) == ("file", "db", 1)
+def test_a_setting_takes_precedence_and_leaves_the_rest_of_the_option_file_as_it_is(tmp_path: Path) -> None:
+    file = option_file(tmp_path, "skip-ssl\nuser=file\nport=1")
+    login = Database(defaults_extra_file=file, tls=True, port=2).login()
+    assert (login.username, login.host, login.port, login.tls is None) == ("file", "db", 2, False)
 
 
 def test_a_key_without_its_certificate_is_an_error_that_names_both(tmp_path: Path) -> None:
