@@ -1,7 +1,7 @@
 """Databases that fail in every way, and come back: the right reason in time, and nothing left behind.
 
-The promise: what fails shows with its reason within interval + deadline, what is back shows within a second, and the
-server never sees more than three sessions.
+The promise: what fails shows with its reason within interval + deadline, and what is back shows within a second. That
+the server never sees more than three sessions is in test_logins.py.
 """
 
 import signal
