@@ -10,12 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench import load
-from bench.truth.faults import stopped
 from harness.block import Block
 from harness.galera import Cluster, Installation
 from harness.ports import listens
 from harness.process import Process
-from harness.service import Service
+from harness.service import service_beside
 from harness.waiting import wait_for
 
 INTERVAL_SECONDS = 0.25
@@ -36,9 +35,8 @@ class Rig(Block):
         cluster = Cluster(self.installation, size=1)
         cluster.start()
         self.node = cluster.nodes[0]
-        self.service = Service.of(self.node, self.installation.directory, self.installation.ports.free())
-        self._exits.callback(self.service.process.kill)
-        self.service.wait_until_up()
+        beside = service_beside(self.node, self.installation.directory, self.installation.ports)
+        self.service = self._exits.enter_context(beside)
         self.service.wait_for_verdict(200, "synced")
 
     def close(self) -> None:
@@ -58,7 +56,7 @@ class Rig(Block):
     @contextmanager
     def service_paused(self) -> Iterator[None]:
         """Stop clustercheckd with SIGSTOP, so that its polls do not count for the other side."""
-        with stopped(self.service.process):
+        with self.service.process.paused():
             yield
         self.service.wait_for_verdict(200, "synced")
 

@@ -8,8 +8,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ _RESTARTS = 2
 _LOG_LINES = 30
 _INSTALL_SECONDS = 60
 _QUERY_SECONDS = 10
-_TOO_MANY_CONNECTIONS = 1040
+_FEW_CONNECTIONS, _USUAL_CONNECTIONS = 20, 151
 _SQL_OF_INSTALLATION = (
     f"CREATE USER '{ACCOUNT}'@'localhost' IDENTIFIED BY '{PASSWORD}'",
     f"CREATE USER '{ACCOUNT}'@'{LOOPBACK}' IDENTIFIED BY '{PASSWORD}'",
@@ -58,13 +58,10 @@ def _has_memory() -> bool:
     On a busy disk a node hangs for seconds. The other members then take it for lost, and health checks fail, as they
     should.
     """
-    try:
-        found = os.statvfs(_IN_MEMORY)
-        meminfo = Path("/proc/meminfo").read_text()
-    except OSError:
+    if not _IN_MEMORY.exists():
         return False
-    available = int(meminfo.partition("MemAvailable:")[2].split()[0]) << 10
-    return min(found.f_bavail * found.f_frsize, available) >= _ROOM_BYTES
+    available = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) << 10
+    return min(shutil.disk_usage(_IN_MEMORY).free, available) >= _ROOM_BYTES
 
 
 class Installation(Block):
@@ -86,8 +83,7 @@ class Installation(Block):
         template = self.node("template")
         self._install(template)
         # Start it once as a cluster of one node: nodes that copy this data then join without a full state transfer.
-        template.start(["--wsrep-new-cluster"], addresses=[])
-        template.wait_for_state("Synced")
+        template.start_alone()
         for statement in _SQL_OF_INSTALLATION:
             template.sql(statement)
         template.stop()
@@ -101,8 +97,7 @@ class Installation(Block):
 
     def node(self, name: str, options: Sequence[str] = ()) -> "Node":
         """Return a new node. It is not started, and only the first one has data yet."""
-        same = sum(other.name == name for other in self._nodes)
-        node = Node(self, name, options, place=f"{name}-{same + 1}" if same else name)
+        node = Node(self, name, options, self.directory / f"{name}-{len(self._nodes)}")
         self._nodes.append(node)
         return node
 
@@ -131,27 +126,24 @@ class Installation(Block):
         installing = Process("mariadb-install-db", command, node.log, environ=node.environ, user=self.user)
         try:
             wait_for("mariadb-install-db", lambda: installing.exit_code is not None, seconds=_INSTALL_SECONDS)
-            if installing.exit_code != 0:
-                installing.check()
         finally:
             installing.kill()
+        if installing.exit_code != 0:
+            installing.check()
 
 
 class Node:
     """One MariaDB server: its own data, socket and ports on the loopback address.
 
-    place: what its files are called.
+    data: the directory of its data. Its other files are beside it.
     """
 
-    def __init__(self, installation: Installation, name: str, options: Sequence[str], place: str) -> None:
+    def __init__(self, installation: Installation, name: str, options: Sequence[str], data: Path) -> None:
         ports = installation.ports
         self.name = name
-        self.port = ports.free()
-        self.group_port = ports.free()
-        self.data = installation.directory / place
-        self.socket = installation.directory / f"{place}.sock"
-        self.log = installation.directory / f"{place}.log"
-        self._temporary = installation.directory / f"{place}.tmp"
+        self.port, self.group_port = ports.free(), ports.free()
+        self.data = data
+        self.socket, self.log, self._temporary = (data.with_suffix(suffix) for suffix in (".sock", ".log", ".tmp"))
         self._temporary.mkdir()
         installation.give_to_server(self._temporary)
         self._installation = installation
@@ -168,12 +160,14 @@ class Node:
     def process(self) -> Process:
         """The running server."""
         if self._process is None:
-            message = f"{self.name} has not been started"
-            raise RuntimeError(message)
+            raise RuntimeError(f"{self.name} has not been started")
         return self._process
 
-    def start(self, options: Sequence[str] = (), *, addresses: Sequence[str] | None = None) -> None:
-        """Start the server as a member of the cluster at these addresses, or without Galera if None."""
+    def start(self, addresses: Sequence[str] | None = None, *, bootstrap: bool = False) -> None:
+        """Start the server as a member of the cluster at these addresses, or without Galera if None.
+
+        bootstrap: as the first member of a new component.
+        """
         if not self.data.exists():
             self._installation.copy_data(self)
         galera = [] if addresses is None else self._galera_options(addresses)
@@ -191,12 +185,17 @@ class Node:
             "--innodb-flush-log-at-trx-commit=0",
             *galera,
             *self._options,
-            *options,
+            *(["--wsrep-new-cluster"] if bootstrap else []),
         ]
         user = self._installation.user
         self._process = Process(f"mariadbd {self.name}", command, self.log, environ=self.environ, user=user)
 
-    def wait_for_state(self, comment: str, *, seconds: float = _START_SECONDS) -> None:
+    def start_alone(self) -> None:
+        """Start the server as a cluster of its own, and wait until it is Synced."""
+        self.start([], bootstrap=True)
+        self.wait_for_state("Synced")
+
+    def wait_for_state(self, comment: str) -> None:
         """Wait for wsrep_local_state_comment to begin with comment."""
 
         def reached() -> bool:
@@ -204,14 +203,16 @@ class Node:
             return (self.status("wsrep_local_state_comment") or "").startswith(comment)
 
         try:
-            wait_for(f"{self.name} to be {comment}", reached, seconds=seconds)
+            wait_for(f"{self.name} to be {comment}", reached, seconds=_START_SECONDS)
         except NotInTimeError as fault:
             fault.add_note("\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]))
             raise
 
     def wait_until_up(self) -> None:
         """Wait until the server answers, whatever its state."""
-        wait_for(f"{self.name} to answer", lambda: self.process.check() and self.answers(), seconds=_START_SECONDS)
+        wait_for(
+            f"{self.name} to answer", lambda: self.process.check() and self.status("Uptime"), seconds=_START_SECONDS
+        )
 
     def connect(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
         """Connect as the administrator over the socket. seconds: the time limit for each step.
@@ -254,10 +255,6 @@ class Node:
             return None
         return str(rows[0][1]) if rows else None
 
-    def answers(self) -> bool:
-        """Return whether the server answers queries."""
-        return self.status("Uptime") is not None
-
     def sessions_of(self, account: str) -> int | None:
         """Return the number of an account's sessions; None if the server does not answer."""
         try:
@@ -265,14 +262,6 @@ class Node:
         except (pymysql.MySQLError, OSError):
             return None
         return [row[1] for row in rows].count(account)
-
-    def hang(self) -> None:
-        """Stop the server with SIGSTOP: like with a hung disk, its sockets stay open and nothing answers."""
-        self.process.send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """End the hang."""
-        self.process.send(signal.SIGCONT)
 
     def stop(self) -> None:
         """Shut the server down cleanly."""
@@ -292,13 +281,27 @@ class Node:
             return False
         return True
 
-    def refuses_clients(self) -> bool:
-        """Return whether a new client gets the error that there are too many connections."""
+    @contextmanager
+    def setting(self, name: str, value: str, back: str) -> Iterator[None]:
+        """Set a global variable while the block runs."""
+        self._set(name, value)
         try:
-            self.connect_as_client().close()
-        except pymysql.MySQLError as fault:
-            return bool(fault.args) and fault.args[0] == _TOO_MANY_CONNECTIONS
-        return False
+            yield
+        finally:
+            self._set(name, back)
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Have the server refuse new clients while the block runs: it has as many as max_connections allows."""
+        with self.connect() as administrator, administrator.cursor() as cursor, ExitStack() as clients:
+            # More than the limit, so that nobody gets in when another client leaves, not even the administrator.
+            for _ in range(2 * _FEW_CONNECTIONS):
+                clients.enter_context(self.connect_as_client())
+            cursor.execute(f"SET GLOBAL max_connections={_FEW_CONNECTIONS}")
+            try:
+                yield
+            finally:
+                cursor.execute(f"SET GLOBAL max_connections={_USUAL_CONNECTIONS}")
 
     @contextmanager
     def without_threads(self) -> Iterator[None]:
@@ -321,6 +324,16 @@ class Node:
         finally:
             self._call("pthread_rwlock_unlock")
 
+    def _set(self, name: str, value: str) -> None:
+        # The provider refuses some settings while the group agrees on a view.
+        def is_set() -> bool:
+            with suppress(pymysql.MySQLError):
+                self.sql(f"SET GLOBAL {name}={value}")
+                return True
+            return False
+
+        wait_for(f"{self.name} to take {name}={value}", is_set)
+
     def _limit_threads(self, limit: str) -> None:
         # Only the user that a process runs as may change its limits.
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -338,8 +351,7 @@ class Node:
         command = ["gdb", "-p", str(self.process.pid), "-batch", "-nx", "-ex", call]
         printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
         if "$1 = 0" not in printed:
-            message = f"{self.name}: gdb could not call {function}: {printed[-300:]}"
-            raise RuntimeError(message)
+            raise RuntimeError(f"{self.name}: gdb could not call {function}: {printed[-300:]}")
 
     @contextmanager
     def holding_up_transfer(self) -> Iterator[None]:
@@ -362,8 +374,7 @@ class Node:
     def _galera_options(self, addresses: Sequence[str]) -> list[str]:
         provider = next((path for path in _PROVIDERS if Path(path).exists()), None)
         if provider is None:
-            message = "libgalera_smm.so is not installed (package galera-4)"
-            raise RuntimeError(message)
+            raise RuntimeError("libgalera_smm.so is not installed (package galera-4)")
         provider_options = ";".join(
             [
                 f"gmcast.listen_addr=tcp://{LOOPBACK}:{self.group_port}",
@@ -410,25 +421,22 @@ def connect_as_client(port: int, seconds: float = _QUERY_SECONDS) -> "pymysql.Co
 
 
 class Cluster:
-    """Galera nodes that form one cluster. The installation stops them."""
+    """Galera nodes that form one cluster. The installation stops them. tell: called with what begins."""
 
-    def __init__(self, installation: Installation, size: int = 3, options: Sequence[str] = ()) -> None:
-        self.nodes = [installation.node(f"node{number}", options) for number in range(1, size + 1)]
-
-    @property
-    def addresses(self) -> list[str]:
-        """The addresses at which the members find each other."""
-        return [f"{LOOPBACK}:{node.group_port}" for node in self.nodes]
+    def __init__(self, installation: Installation, size: int = 3, tell: Callable[[str], None] = lambda _: None) -> None:
+        self.nodes = [installation.node(f"node{number}") for number in range(1, size + 1)]
+        self._tell = tell
 
     def start(self) -> None:
         """Start the nodes one after the other, each once the one before is Synced."""
         for node in self.nodes:
+            self._tell(f"starting {node.name}")
             self.start_node(node, bootstrap=node is self.nodes[0])
             self.wait_until_synced(node)
 
     def start_node(self, node: Node, *, bootstrap: bool = False) -> None:
         """Start one node, as the first of a new component or to join the others."""
-        node.start(["--wsrep-new-cluster"] if bootstrap else [], addresses=self.addresses)
+        node.start([f"{LOOPBACK}:{member.group_port}" for member in self.nodes], bootstrap=bootstrap)
 
     def wait_until_synced(self, node: Node) -> None:
         """Wait until a node that has been started is Synced. Start it again if it dies, as systemd would.
@@ -443,12 +451,12 @@ class Cluster:
             self.start_node(node)
         node.wait_for_state("Synced")
 
-    def wait_for_size(self, size: int) -> None:
-        """Wait until every running node sees this many members and is Synced."""
-        for node in self.nodes:
-            if node.process.exit_code is None:
-                node.wait_for_state("Synced")
-                wait_for(
-                    f"{node.name} to see {size} members",
-                    lambda node=node: node.status("wsrep_cluster_size") == str(size),  # type: ignore[misc]
-                )
+    @contextmanager
+    def full_transfer_to(self, node: Node) -> Iterator[None]:
+        """Restart a node with a full state transfer that lasts as long as the block runs: its donor stays one."""
+        node.stop()
+        node.forget_position()
+        self.start_node(node)
+        with node.holding_up_transfer():
+            yield
+        self.wait_until_synced(node)

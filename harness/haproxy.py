@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import pymysql
 from harness.galera import Node, connect_as_client
 from harness.ports import LOOPBACK, Ports
 from harness.process import Process
-from harness.service import Service, read_to_end
+from harness.service import Service, get, read_to_end
 from harness.waiting import wait_for
 
 EXAMPLE = Path(__file__).parent.parent / "haproxy.cfg.example"
@@ -85,16 +84,19 @@ class HAProxy:
         self._admin_socket = directory / f"haproxy-{name}.sock"
         config = directory / f"haproxy-{name}.cfg"
         self._command = ["haproxy", "-Ws", "-S", str(self.master_socket), "-L", name, "-f", str(config)]
-        self._name = name
         text = EXAMPLE.read_text() if text is None else text
         config.write_text(self._adapted(text, servers, replace or {}))
-        self.process = self._run()
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again after a stop."""
+        self._admin_socket.unlink(missing_ok=True)
+        self.process = Process("haproxy", self._command, self.log)
 
     def restart(self) -> None:
         """Stop it as systemd does, start it again, and wait until it answers."""
         self.process.stop()
-        self._admin_socket.unlink(missing_ok=True)
-        self.process = self._run()
+        self.start()
         self.wait_until_up()
 
     def kill(self) -> None:
@@ -109,16 +111,19 @@ class HAProxy:
 
     def worker(self) -> int:
         """Return the process id of the worker that answers; 0 if none does."""
-        return self._info("Pid")
+        return self.info("Pid")
 
-    def seconds_up(self) -> int:
-        """Return how long that worker has run, in whole seconds."""
-        return self._info("Uptime_sec")
+    def info(self, name: str) -> int:
+        """Return a number that the worker tells of itself; 0 if no worker answers."""
+        try:
+            found = re.search(rf"^{name}: (\d+)$", self.ask("show info"), re.MULTILINE)
+        except OSError:
+            return 0
+        return int(found[1]) if found else 0
 
     def wait_until_up(self) -> None:
         """Wait until it answers on its admin socket."""
-        wait_for("haproxy to answer", lambda: self.process.check() and self._admin_socket.exists(), seconds=_SECONDS)
-        wait_for("haproxy to know its servers", self.servers, seconds=_SECONDS)
+        wait_for("haproxy to know its servers", lambda: self.process.check() and self.servers(), seconds=_SECONDS)
 
     def servers(self) -> dict[tuple[str, str], dict[str, str]]:
         """Return the rows of `show stat` by (section, server), with the columns of the stats page's CSV."""
@@ -132,15 +137,11 @@ class HAProxy:
         """Return HAProxy's status of one server: UP, DOWN, NOLB, UP 1/2 ..."""
         return self.servers().get((section, node.name), {}).get("status", "unknown")
 
-    def sessions(self, section: str, node: Node) -> int:
-        """Return the number of a section's open sessions on a node."""
-        return int(self.servers().get((section, node.name), {}).get("scur", 0))
-
-    def wait_for_status(self, section: str, node: Named, wanted: str, *, seconds: float = 30.0) -> None:
-        """Wait until HAProxy's status of one server is the wanted one."""
+    def wait_for_status(self, node: Named, *, seconds: float = 30.0, **wanted: str) -> None:
+        """Wait for HAProxy's status of a node. wanted: the status by section, such as `writer="UP"`."""
         wait_for(
-            f"HAProxy to have {node.name} {wanted} in {section}",
-            lambda: self.server_status(section, node) == wanted,
+            f"HAProxy to have {node.name} {wanted}",
+            lambda: all(self.server_status(section, node) == status for section, status in wanted.items()),
             seconds=seconds,
         )
 
@@ -152,12 +153,9 @@ class HAProxy:
             connection.sendall(f"{command}\n".encode())
             return read_to_end(connection).decode()
 
-    def stats_page(self, path: str = "/") -> str:
-        """Return the HTML of the stats page, or what its port has at another path."""
-        address = f"http://{LOOPBACK}:{self.ports['stats']}{path}"
-        with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
-            page: bytes = answer.read()
-            return page.decode()
+    def stats(self) -> str:
+        """Return the HTML of the stats page."""
+        return get(self.ports["stats"]).body
 
     def connect(self, section: str) -> "pymysql.Connection[Any]":
         """Connect to the database as a client does."""
@@ -171,8 +169,7 @@ class HAProxy:
                 if name_of(session) == node.name:
                     return session
                 others.push(session)
-        message = f"no session in {section} landed on {node.name}"
-        raise RuntimeError(message)
+        raise RuntimeError(f"no session in {section} landed on {node.name}")
 
     def lands_on(self, section: str) -> str | None:
         """Return the name of the node that a new client gets; None if it gets none."""
@@ -181,16 +178,6 @@ class HAProxy:
                 return name_of(connection)
         except (pymysql.MySQLError, OSError):
             return None
-
-    def _run(self) -> Process:
-        return Process(f"haproxy {self._name}", self._command, self.log)
-
-    def _info(self, name: str) -> int:
-        try:
-            found = re.search(rf"^{name}: (\d+)$", self.ask("show info"), re.MULTILINE)
-        except OSError:
-            return 0
-        return int(found[1]) if found else 0
 
     def _adapted(self, text: str, servers: Sequence[Server], replace: Mapping[str, str]) -> str:
         if os.geteuid() != 0:
@@ -210,8 +197,7 @@ class HAProxy:
         for old, new in replacements.items():
             text = text.replace(old, new)
         if left := [line for line in text.splitlines() if re.match(r" *[^#]*\b10\.0\.0\.", line)]:
-            message = f"the configuration still has addresses of the example: {left}"
-            raise RuntimeError(message)
+            raise RuntimeError(f"the configuration still has addresses of the example: {left}")
         return text
 
 

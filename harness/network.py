@@ -89,8 +89,6 @@ def _ip(*arguments: str, check: bool = True) -> None:
             ["ip", *arguments], env=with_system_path({}), capture_output=True, text=True, check=False, timeout=10
         )
     except FileNotFoundError:
-        message = "ip is not installed (package iproute2)"
-        raise NoNetworkError(message) from None
+        raise NoNetworkError("ip is not installed (package iproute2)") from None
     if check and done.returncode != 0:
-        message = f"ip {' '.join(arguments)}: {done.stderr.strip()}"
-        raise NoNetworkError(message)
+        raise NoNetworkError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

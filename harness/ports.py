@@ -24,8 +24,7 @@ class Ports:
             port = random.choice(_PORTS)  # noqa: S311 (no secret)
             if self._reserve(port):
                 return port
-        message = "no free port between 20000 and 32000"
-        raise RuntimeError(message)
+        raise RuntimeError("no free port between 20000 and 32000")
 
     def close(self) -> None:
         """Release the ports."""

@@ -1,15 +1,13 @@
 """Child processes that never outlive this one."""
 
-import contextlib
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-
-from harness.waiting import NotInTimeError, wait_for
 
 _CPUCLOCK_SCHED = 2
 
@@ -78,8 +76,7 @@ class Process:
         """Return True. Raises `ProcessEndedError` if the process has ended."""
         if self.exit_code is not None:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-            message = f"{self.name} exited with status {self.exit_code}:\n{tail}"
-            raise ProcessEndedError(message)
+            raise ProcessEndedError(f"{self.name} exited with status {self.exit_code}:\n{tail}")
         return True
 
     def send(self, number: signal.Signals) -> None:
@@ -90,17 +87,27 @@ class Process:
         """Send SIGTERM, and do not wait."""
         self.send(signal.SIGTERM)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Pause the process while the block runs: like with a hung disk, its sockets stay open and nothing answers."""
+        self.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.send(signal.SIGCONT)
+
     def stop(self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0) -> int:
         """Stop the process, with SIGKILL after seconds, and kill the rest of its session. Return the exit status."""
-        if self.exit_code is None:
-            self.send(number)
-            self.send(signal.SIGCONT)
-            with contextlib.suppress(NotInTimeError):
-                wait_for(f"the end of {self.name}", lambda: self.exit_code is not None, seconds=seconds)
-        if self.exit_code is None:
-            self.send(signal.SIGKILL)
+        self.send(number)
+        self.send(signal.SIGCONT)
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(seconds)
+        self.send(signal.SIGKILL)
         code = self._popen.wait()
-        self._kill_session()
+        # A killed mariadbd leaves the rsync of its state transfer behind.
+        for pid in self.of_session():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return code
 
     def kill(self) -> None:
@@ -112,18 +119,12 @@ class Process:
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             # A process may end meanwhile.
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 before, _, after = stat.read_text().rpartition(")")
                 name, session = before.partition("(")[2], after.split()[3]
                 if int(session) == self.pid and command in name:
                     found.append(int(stat.parent.name))
         return found
-
-    def _kill_session(self) -> None:
-        # A killed mariadbd leaves the rsync of its state transfer behind.
-        for pid in self.of_session():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
 
 def with_system_path(environ: Mapping[str, str]) -> dict[str, str]:

@@ -6,13 +6,14 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from harness.galera import ACCOUNT, PASSWORD, Node
-from harness.ports import LOOPBACK
+from harness.ports import LOOPBACK, Ports
 from harness.process import Process
 from harness.waiting import wait_for
 
@@ -33,6 +34,31 @@ class Reply:
     def reason(self) -> str:
         """The reason of clustercheckd's verdict; empty if the answer has none."""
         return self.headers.get("x-clustercheck-reason", "")
+
+
+def get(port: int, target: str = "/", method: str = "GET") -> Reply:
+    """Send one HTTP request on a new connection, and return the answer. Raises OSError."""
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=_ANSWER_SECONDS)
+    try:
+        connection.request(method, target)
+        response = connection.getresponse()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Reply(response.status, headers, response.read().decode())
+    finally:
+        connection.close()
+
+
+def wait_until_ready(process: Process, port: int, target: str) -> None:
+    """Wait until a process answers 200 to a request."""
+
+    def is_ready() -> bool:
+        process.check()
+        try:
+            return get(port, target).status == http.client.OK
+        except OSError:
+            return False
+
+    wait_for(f"{process.name} to answer", is_ready, seconds=_START_SECONDS)
 
 
 class Service:
@@ -61,43 +87,19 @@ class Service:
             **environ,
         }
         self.disabled_file = Path(self._environ["CLUSTERCHECK_DISABLED_FILE"])
-        self.process = self._run()
-
-    @classmethod
-    def of(
-        cls,
-        node: Node,
-        directory: Path,
-        port: int,
-        *,
-        command: Sequence[str] = (sys.executable, "-m", "app"),
-        **environ: str,
-    ) -> Self:
-        """Start clustercheckd for a node, over its socket, with the account that has only USAGE."""
-        settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD, **environ}
-        return cls(directory, port, settings, name=f"clustercheckd-{node.name}", command=command)
-
-    def _run(self) -> Process:
-        return Process(self.name, self._command, self.log, environ=self._environ, pass_fds=self._pass_fds)
+        self.restart()
 
     def restart(self) -> None:
-        """Start the service again after a stop."""
-        self.process = self._run()
+        """Start the service, again after a stop."""
+        self.process = Process(self.name, self._command, self.log, environ=self._environ, pass_fds=self._pass_fds)
 
     def wait_until_up(self) -> None:
         """Wait for the first answer."""
-        wait_for(f"{self.name} to answer", lambda: self.process.check() and self._answers(), seconds=_START_SECONDS)
+        wait_until_ready(self.process, self.port, "/livez")
 
     def get(self, target: str = "/", *, method: str = "GET") -> Reply:
         """Send one request on a new connection, and return the answer."""
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
-        try:
-            connection.request(method, target)
-            response = connection.getresponse()
-            headers = {name.lower(): value for name, value in response.getheaders()}
-            return Reply(response.status, headers, response.read().decode())
-        finally:
-            connection.close()
+        return get(self.port, target, method)
 
     def wait_for_verdict(self, status: int, reason: str, *, target: str = "/", seconds: float = 30.0) -> Reply:
         """Send requests until the answer has this status and reason, and return it."""
@@ -127,23 +129,29 @@ class Service:
                 connection.shutdown(socket.SHUT_WR)
             return read_to_end(connection)
 
-    def command(self, name: str) -> str:
-        """Run another of clustercheckd's commands with the same settings, and return its output."""
+    def command(self, name: str) -> None:
+        """Run another of clustercheckd's commands with the same settings."""
         command = [sys.executable, "-m", "app", name]
-        return subprocess.run(
-            command, env=self._environ, check=True, capture_output=True, text=True, timeout=_START_SECONDS
-        ).stdout
+        subprocess.run(command, env=self._environ, check=True, capture_output=True, timeout=_START_SECONDS)
 
     def stop(self) -> int:
         """Stop the service as systemd does, and return the exit status."""
         return self.process.stop()
 
-    def _answers(self) -> bool:
-        try:
-            self.get("/livez")
-        except OSError:
-            return False
-        return True
+
+@contextmanager
+def service_beside(node: Node, directory: Path, ports: Ports, **environ: str) -> Iterator[Service]:
+    """Run clustercheckd for a node while the block runs, with more settings if given. It answers when the block begins.
+
+    It connects over the node's socket, with the account that has only USAGE. Its files are in directory.
+    """
+    settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD, **environ}
+    service = Service(directory, ports.free(), settings, name=f"clustercheckd-{node.name}")
+    try:
+        service.wait_until_up()
+        yield service
+    finally:
+        service.process.kill()
 
 
 def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -159,6 +167,5 @@ def read_to_end(connection: socket.socket) -> bytes:
     while chunk := connection.recv(65536):
         received += chunk
         if len(received) > _LIMIT_BYTES:
-            message = "the server sends without end"
-            raise AssertionError(message)
+            raise AssertionError("the server sends without end")
     return received

@@ -1,34 +1,40 @@
 """The whole stack: Galera nodes, a clustercheckd for each, HAProxy in front."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from harness.block import Block
 from harness.galera import Cluster, Installation, Node
-from harness.haproxy import READER, WRITER, Backend, HAProxy
+from harness.haproxy import Backend, HAProxy
 from harness.prometheus import Prometheus
-from harness.service import Service
+from harness.service import Service, service_beside
 from harness.waiting import wait_for
+
+_COMPLETE_SECONDS = 60.0
 
 
 class Stack(Block):
     """A running cluster, started when the `with` block begins and removed when it ends.
 
-    settings: more settings of clustercheckd, by node name. installation: one that exists already; without it, the stack
-    makes its own.
+    settings: more settings of each clustercheckd. text: HAProxy's configuration, see `HAProxy`. installation: one that
+    exists already; without it, the stack makes its own.
     """
 
     def __init__(
         self,
         size: int = 3,
         tell: Callable[[str], None] = lambda _: None,
-        settings: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        text: str | None = None,
         installation: Installation | None = None,
     ) -> None:
         self._size = size
         self._tell = tell
         self._settings = settings or {}
+        self._text = text
         self._given = installation
         self._exits = ExitStack()
 
@@ -39,24 +45,20 @@ class Stack(Block):
 
     def service(self, node: Node, **environ: str) -> Service:
         """Start another clustercheckd for a node, with these settings, and wait until it answers."""
-        service = Service.of(node, self.installation.directory, self.installation.ports.free(), **environ)
-        self._exits.callback(service.process.kill)
-        service.wait_until_up()
-        return service
+        return self._exits.enter_context(service_beside(node, self._directory, self._ports, **environ))
 
-    def haproxy_for(self, backends: Sequence[Backend], directory: Path, text: str | None = None) -> HAProxy:
-        """Start an HAProxy with its files in directory, and wait until it answers. text: see `HAProxy`."""
-        haproxy = HAProxy(directory, self.installation.ports, [backend.server for backend in backends], text=text)
+    def start_haproxy(self, text: str | None = None, name: str = "lb1") -> HAProxy:
+        """Start an HAProxy in front of the nodes, and wait until it answers. text, name: see `HAProxy`."""
+        servers = [backend.server for backend in self.backends]
+        haproxy = HAProxy(self._directory, self._ports, servers, text=text, name=name)
         self._exits.callback(haproxy.kill)
         haproxy.wait_until_up()
         return haproxy
 
-    def prometheus_for(self, services: Sequence[Service], directory: Path, haproxy: int | None = None) -> Prometheus:
-        """Start a Prometheus that scrapes services, with its files in directory, and wait until it answers.
-
-        haproxy: the port of an HAProxy that exports its metrics.
-        """
-        prometheus = Prometheus(directory, self.installation.ports.free(), services, haproxy=haproxy)
+    def start_prometheus(self) -> Prometheus:
+        """Start a Prometheus that scrapes the services and HAProxy, and wait until it answers."""
+        services, stats = [service.port for service in self.services], self.haproxy.ports["stats"]
+        prometheus = Prometheus(self._directory, self._ports.free(), services, stats)
         self._exits.callback(prometheus.process.kill)
         prometheus.wait_until_up()
         return prometheus
@@ -66,28 +68,37 @@ class Stack(Block):
         self.cluster.start_node(node)
         self.cluster.wait_until_synced(node)
 
+    @contextmanager
+    def killed(self, node: Node) -> Iterator[None]:
+        """Kill a node, and start it again after the block."""
+        node.kill()
+        yield
+        self.restart_node(node)
+
     def wait_until_whole(self) -> None:
         """Wait until every node is a Synced member of one cluster, available, and UP in HAProxy."""
-        self.cluster.wait_for_size(len(self.nodes))
+        wait_for("every node to see every member", self._is_complete, seconds=_COMPLETE_SECONDS)
         for backend in self.backends:
             backend.service.wait_for_verdict(200, "synced")
-            for section in (WRITER, READER):
-                self.haproxy.wait_for_status(section, backend.node, "UP")
+            self.haproxy.wait_for_status(backend.node, writer="UP", readers="UP")
             # A member that has just come back can block the commits of all members, although all say Synced.
             wait_for(f"{backend.node.name} to commit", backend.node.commits)
 
+    def _is_complete(self) -> bool:
+        return {node.status("wsrep_cluster_size") for node in self.nodes} == {str(len(self.nodes))}
+
     def _start(self) -> None:
         """Start everything, which takes about 15 s."""
+        self.installation = self._given or Installation()
         if self._given is None:
-            self._tell("installing a MariaDB server")
-        self.installation = self._given or self._exits.enter_context(Installation())
-        self.cluster = Cluster(self.installation, self._size)
+            self._tell(f"installing a MariaDB server in {self.installation.directory}")
+            self._exits.enter_context(self.installation)
+        self._ports = self.installation.ports
+        self._directory = Path(tempfile.mkdtemp(dir=self.installation.directory))
+        self.cluster = Cluster(self.installation, self._size, self._tell)
         self.nodes = self.cluster.nodes
-        for node in self.nodes:
-            self._tell(f"starting {node.name}")
-            self.cluster.start_node(node, bootstrap=node is self.nodes[0])
-            self.cluster.wait_until_synced(node)
+        self.cluster.start()
         self._tell("starting clustercheckd beside each node, and HAProxy in front")
-        self.backends = [Backend(node, self.service(node, **self._settings.get(node.name, {}))) for node in self.nodes]
-        self.services = [backend.service for backend in self.backends]
-        self.haproxy = self.haproxy_for(self.backends, self.installation.directory)
+        self.services = [self.service(node, **self._settings) for node in self.nodes]
+        self.backends = [Backend(node, service) for node, service in zip(self.nodes, self.services, strict=True)]
+        self.haproxy = self.start_haproxy(self._text)

@@ -24,6 +24,5 @@ def wait_for(what: str, condition: Callable[[], T | None], *, seconds: float = 3
         if answer:
             return answer
         if time.monotonic() > end:
-            message = f"not within {seconds:g} s: {what} (last answer: {answer!r})"
-            raise NotInTimeError(message)
+            raise NotInTimeError(f"not within {seconds:g} s: {what} (last answer: {answer!r})")
         time.sleep(_PAUSE_SECONDS)

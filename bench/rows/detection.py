@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager
 from bench import load
 from bench.rig import INTERVAL_SECONDS, Rig
 from bench.table import Row, milliseconds
-from bench.truth.faults import stopped
 from harness.galera import Node
 from harness.waiting import NotInTimeError, wait_for
 
@@ -26,7 +25,7 @@ _OK = b"HTTP/1.1 200 "
 
 def rows(rig: Rig) -> list[Row]:
     """Cause each fault some times. The worst time counts."""
-    hung = [_last_200(rig, lambda node: stopped(node.process), INTERVAL_SECONDS) for _ in range(_HANGS)]
+    hung = [_last_200(rig, lambda node: node.process.paused(), INTERVAL_SECONDS) for _ in range(_HANGS)]
     refused = [_last_200(rig, _refusing, _LOGIN_INTERVAL_SECONDS) for _ in range(_REFUSALS)]
     return [
         _row("a false 200 of a hung server", hung, GOAL_HUNG),

@@ -14,7 +14,7 @@ from statistics import median
 from bench import load
 from bench.rig import Rig
 from bench.table import Row, milliseconds
-from harness.service import Service
+from harness.service import Service, service_beside
 
 GOAL = 1.5
 GOAL_MIB, GOAL_GROWTH_MIB = 64.0, 1.0
@@ -61,13 +61,9 @@ def _first_answer(rig: Rig) -> float:
 
 @contextmanager
 def _started(rig: Rig) -> Iterator[Service]:
-    service = Service.of(rig.node, rig.installation.directory, rig.installation.ports.free())
-    try:
-        service.wait_until_up()
+    with service_beside(rig.node, rig.installation.directory, rig.installation.ports) as service:
         service.wait_for_verdict(200, "synced")
         yield service
-    finally:
-        service.process.kill()
 
 
 def _imports() -> float:

@@ -16,7 +16,7 @@ from harness.network import RemoteHost
 from harness.ports import Ports
 from harness.service import Reply, Service
 from harness.waiting import wait_for
-from tests.cluster.lone import lone_node, start_alone, watching
+from tests.cluster.lone import lone_node, watching
 from tests.measured import within
 
 # What a busy machine may add to the asking itself.
@@ -78,7 +78,7 @@ def test_a_server_that_is_killed_or_stopped_is_unreachable_and_back_after_its_re
             if number is signal.SIGKILL:
                 # Its socket file is still there, and nobody listens.
                 assert f"cannot connect to {node.socket}: Connection refused" in reply.body
-            start_alone(node)
+            node.start_alone()
             wait_until_back(service)
             seen = reasons_since(service, before)
             assert seen[-1] == "synced"
@@ -93,7 +93,7 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
     with ExitStack() as exits:
         exits.callback(node.kill)
         with remote_host.entered():
-            start_alone(node)
+            node.start_alone()
         node.sql(f"CREATE USER {ACCOUNT}@'%' IDENTIFIED BY '{PASSWORD}'")
         service = exits.enter_context(
             watching(node, tmp_path, ports, MYSQL_SOCKET="", MYSQL_HOST=remote_host.address, MYSQL_PORT=str(node.port))
@@ -119,14 +119,14 @@ def test_a_server_hung_for_30_seconds_leaves_nothing_behind_and_is_back_within_a
 ) -> None:
     with lone_node(installation, "hung") as node, watching(node, tmp_path, ports) as service:
         footprint, before = Footprint(service), len(service.status()["changes"])
-        node.hang()
+        node.process.send(signal.SIGSTOP)
         hung_at = time.monotonic()
         wait_until_shown(service, "timeout")
         wait_for("30 seconds to be over", lambda: time.monotonic() - hung_at >= HUNG_SECONDS, seconds=2 * HUNG_SECONDS)
         assert reasons_since(service, before) == ["timeout"]
         # The session that hangs is kept until a login succeeds.
         footprint.check(logins=1)
-        node.resume()
+        node.process.send(signal.SIGCONT)
         wait_until_back(service)
         assert reasons_since(service, before) == ["timeout", "synced"]
         wait_for("few sessions of ours", lambda: (node.sessions_of(ACCOUNT) or 9) <= MOST_SESSIONS, seconds=10)

@@ -27,8 +27,7 @@ def statements() -> dict[str, str]:
 def node(installation: Installation) -> Node:
     """Start a node that is a cluster by itself, without the account of the pages."""
     started = installation.node("of-the-pages")
-    started.start(["--wsrep-new-cluster"], addresses=[])
-    started.wait_for_state("Synced")
+    started.start_alone()
     return started
 
 

@@ -2,28 +2,22 @@
 
 A mock node has two ports. The database port sends the node's name and keeps the session open. The check port
 answers like clustercheckd beside a node in a given state. Clients read the name, so each knows which node it is on.
+Each connection has a thread at both ends.
 """
 
-import asyncio
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from harness.block import Block
 from harness.haproxy import Server
 from harness.ports import LOOPBACK, Ports
 
-T = TypeVar("T")
-
-_SECONDS = 20.0
 _CLIENT_SECONDS = 10.0
+_ARRIVAL_SECONDS = 0.02
 _BACKLOG = 1024
-_CLIENT = "client"
-"""What the tasks of clients are called."""
 PLANNED = 404
 """What clustercheckd answers for a planned reason, with CLUSTERCHECK_DRAIN_STATUS=404."""
 
@@ -38,233 +32,139 @@ VERDICTS: dict[str, Callable[[str], int]] = {
 """The status of each reason, by the question."""
 
 
-class Loop(Block):
-    """An asyncio loop in a thread of its own, where all mock nodes and clients of a test run."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.transports: set[asyncio.Transport] = set()
-        """All connections, of nodes and of clients."""
-        self._thread = threading.Thread(target=self.loop.run_forever)
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there, and wait for what it returns."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(_SECONDS)
-
-    def call(self, function: Callable[[], T]) -> T:
-        """Call a function there, and wait for what it returns."""
-
-        async def called() -> T:
-            return function()
-
-        return self.run(called())
-
-    def close(self) -> None:
-        """End the tasks, the connections, the loop and the thread."""
-        self.run(self._end())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-    def _start(self) -> None:
-        self._thread.start()
-
-    async def _end(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            # asyncio's own, which makes a transport for a connection it has accepted, ends by itself and has to.
-            if task.get_name() == _CLIENT:
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        while self.transports:
-            for transport in set(self.transports):
-                transport.abort()
-            await asyncio.sleep(0.01)
-
-
-class _Connection(asyncio.Protocol):
-    """A connection that its loop knows of."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.transport: asyncio.Transport | None = None
-        self._loop = loop
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self._loop.transports.add(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's signature)
-        """Forget it."""
-        if self.transport:
-            self._loop.transports.discard(self.transport)
-
-    def leave(self) -> None:
-        """End the connection."""
-        if self.transport:
-            self.transport.abort()
-
-    def send(self, data: bytes) -> None:
-        """Send bytes."""
-        if self.transport:
-            self.transport.write(data)
-
-
 class MockNode:
-    """One node. `says` is its state, a key of `VERDICTS`, and may be set at any time."""
+    """One node. `says` is its state, a key of `VERDICTS`. All attributes may be set at any time."""
 
-    def __init__(self, loop: Loop, ports: Ports, name: str, address: str = LOOPBACK) -> None:
+    def __init__(self, ports: Ports, name: str) -> None:
         self.name = name
         self.says = "synced"
         self.hangs = False
+        """Whether it accepts connections and answers nothing."""
         self.holds_seconds = 0.0
         """How long it holds back the answer to a check."""
         self.checks: list[tuple[float, str]] = []
         """When HAProxy asked, and what."""
-        self.server = Server(name, ports.free(), ports.free(), address)
-        self.peers: set[_Peer] = set()
-        self._loop = loop
-        self._listening: dict[type[_Peer], asyncio.Server] = {}
-
-    @property
-    def sessions(self) -> int:
-        """How many sessions are open."""
-        return sum(isinstance(peer, _SessionPeer) for peer in self.peers)
+        self.server = Server(name, ports.free(), ports.free())
+        self.sessions: set[socket.socket] = set()
+        self._listening: dict[int, socket.socket] = {}
 
     def start(self) -> None:
         """Listen on both ports, in the network namespace that this thread has entered."""
-        self.accept_clients()
-        self.accept_checks()
+        self.listen(self.server.port)
+        self.listen(self.server.check_port)
 
-    def accept_clients(self) -> None:
-        """Listen on the database port."""
-        self._listen(_SessionPeer, self.server.port)
+    def listen(self, port: int) -> None:
+        """Listen on one of the ports."""
+        listening = socket.create_server((self.server.address, port), backlog=_BACKLOG)
+        self._listening[port] = listening
+        answer = self._answer_client if port == self.server.port else self._answer_check
 
-    def accept_checks(self) -> None:
-        """Listen on the check port."""
-        self._listen(_CheckPeer, self.server.check_port)
+        def accept() -> None:
+            # Until it is shut down.
+            with suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    threading.Thread(target=self._serve, args=[connection, answer], daemon=True).start()
 
-    def hang(self) -> None:
-        """Accept connections, and answer nothing."""
-        self.hangs = True
+        threading.Thread(target=accept, daemon=True).start()
 
-    def refuse_clients(self) -> None:
-        """Stop listening on the database port; sessions go on."""
-        self._loop.call(self._listening.pop(_SessionPeer).close)
-
-    def refuse_checks(self) -> None:
-        """Stop listening on the check port."""
-        self._loop.call(self._listening.pop(_CheckPeer).close)
+    def refuse(self, port: int) -> None:
+        """Stop listening on one of the ports. Its connections go on."""
+        if port in self._listening:
+            listening = self._listening.pop(port)
+            _shut(listening)
+            listening.close()
 
     def end_sessions(self) -> None:
-        """Close all connections from this side, as MariaDB does after wait_timeout."""
-        for peer in set(self.peers):
-            self._loop.call(peer.transport.close if peer.transport else peer.leave)
+        """Close all sessions from this side, as MariaDB does after wait_timeout."""
+        for session in list(self.sessions):
+            _shut(session)
 
     def stop(self) -> None:
-        """Close both ports and all connections, as the end of a process does."""
-        for server in self._listening.values():
-            self._loop.call(server.close)
-        self._listening.clear()
-        self._loop.call(self._abort)
+        """Close both ports and all sessions, as the end of a process does."""
+        self.refuse(self.server.port)
+        self.refuse(self.server.check_port)
+        self.end_sessions()
 
-    def _listen(self, peer: "type[_Peer]", port: int) -> None:
-        listening = socket.create_server((self.server.address, port), backlog=_BACKLOG)
-        self._listening[peer] = self._loop.run(
-            self._loop.loop.create_server(lambda: peer(self, self._loop), sock=listening, backlog=_BACKLOG)
-        )
+    def _serve(self, connection: socket.socket, answer: Callable[[socket.socket], None]) -> None:
+        with connection, suppress(OSError):
+            answer(connection)
+            _wait_for_end(connection)
+        self.sessions.discard(connection)
 
-    def _abort(self) -> None:
-        for peer in set(self.peers):
-            peer.leave()
+    def _answer_client(self, session: socket.socket) -> None:
+        self.sessions.add(session)
+        if not self.hangs:
+            session.sendall(self.name.encode())
 
-
-class _Peer(_Connection):
-    """A connection to a mock node."""
-
-    def __init__(self, node: MockNode, loop: Loop) -> None:
-        super().__init__(loop)
-        self.node = node
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.node.peers.add(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self.node.peers.discard(self)
+    def _answer_check(self, check: socket.socket) -> None:
+        request = check.recv(4096).decode()
+        if request and not self.hangs:
+            target = request.split()[1]
+            self.checks.append((time.monotonic(), target))
+            time.sleep(self.holds_seconds)
+            answer = f"{VERDICTS[self.says](target)} X\r\nx-clustercheck-reason: {self.says}\r\ncontent-length: 0"
+            check.sendall(f"HTTP/1.1 {answer}\r\n\r\n".encode())
 
 
-class _SessionPeer(_Peer):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        if not self.node.hangs:
-            self.send(self.node.name.encode())
-
-
-class _CheckPeer(_Peer):
-    def data_received(self, data: bytes) -> None:
-        target = data.split()[1].decode()
-        self.node.checks.append((time.monotonic(), target))
-        if self.node.hangs:
-            return
-        says = self.node.says
-        answer = f"HTTP/1.1 {VERDICTS[says](target)} X\r\nx-clustercheck-reason: {says}\r\n\r\n".encode()
-        asyncio.get_running_loop().call_later(self.node.holds_seconds, self._answer, answer)
-
-    def _answer(self, answer: bytes) -> None:
-        self.send(answer)
-        if self.transport:
-            self.transport.close()
-
-
-class Client(_Connection):
+class Client(threading.Thread):
     """A client of HAProxy: when it asked, the node it is on and since when, and when its session ended."""
 
-    def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
+    def __init__(self, port: int, *, stays: bool, seconds: float = _CLIENT_SECONDS) -> None:
+        super().__init__(daemon=True)
         self.asked_at = time.monotonic()
         self.node: str | None = None
-        self.served_at: float | None = None
-        self.ended_at: float | None = None
-        self.knows: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def data_received(self, data: bytes) -> None:
-        self.node = data.decode()
-        self.served_at = time.monotonic()
-        self._end_waiting()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self.ended_at = time.monotonic()
-        self._end_waiting()
+        self.served_at = self.ended_at = 0.0
+        self.knows = threading.Event()
+        """Set once it is served or turned away."""
+        self._port = port
+        self._stays = stays
+        self._socket = socket.socket()
+        self._socket.settimeout(seconds)
+        self.start()
 
     @property
     def is_served(self) -> bool:
         """Whether it has a session."""
-        return self.node is not None and self.ended_at is None
+        return self.node is not None and not self.ended_at
 
-    def _end_waiting(self) -> None:
-        if not self.knows.done():
-            self.knows.set_result(None)
+    def run(self) -> None:
+        """Connect, wait for the node's name, and hold the session if it stays."""
+        with self._socket, suppress(OSError):
+            self._socket.connect((LOOPBACK, self._port))
+            if name := self._socket.recv(100).decode():
+                self.node, self.served_at = name, time.monotonic()
+                self.knows.set()
+                if self._stays:
+                    self._socket.settimeout(None)
+                    _wait_for_end(self._socket)
+        self.ended_at = time.monotonic()
+        self.knows.set()
+
+    def leave(self) -> None:
+        """End the session."""
+        _shut(self._socket)
+        self.join()
 
 
 class Clients:
     """Clients of one port of HAProxy."""
 
-    def __init__(self, loop: Loop, port: int) -> None:
-        self._loop = loop
+    def __init__(self, port: int) -> None:
         self._port = port
 
     def open(self, count: int = 1, *, seconds: float = _CLIENT_SECONDS) -> list[Client]:
-        """Connect so many at the same moment, and hold their sessions. Wait so long for each to be on a node."""
-        return self._loop.run(self._connect_all(count, seconds))
+        """Connect so many at the same moment, and hold their sessions. Each waits so long for a node."""
+        clients = [Client(self._port, stays=True, seconds=seconds) for _ in range(count)]
+        for client in clients:
+            client.knows.wait()
+        return clients
 
     def landings(self, count: int = 1) -> Counter[str | None]:
         """Connect so many at the same moment, count where they land, and end their sessions."""
         clients = self.open(count)
-        self.leave(clients)
+        for client in clients:
+            client.leave()
         return Counter(client.node for client in clients)
 
     def lands_on(self) -> str | None:
@@ -272,43 +172,33 @@ class Clients:
         (node,) = self.landings()
         return node
 
-    def leave(self, clients: list[Client]) -> None:
-        """End their sessions."""
-        for client in clients:
-            self._loop.call(client.leave)
-
     @contextmanager
-    def arriving(self, each_seconds: float = 0.02) -> Iterator[list[Client]]:
-        """Have one client after the other come and go for as long as the block runs; gives those that came."""
+    def arriving(self) -> Iterator[list[Client]]:
+        """Have one client after the other come and go while the block runs; gives those that came."""
         came: list[Client] = []
-        stream = asyncio.run_coroutine_threadsafe(self._arrive(came, each_seconds), self._loop.loop)
+        ended = threading.Event()
+
+        def arrive() -> None:
+            while not ended.wait(_ARRIVAL_SECONDS):
+                came.append(Client(self._port, stays=False))
+
+        arrivals = threading.Thread(target=arrive)
+        arrivals.start()
         try:
             yield came
         finally:
-            stream.cancel()
+            ended.set()
+            arrivals.join()
+            for client in came:
+                client.join()
 
-    async def _connect_all(self, count: int, seconds: float) -> list[Client]:
-        return list(await asyncio.gather(*(self._connect(seconds) for _ in range(count))))
 
-    async def _connect(self, seconds: float) -> Client:
-        client = Client(self._loop)
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.get_running_loop().create_connection(lambda: client, LOOPBACK, self._port)
-                await client.knows
-        except OSError:
-            client.leave()
-            client.ended_at = time.monotonic()
-        return client
+def _shut(connection: socket.socket) -> None:
+    """End what another thread waits for on a socket. That thread closes it."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
-    async def _arrive(self, came: list[Client], each_seconds: float) -> None:
-        waiting: set[asyncio.Task[None]] = set()
-        while True:
-            waiting.add(asyncio.create_task(self._come_and_go(came), name=_CLIENT))
-            waiting = {task for task in waiting if not task.done()}
-            await asyncio.sleep(each_seconds)
 
-    async def _come_and_go(self, came: list[Client]) -> None:
-        client = await self._connect(_CLIENT_SECONDS)
-        came.append(client)
-        client.leave()
+def _wait_for_end(connection: socket.socket) -> None:
+    while connection.recv(100):
+        pass

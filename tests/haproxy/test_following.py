@@ -3,7 +3,7 @@
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -24,30 +24,29 @@ def writer(stack: Stack) -> Backend:
     return next(backend for backend in stack.backends if backend.node.name == name)
 
 
-# Each fault, its end, and the bound of the switch. What a node that runs says of itself is tested with mock nodes.
-FAULTS: dict[str, tuple[Callable[[Node], object], Callable[[Stack, Node], object], float]] = {
-    "killed": (Node.kill, Stack.restart_node, SWITCH_SECONDS),
-    "hung": (Node.hang, lambda _, node: node.resume(), SILENT_SECONDS),
+# Each fault, and the bound of the switch. What a node that runs says of itself is tested with mock nodes.
+FAULTS: dict[str, tuple[Callable[[Stack, Node], AbstractContextManager[None]], float]] = {
+    "killed": (Stack.killed, SWITCH_SECONDS),
+    "hung": (lambda _, node: node.process.paused(), SILENT_SECONDS),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_writes_move_to_one_other_node_in_time_and_stay_there(stack: Stack, fault: str) -> None:
-    fail, mend, bound = FAULTS[fault]
+    failing, bound = FAULTS[fault]
     old = writer(stack)
-    with ExitStack() as mended, socket.create_connection((LOOPBACK, stack.haproxy.ports[WRITER])) as session:
+    with socket.create_connection((LOOPBACK, stack.haproxy.ports[WRITER])) as session:
         assert session.recv(1)  # the server's greeting
         session.settimeout(20)
-        mended.callback(mend, stack, old.node)
         failed_at = time.monotonic()
-        fail(old.node)
-        while session.recv(1000):
-            pass
-        cut_seconds = time.monotonic() - failed_at
-        new = writer(stack)
-        next_seconds = time.monotonic() - failed_at
-        assert new is not old
+        with failing(stack, old.node):
+            while session.recv(1000):
+                pass
+            cut_seconds = time.monotonic() - failed_at
+            new = writer(stack)
+            next_seconds = time.monotonic() - failed_at
+    assert new is not old
     within(f"real writer {fault}: session cut", cut_seconds, bound)
     within(f"real writer {fault}: next node serves", next_seconds, bound)
-    stack.haproxy.wait_for_status(WRITER, old.node, "UP")
+    stack.haproxy.wait_for_status(old.node, writer="UP")
     assert {writer(stack).node.name for _ in range(SAMPLES)} == {new.node.name}

@@ -2,7 +2,6 @@
 
 import re
 
-from harness.haproxy import READER, WRITER
 from harness.waiting import wait_for
 from tests.haproxy.front import Front, MockNodes
 from tests.haproxy.variations import PAGE
@@ -33,13 +32,12 @@ def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows
         return re.findall(rf"^<\d>.*?(Server \w+/node1 is {word}, .*)", front.haproxy.log.read_text(), re.MULTILINE)
 
     node.says = "read-only"
-    front.haproxy.wait_for_status(WRITER, node, "DOWN")
+    front.haproxy.wait_for_status(node, writer="DOWN")
     (down,) = wait_for("the line in the log", lambda: logged("DOWN"))
     assert re.match(re.sub(r"\d+ms", r"\\d+ms", re.escape(words)), down)
-    assert "read-only" in front.haproxy.stats_page()
+    assert "read-only" in front.haproxy.stats()
     node.says = "non-primary"
-    front.haproxy.wait_for_status(READER, node, "DOWN")
+    front.haproxy.wait_for_status(node, readers="DOWN")
     node.says = "synced"
-    for section in (WRITER, READER):
-        front.haproxy.wait_for_status(section, node, "UP")
+    front.haproxy.wait_for_status(node, writer="UP", readers="UP")
     wait_for("the lines in the log", lambda: len(logged("UP")) == len(logged("DOWN")) == 2)

@@ -1,20 +1,19 @@
-"""The runbook of docs/haproxy.md on real nodes: a rolling restart under clients, and what a drain keeps."""
+"""The runbook of docs/haproxy.md on real nodes: a rolling restart under clients, and what a full node keeps."""
 
 import re
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
-from pathlib import Path
 
+import pymysql
 import pytest
 
-from harness.galera import Cluster, Installation
+from harness.galera import Installation
 from harness.haproxy import EXAMPLE, READER, READER_QUESTION, WRITER, Backend, HAProxy, name_of
-from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
-from tests.haproxy.application import Application
 from tests.haproxy.variations import PAGE, varied
 from tests.measured import STALLED, DisturbedError
 from tests.unit.pages import PAGES, blocks_under
@@ -24,78 +23,111 @@ pytestmark = pytest.mark.long
 DRAINS = {"CLUSTERCHECK_DRAIN_STATUS": "404"}
 WRITERS = 3
 """How many clients write while nodes are restarted."""
+TRANSACTIONS_A_SESSION = 20
+"""After so many, a pool renews a client's session."""
+PAUSE_SECONDS = 0.05
 
 
-class Planned:
-    """Real nodes whose planned absences are a 404, behind an HAProxy of their own."""
+class Application(threading.Thread):
+    """A client with one session at a time, which works until `ended` and counts what fails."""
 
-    def __init__(self, cluster: Cluster, backends: Sequence[Backend], haproxy: HAProxy) -> None:
-        self.cluster = cluster
-        self.backends = backends
-        self.haproxy = haproxy
-        for backend in backends:
-            for section in (WRITER, READER):
-                haproxy.wait_for_status(section, backend.node, "UP")
+    def __init__(self, haproxy: HAProxy, section: str) -> None:
+        super().__init__(daemon=True)
+        self.ended = threading.Event()
+        self.done: list[tuple[float, str]] = []
+        """When a transaction was committed, and on which node."""
+        self.lost: list[str] = []
+        """The faults of sessions that were cut, and of connection attempts."""
+        self._haproxy = haproxy
+        self._section = section
+        self._work = {
+            WRITER: "INSERT INTO writes (node) VALUES (@@wsrep_node_name)",
+            READER: "SELECT MAX(id) FROM writes",
+        }[section]
 
-    def restart_by_the_runbook(self, backend: Backend) -> None:
-        """Do what the page says, with this node in place of its node2."""
-        node = backend.node
-        (runbook,) = blocks_under(PAGE, "Planned work on one node", "console")
-        for line in runbook.text.splitlines():
-            host, _, command = line.partition("# ")
-            command = command.partition("  #")[0].strip().replace("node2", node.name)
-            asked = re.fullmatch(r'echo "(.*?)" \| socat - /var/lib/haproxy/admin.sock( \| .*)?', command)
-            if asked and asked[1] == "show stat":
-                self.haproxy.wait_for_status(WRITER, node, "DOWN")
-                wait_for("the readers to leave", lambda: self.haproxy.sessions(READER, node) == 0)
-            elif asked:
-                assert host == "lb1"
-                self.haproxy.ask(asked[1])
-            elif command in {"clustercheckd drain", "clustercheckd undrain"}:
-                backend.service.command(command.split()[1])
-            elif command == "systemctl stop mariadb":
-                node.stop()
-            elif command == "systemctl start mariadb":
-                self.cluster.start_node(node)
-            elif command == "clustercheckd status --watch":
-                self.cluster.wait_until_synced(node)
-            elif command == "clustercheckd status db1 db2 db3":
-                assert {backend.service.get().status for backend in self.backends} == {200}
-            else:
-                pytest.fail(f"a step that nobody does here: {line}")
-        for section in (WRITER, READER):
-            self.haproxy.wait_for_status(section, node, "UP")
+    def run(self) -> None:
+        """Open one session after the other."""
+        while not self.ended.is_set():
+            try:
+                with self._haproxy.connect(self._section) as session, session.cursor() as cursor:
+                    node = name_of(session)
+                    for _ in range(TRANSACTIONS_A_SESSION):
+                        cursor.execute(self._work)
+                        self.done.append((time.monotonic(), node))
+                        self.ended.wait(PAUSE_SECONDS)
+            except pymysql.MySQLError as fault:
+                self.lost.append(repr(fault))
+                self.ended.wait(PAUSE_SECONDS)
 
 
-def restart_all(planned: Planned, order: Sequence[Backend]) -> None:
-    """Restart one node after the other, the writer last, under clients that write and one that reads."""
-    logged_before = len(planned.haproxy.log.read_text())
-    with ExitStack() as clients:
-        reader = clients.enter_context(Application(planned.haproxy, READER))
-        writers = [clients.enter_context(Application(planned.haproxy, WRITER)) for _ in range(WRITERS)]
-        everybody = [reader, *writers]
-        wait_for("every client to work", lambda: all(client.counts.done for client in everybody))
-        for backend in order:
-            planned.restart_by_the_runbook(backend)
+@contextmanager
+def working(haproxy: HAProxy) -> Iterator[tuple[list[Application], Application]]:
+    """Have some clients write and one read while the block runs, and for as long as each still has to commit."""
+    writers = [Application(haproxy, WRITER) for _ in range(WRITERS)]
+    reader = Application(haproxy, READER)
+    everybody = [*writers, reader]
+    try:
+        for client in everybody:
+            client.start()
+        wait_for("every client to work", lambda: all(client.done for client in everybody))
+        yield writers, reader
         after = time.monotonic()
-        wait_for("every client to work on", lambda: all(client.committed_since(after) for client in everybody))
-    committed = sorted(done for client in writers for done in client.counts.done)
+        wait_for("every client to work on", lambda: all(client.done[-1][0] > after for client in everybody))
+    finally:
+        for client in everybody:
+            client.ended.set()
+            client.join()
+
+
+def restart_by_the_runbook(stack: Stack, backend: Backend) -> None:
+    """Do what the page says, with this node in place of its node2."""
+    node = backend.node
+    (runbook,) = blocks_under(PAGE, "Planned work on one node", "console")
+    for line in runbook.text.splitlines():
+        host, _, command = line.partition("# ")
+        command = command.partition("  #")[0].strip().replace("node2", node.name)
+        asked = re.fullmatch(r'echo "(.*?)" \| socat - /var/lib/haproxy/admin.sock( \| .*)?', command)
+        if asked and asked[1] == "show stat":
+            stack.haproxy.wait_for_status(node, writer="DOWN")
+            wait_for("the readers to leave", lambda: stack.haproxy.servers()[READER, node.name]["scur"] == "0")
+        elif asked:
+            assert host == "lb1"
+            stack.haproxy.ask(asked[1])
+        elif command in {"clustercheckd drain", "clustercheckd undrain"}:
+            backend.service.command(command.split()[1])
+        elif command == "systemctl stop mariadb":
+            node.stop()
+        elif command == "systemctl start mariadb":
+            stack.cluster.start_node(node)
+        elif command == "clustercheckd status --watch":
+            stack.cluster.wait_until_synced(node)
+        elif command == "clustercheckd status db1 db2 db3":
+            assert {service.get().status for service in stack.services} == {200}
+        else:
+            pytest.fail(f"a step that nobody does here: {line}")
+    stack.haproxy.wait_for_status(node, writer="UP", readers="UP")
+
+
+def restart_all(stack: Stack) -> None:
+    """Restart one node after the other, the writer last, under clients that write and one that reads."""
+    order = [*stack.backends[1:], stack.backends[0]]
+    with working(stack.haproxy) as (writers, reader):
+        for backend in order:
+            restart_by_the_runbook(stack, backend)
+    committed = sorted(done for client in writers for done in client.done)
     runs = [name for name, _ in groupby(committed, key=lambda done: done[1])]
-    cut = [fault for client in writers for fault in client.counts.cut]
-    refused = [fault for client in writers for fault in client.counts.refused]
-    log = planned.haproxy.log.read_text()[logged_before:]
+    lost = [fault for client in writers for fault in client.lost]
+    log = stack.haproxy.log.read_text()
     if stalls := [line for line in re.findall(r"^<1>.* is DOWN.*", log, re.MULTILINE) if _shows_a_stall(line)]:
-        message = f"nodes with sessions stalled: {stalls}"
-        raise DisturbedError(message)
+        raise DisturbedError(f"nodes with sessions stalled: {stalls}")
     # The writer is switched when it is drained, and when it becomes the donor of the node that joins.
     down = re.findall(rf"^<1>.*erver {WRITER}/\w+ is DOWN.*", log, re.MULTILINE)
     assert [line for line in down if not re.search(r'info: "(disabled|donor)"', line)] == []
     # Each time costs each client one session at the most, or one login.
-    switches = sum(" 0 sessions active" not in line for line in down)
-    assert len(cut) + len(refused) <= WRITERS * switches, (cut, refused, down)
+    assert len(lost) <= WRITERS * sum(" 0 sessions active" not in line for line in down), (lost, down)
     assert runs[0] == order[-1].node.name
     assert 2 <= len(runs) <= 1 + len(down), (runs, down)
-    assert (reader.counts.cut, reader.counts.refused) == ([], [])
+    assert reader.lost == []
 
 
 def _shows_a_stall(down: str) -> bool:
@@ -104,87 +136,37 @@ def _shows_a_stall(down: str) -> bool:
     return why is not None and not STALLED.isdisjoint(why.groups()) and " 0 sessions active" not in down
 
 
-@contextmanager
-def planned_nodes(stack: Stack, directory: Path, text: str | None = None) -> Iterator[Planned]:
-    """Put checkers and an HAProxy of their own in front of the shared cluster."""
-    with ExitStack() as exits:
-        backends = []
-        for node in stack.nodes:
-            service = stack.service(node, **DRAINS)
-            exits.callback(service.stop)
-            backends.append(Backend(node, service))
-        haproxy = stack.haproxy_for(backends, directory, text=text)
-        exits.callback(haproxy.kill)
-        yield Planned(stack.cluster, backends, haproxy)
+@pytest.fixture(scope="module")
+def three(installation: Installation) -> Iterator[Stack]:
+    """Start three nodes whose planned absences are a 404."""
+    with Stack(settings=DRAINS, installation=installation) as running:
+        yield running
 
 
-def test_a_rolling_restart_of_three_nodes_cuts_each_writing_client_once(stack: Stack, tmp_path: Path) -> None:
-    with planned_nodes(stack, tmp_path) as planned:
-        first, second, third = planned.backends
-        restart_all(planned, [third, second, first])
+def test_a_rolling_restart_of_three_nodes_cuts_each_writing_client_once(three: Stack) -> None:
+    restart_all(three)
 
 
-def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(
-    installation: Installation, tmp_path: Path
-) -> None:
-    cluster = Cluster(installation, 2)
-    with ExitStack() as exits:
-        for node in cluster.nodes:
-            exits.callback(node.kill)
-        cluster.start()
-        backends = []
-        for node in cluster.nodes:
-            service = Service.of(node, tmp_path, installation.ports.free(), **DRAINS)
-            exits.callback(service.stop)
-            service.wait_until_up()
-            backends.append(Backend(node, service))
-        servers = [backend.server for backend in backends]
-        haproxy = HAProxy(tmp_path, installation.ports, servers, text=varied("Two nodes"))
-        exits.callback(haproxy.kill)
-        haproxy.wait_until_up()
-        planned = Planned(cluster, backends, haproxy)
-        first, second = backends
-        restart_all(planned, [second, first])
-
-        # The one that is left serves on while it is the donor of the other.
-        joiner, donor = first.node, second.node
-        held = exits.enter_context(haproxy.connect(WRITER))
-        joiner.stop()
-        joiner.forget_position()
-        cluster.start_node(joiner)
-        with joiner.holding_up_transfer():
-            second.service.wait_for_verdict(404, "donor")
-            assert [haproxy.lands_on(section) for section in (WRITER, READER)] == [donor.name, donor.name]
-            assert haproxy.server_status(WRITER, donor) == "UP"
-        cluster.wait_until_synced(joiner)
-        haproxy.wait_for_status(WRITER, joiner, "UP")
-        assert name_of(held) == haproxy.lands_on(WRITER) == donor.name
-
-
-def test_readers_of_a_node_that_drains_or_is_full_keep_their_sessions_and_new_ones_go_elsewhere(
-    stack: Stack, tmp_path: Path
-) -> None:
-    node = stack.nodes[0]
-    question = "/?available_when_full=0"
-    text = EXAMPLE.read_text().replace(READER_QUESTION, question)
+def test_readers_of_a_full_node_keep_their_sessions_and_new_ones_go_elsewhere(three: Stack) -> None:
     assert "`&available_when_full=0`" in PAGES[PAGE].read_text()
-    with planned_nodes(stack, tmp_path, text) as planned, ExitStack() as held:
-        haproxy = planned.haproxy
-        reading = held.enter_context(haproxy.session_on(READER, node))
-        node.sql("SET GLOBAL wsrep_desync=ON")
-        held.callback(node.sql, "SET GLOBAL wsrep_desync=OFF")
-        haproxy.wait_for_status(READER, node, "NOLB")
+    text = EXAMPLE.read_text().replace(READER_QUESTION, f"{READER_QUESTION}&available_when_full=0")
+    haproxy, node = three.start_haproxy(text, "lb2"), three.nodes[0]
+    haproxy.wait_for_status(node, writer="UP", readers="UP")
+    with haproxy.session_on(WRITER, node) as writing, haproxy.session_on(READER, node) as reading, node.full():
+        haproxy.wait_for_status(node, writer="UP", readers="NOLB")
         assert {haproxy.lands_on(READER) for _ in range(6)} == {"node2", "node3"}
-        node.sql("SET GLOBAL wsrep_desync=OFF")
-        for section in (WRITER, READER):
-            haproxy.wait_for_status(section, node, "UP")
-
-        writing = held.enter_context(haproxy.session_on(WRITER, node))
-        node.sql("SET GLOBAL max_connections=12")
-        held.callback(node.sql, "SET GLOBAL max_connections=151")
-        while not node.refuses_clients():
-            held.enter_context(node.connect_as_client())
-        haproxy.wait_for_status(READER, node, "NOLB")
-        assert {haproxy.lands_on(READER) for _ in range(6)} == {"node2", "node3"}
-        assert haproxy.server_status(WRITER, node) == "UP"
         assert [name_of(session) for session in (writing, reading)] == [node.name] * 2
+
+
+def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(installation: Installation) -> None:
+    with Stack(2, settings=DRAINS, text=varied("Two nodes"), installation=installation) as stack, ExitStack() as held:
+        restart_all(stack)
+        # The one that is left serves on while it is the donor of the other.
+        joiner, donor = stack.nodes
+        writing = held.enter_context(stack.haproxy.connect(WRITER))
+        with stack.cluster.full_transfer_to(joiner):
+            stack.services[1].wait_for_verdict(404, "donor")
+            assert [stack.haproxy.lands_on(section) for section in (WRITER, READER)] == [donor.name, donor.name]
+            assert stack.haproxy.server_status(WRITER, donor) == "UP"
+        stack.haproxy.wait_for_status(joiner, writer="UP")
+        assert name_of(writing) == stack.haproxy.lands_on(WRITER) == donor.name

@@ -11,7 +11,7 @@ from harness.haproxy import EXAMPLE, READER, READER_QUESTION, WRITER, WRITER_QUE
 from harness.ports import Ports
 from harness.waiting import wait_for
 from tests.haproxy.front import Front, MockNodes
-from tests.haproxy.mock_node import PLANNED, VERDICTS, Client, MockNode
+from tests.haproxy.mock_node import PLANNED, VERDICTS, Client
 from tests.haproxy.variations import varied
 
 STEPS = 5
@@ -29,12 +29,11 @@ class Run:
     """One HAProxy in front of nodes that fail and return at random."""
 
     def __init__(self, nodes: MockNodes, front: Front, question: str, seed: int) -> None:
-        self._nodes = nodes
+        self._nodes = {node.name: node for node in nodes.nodes}
         self._front = front
         self._questions = {WRITER: question, READER: READER_QUESTION}
         self._random = random.Random(seed)
-        self._killed: set[str] = set()
-        self._refusing: set[str] = set()
+        self._states = dict.fromkeys(self._nodes, "synced")
         self._writer: str | None = None
         self._held: list[Client] = []
         self._told = [f"seed {seed}"]
@@ -42,74 +41,68 @@ class Run:
     def play(self) -> None:
         """Have one fault after the other, and look at each settled state."""
         for _ in range(STEPS):
-            self._fault(self._random.choice(self._nodes.nodes))
+            name = self._random.choice(list(self._nodes))
+            well = self._states[name] == "synced"
+            self._bring(name, self._random.choice([*VERDICTS, "killed", "hung", "refusing"]) if well else "synced")
+            self._told.append(f"{name} {self._states[name]}")
             wait_for(f"HAProxy to see {self._told}", self._is_settled)
             self._look()
 
-    def _fault(self, node: MockNode) -> None:
-        was_well = node.says == "synced" and not node.hangs and node.name not in self._killed | self._refusing
-        self._mend(node)
-        fault = self._random.choice([*VERDICTS, "killed", "hung", "refusing"]) if was_well else "mended"
-        self._told.append(f"{node.name} {fault}")
-        if fault in VERDICTS:
-            node.says = fault
-        elif fault == "killed":
-            node.stop()
-            self._killed.add(node.name)
-        elif fault == "hung":
-            node.hang()
-        elif fault == "refusing":
-            node.refuse_clients()
-            self._refusing.add(node.name)
-
-    def _mend(self, node: MockNode) -> None:
-        node.says, node.hangs = "synced", False
-        if node.name in self._killed:
+    def _bring(self, name: str, state: str) -> None:
+        node, before = self._nodes[name], self._states[name]
+        if before == "killed":
             node.start()
-        elif node.name in self._refusing:
-            node.accept_clients()
-        self._killed.discard(node.name)
-        self._refusing.discard(node.name)
+        elif before == "refusing":
+            node.listen(node.server.port)
+        node.says = state if state in VERDICTS else "synced"
+        node.hangs = state == "hung"
+        if state == "killed":
+            node.stop()
+        elif state == "refusing":
+            node.refuse(node.server.port)
+        self._states[name] = state
 
-    def _status(self, node: MockNode, question: str) -> int:
-        return 0 if node.hangs or node.name in self._killed else VERDICTS[node.says](question)
+    def _status(self, name: str, question: str) -> int:
+        state = self._states[name]
+        return 0 if state in {"killed", "hung"} else VERDICTS.get(state, VERDICTS["synced"])(question)
 
     def _is_settled(self) -> bool:
         rows = self._front.haproxy.servers()
         for section, question in self._questions.items():
-            for node in self._nodes.nodes:
-                status = self._status(node, question)
+            for name in self._nodes:
                 # A node that is DOWN when it begins to answer 404 stays DOWN.
                 right = {200: {"UP"}, PLANNED: {"NOLB", "DOWN"} if section == READER else {"DOWN"}}
-                if rows.get((section, node.name), {}).get("status") not in right.get(status, {"DOWN"}):
+                if rows[section, name]["status"] not in right.get(self._status(name, question), {"DOWN"}):
                     return False
         return True
 
     def _look(self) -> None:
         may_write, may_read = (
-            {node.name for node in self._nodes.nodes if self._status(node, question) == 200}
+            {name for name in self._nodes if self._status(name, question) == 200}
             for question in self._questions.values()
         )
-        wait_for(f"the sessions to be cut: {self._told}", lambda: self._on(self._held) <= may_write, seconds=5)
-        fresh = self._front.writers.open(SAMPLE)
-        on = self._on([*self._held, *fresh])
-        assert len(on) <= 1, (self._told, on)
-        assert on <= may_write, (self._told, on)
-        if may_write and not may_write & self._refusing:
-            assert on, self._told
+        refusing = {name for name, state in self._states.items() if state == "refusing"}
+        wait_for(f"the sessions to be cut: {self._told}", lambda: on(self._held) <= may_write, seconds=5)
+        self._held += self._front.writers.open(SAMPLE)
+        now = on(self._held)
+        assert len(now) <= 1, (self._told, now)
+        assert now <= may_write, (self._told, now)
+        if may_write and not may_write & refusing:
+            assert now, self._told
         if self._writer in may_write:
-            assert on <= {self._writer}, (self._told, on)
-        self._writer = next(iter(on), self._writer)
-        self._held += fresh
+            assert now <= {self._writer}, (self._told, now)
+        self._writer = next(iter(now), self._writer)
         landed = set(self._front.readers.landings(SAMPLE))
-        serve = may_read - self._refusing
+        serve = may_read - refusing
         assert landed - {None} <= serve, (self._told, landed)
         # Past two nodes that refuse, HAProxy may not find the third.
-        if serve and len(may_read & self._refusing) < 2:
+        if serve and len(may_read & refusing) < 2:
             assert None not in landed, self._told
 
-    def _on(self, clients: Sequence[Client]) -> set[str | None]:
-        return {client.node for client in clients if client.is_served}
+
+def on(clients: Sequence[Client]) -> set[str | None]:
+    """Name the nodes that clients have sessions on."""
+    return {client.node for client in clients if client.is_served}
 
 
 @pytest.mark.long

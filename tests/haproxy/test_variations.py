@@ -25,7 +25,7 @@ def test_reloads_can_keep_sessions_and_one_command_ends_those_of_old_processes(n
     front.haproxy.reload()
     worker = front.haproxy.worker()
     nodes.nodes[0].says = "non-primary"
-    front.haproxy.wait_for_status(WRITER, nodes.nodes[0], "DOWN")
+    front.haproxy.wait_for_status(nodes.nodes[0], writer="DOWN")
     kept = front.writers.open(5)
     assert {client.node for client in kept} == {"node2"}
     # The old process checks no node.
