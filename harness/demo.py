@@ -11,7 +11,7 @@ from typing import Any
 
 import pymysql
 
-from harness.galera import DEMO
+from harness.galera import DEMO, WRITE
 from harness.haproxy import READER, READER_QUESTION, WRITER, Backend
 from harness.ports import LOOPBACK
 from harness.process import ProcessEndedError, interrupt_once, let_nothing_interrupt
@@ -23,7 +23,6 @@ _RESTART_SECONDS = 10.0
 _STEP_SECONDS = 60.0
 _FEW, _CROWD = 6, 100
 _STALLED_WRITES = 150  # more than the reader's max_recv_queue
-_WRITE = "INSERT INTO writes (node) VALUES (@@wsrep_node_name) RETURNING node"
 _ROW = "{:6}  {:33}  {:7}  {:16}  {:14}  {:15}  {}"
 _TITLES = ("node", "wsrep_local_state", "verdict", "reason", "HAProxy writer", "HAProxy readers", "ask it yourself")
 
@@ -90,12 +89,11 @@ class Tour:
 
     def _stall(self, node2: Backend, node1: Backend) -> None:
         self._step("node2 stalls (FLUSH TABLES WITH READ LOCK) while clients write to node1: readers leave it")
-        with node2.node.connect() as locking, locking.cursor() as cursor:
-            cursor.execute("FLUSH TABLES WITH READ LOCK")
+        with node2.node.stalled():
             self._see(node2, 404, "donor")
             with node1.node.connect_as_client() as client, client.cursor() as writing:
                 for _ in range(_STALLED_WRITES):
-                    writing.execute(_WRITE)
+                    writing.execute(WRITE)
             self._see(node2, 503, "lagging", target=READER_QUESTION, readers="DOWN")
             self._see_landings(READER, _FEW, {"node1", "node3"})
         self._see(node2, 200, "synced", writer="UP", readers="UP")
@@ -146,7 +144,7 @@ class Tour:
         def written() -> str | None:
             try:
                 with self._haproxy.connect(WRITER) as connection, connection.cursor() as cursor:
-                    cursor.execute(_WRITE)
+                    cursor.execute(WRITE)
                     (name,) = cursor.fetchall()[0]
             except (pymysql.MySQLError, OSError):
                 return None
@@ -183,7 +181,7 @@ def show_live(stack: Stack, *, prometheus: int | None) -> None:
                 ended_at.pop(node.name, None)
             elif time.monotonic() > ended_at.setdefault(node.name, time.monotonic()) + _RESTART_SECONDS:
                 stack.cluster.start_node(node)
-        text = "\n".join([*_table(stack), "", *_hints(stack), *_prometheus_hints(prometheus)])
+        text = "\n".join([*_table(stack), "", *_hints(stack, prometheus)])
         if text != shown:
             # On a terminal, from its upper left corner.
             print(f"\x1b[H\x1b[J{text}" if sys.stdout.isatty() else f"\n{text}", flush=True)
@@ -209,11 +207,11 @@ def _answer(backend: Backend) -> tuple[str, str, str]:
     return node.get("wsrep_local_state_comment") or "not read", str(reply.status), reply.reason
 
 
-def _hints(stack: Stack) -> list[str]:
+def _hints(stack: Stack, prometheus: int | None) -> list[str]:
     ports, second = stack.haproxy.ports, stack.nodes[1]
     as_admin = f"mariadb -S {second.socket} -e"
     account = f"-h {LOOPBACK} -u {DEMO} -p{DEMO} {DEMO}"
-    return [
+    hints = [
         "Through HAProxy:",
         f"  write       mariadb -P {ports[WRITER]} {account}",
         f"  read        mariadb -P {ports[READER]} {account}",
@@ -228,20 +226,12 @@ def _hints(stack: Stack) -> list[str]:
         ),
         f"  drain node2      touch {stack.services[1].disabled_file}    (and rm)",
         f"  hang node2       kill -STOP {second.process.pid}    (and -CONT)",
-        "",
-        "Ctrl-C stops and removes everything.",
     ]
-
-
-def _prometheus_hints(port: int | None) -> list[str]:
-    if port is None:
-        return []
-    return [
-        "",
-        "In Prometheus:",
-        f"  reasons     http://{LOOPBACK}:{port}/graph?g0.expr=clustercheckd_reason%3D%3D1&g0.tab=0&g0.range_input=5m",
-        f"  alerts      http://{LOOPBACK}:{port}/alerts",
-    ]
+    if prometheus is not None:
+        address = f"http://{LOOPBACK}:{prometheus}"
+        reasons = f"{address}/graph?g0.expr=clustercheckd_reason%3D%3D1&g0.tab=0&g0.range_input=5m"
+        hints += ["", "In Prometheus:", f"  reasons     {reasons}", f"  alerts      {address}/alerts"]
+    return [*hints, "", "Ctrl-C stops and removes everything."]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import getpass
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -26,6 +25,9 @@ ACCOUNT, PASSWORD = "clustercheck", "s3cret, with = and #"
 DEMO = "demo"
 """The name, password and database of an account for clients that read and write."""
 
+WRITE = "INSERT INTO writes (node) VALUES (@@wsrep_node_name) RETURNING node"
+"""What such a client writes; it returns the name of the node."""
+
 _PROVIDERS = (
     "/usr/lib/galera/libgalera_smm.so",
     "/usr/lib64/galera-4/libgalera_smm.so",
@@ -37,7 +39,6 @@ _ROOM_BYTES = 4 << 30
 _START_SECONDS = 60.0
 _RESTARTS = 2
 _LOG_LINES = 30
-_INSTALL_SECONDS = 60
 _QUERY_SECONDS = 10
 _FEW_CONNECTIONS, _USUAL_CONNECTIONS = 20, 151
 _SQL_OF_INSTALLATION = (
@@ -105,8 +106,7 @@ class Installation(Block):
         """Make the user of the servers the owner of path."""
         path.chmod(0o755)
         if self.user:
-            entry = pwd.getpwnam(self.user)
-            os.chown(path, entry.pw_uid, entry.pw_gid)
+            shutil.chown(path, self.user, self.user)
 
     def copy_data(self, node: "Node") -> None:
         """Copy the data of the first node to this one."""
@@ -125,7 +125,7 @@ class Installation(Block):
         ]
         installing = Process("mariadb-install-db", command, node.log, environ=node.environ, user=self.user)
         try:
-            wait_for("mariadb-install-db", lambda: installing.exit_code is not None, seconds=_INSTALL_SECONDS)
+            wait_for("mariadb-install-db", lambda: installing.exit_code is not None, seconds=_START_SECONDS)
         finally:
             installing.kill()
         if installing.exit_code != 0:
@@ -210,21 +210,13 @@ class Node:
 
     def wait_until_up(self) -> None:
         """Wait until the server answers, whatever its state."""
-        wait_for(
-            f"{self.name} to answer", lambda: self.process.check() and self.status("Uptime"), seconds=_START_SECONDS
-        )
+        wait_for(f"{self.name} to answer", lambda: self.process.check() and self.status("Uptime"))
 
-    def connect(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
-        """Connect as the administrator over the socket. seconds: the time limit for each step.
-
-        Raises OSError or pymysql.MySQLError.
-        """
+    def connect(self) -> "pymysql.Connection[Any]":
+        """Connect as the administrator over the socket. Raises OSError or pymysql.MySQLError."""
+        user, seconds = getpass.getuser(), _QUERY_SECONDS
         connection = pymysql.connect(
-            user=getpass.getuser(),
-            read_timeout=seconds,
-            write_timeout=seconds,
-            autocommit=True,
-            defer_connect=True,
+            user=user, autocommit=True, defer_connect=True, read_timeout=seconds, write_timeout=seconds
         )
         # If PyMySQL 1.2 connects by itself, it leaks a descriptor when nothing listens on the unix socket.
         channel = socket.socket(socket.AF_UNIX)
@@ -276,7 +268,7 @@ class Node:
         """Return whether a client can commit a row, with two seconds for each step."""
         try:
             with self.connect_as_client(seconds=2) as connection, connection.cursor() as cursor:
-                cursor.execute("INSERT INTO writes (node) VALUES (@@wsrep_node_name)")
+                cursor.execute(WRITE)
         except pymysql.MySQLError:
             return False
         return True
@@ -289,6 +281,13 @@ class Node:
             yield
         finally:
             self._set(name, back)
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Have the node apply nothing while the block runs: a FLUSH TABLES WITH READ LOCK, held by a session."""
+        with self.connect() as locking, locking.cursor() as cursor:
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+            yield
 
     @contextmanager
     def full(self) -> Iterator[None]:
@@ -336,14 +335,9 @@ class Node:
 
     def _limit_threads(self, limit: str) -> None:
         # Only the user that a process runs as may change its limits.
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        user: int | None
-        group: int | None
-        user, group = (int(line.split()[1]) for line in status.splitlines() if line.startswith(("Uid:", "Gid:")))
+        user = self._installation.user
         command = ["prlimit", "--pid", str(self.process.pid), f"--nproc={limit}:"]
-        if os.geteuid() == user:
-            user = group = None
-        subprocess.run(command, check=True, capture_output=True, timeout=10, user=user, group=group)
+        subprocess.run(command, check=True, capture_output=True, timeout=10, user=user, group=user)
 
     def _call(self, function: str) -> None:
         # The debugger calls it in the server's first thread, which is then the owner of the lock.

@@ -62,7 +62,7 @@ class Backend:
 
 
 class HAProxy:
-    """One HAProxy in front of the nodes, started like its systemd unit: a master process and a worker.
+    """One HAProxy in front of the nodes, run as by its systemd unit: a master process and a worker.
 
     servers: node1, node2, ..., in the order of the file. text: the configuration, with the example's addresses; None
     for the example itself. name: this HAProxy's name among its peers. replace: further replacements in the text.
@@ -86,18 +86,17 @@ class HAProxy:
         self._command = ["haproxy", "-Ws", "-S", str(self.master_socket), "-L", name, "-f", str(config)]
         text = EXAMPLE.read_text() if text is None else text
         config.write_text(self._adapted(text, servers, replace or {}))
-        self.start()
 
     def start(self) -> None:
-        """Start it, again after a stop."""
+        """Start it, and wait until it answers."""
         self._admin_socket.unlink(missing_ok=True)
         self.process = Process("haproxy", self._command, self.log)
+        wait_for("haproxy to know its servers", lambda: self.process.check() and self.servers(), seconds=_SECONDS)
 
     def restart(self) -> None:
-        """Stop it as systemd does, start it again, and wait until it answers."""
+        """Stop it as systemd does, and start it again."""
         self.process.stop()
         self.start()
-        self.wait_until_up()
 
     def kill(self) -> None:
         """Kill it with SIGKILL."""
@@ -120,10 +119,6 @@ class HAProxy:
         except OSError:
             return 0
         return int(found[1]) if found else 0
-
-    def wait_until_up(self) -> None:
-        """Wait until it answers on its admin socket."""
-        wait_for("haproxy to know its servers", lambda: self.process.check() and self.servers(), seconds=_SECONDS)
 
     def servers(self) -> dict[tuple[str, str], dict[str, str]]:
         """Return the rows of `show stat` by (section, server), with the columns of the stats page's CSV."""
@@ -205,5 +200,4 @@ def name_of(session: "pymysql.Connection[Any]") -> str:
     """Return the name of the node that a session is on."""
     with session.cursor() as cursor:
         cursor.execute("SELECT @@wsrep_node_name")
-        row = cursor.fetchone()
-        return str(row[0]) if row else ""
+        return str(cursor.fetchall()[0][0])

@@ -84,11 +84,7 @@ def _set_namespace(descriptor: int) -> None:
 
 
 def _ip(*arguments: str, check: bool = True) -> None:
-    try:
-        done = subprocess.run(
-            ["ip", *arguments], env=with_system_path({}), capture_output=True, text=True, check=False, timeout=10
-        )
-    except FileNotFoundError:
-        raise NoNetworkError("ip is not installed (package iproute2)") from None
+    command = ["ip", *arguments]
+    done = subprocess.run(command, env=with_system_path({}), capture_output=True, text=True, check=False, timeout=10)
     if check and done.returncode != 0:
         raise NoNetworkError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

@@ -8,7 +8,6 @@ LOOPBACK = "127.0.0.1"
 
 # Below the kernel's range for outgoing ports (from 32768 on Linux), so that no connection takes a port meanwhile.
 _PORTS = range(20000, 32000)
-_TRIES = 2000
 _LISTENING = "0A"  # TCP_LISTEN in proc(5)
 
 
@@ -19,12 +18,8 @@ class Ports:
         self._reservations: list[socket.socket] = []
 
     def free(self) -> int:
-        """Reserve a port and return it. Raises RuntimeError if there is none."""
-        for _ in range(_TRIES):
-            port = random.choice(_PORTS)  # noqa: S311 (no secret)
-            if self._reserve(port):
-                return port
-        raise RuntimeError("no free port between 20000 and 32000")
+        """Reserve a port and return it."""
+        return next(port for port in random.sample(_PORTS, len(_PORTS)) if self._reserve(port))
 
     def close(self) -> None:
         """Release the ports."""

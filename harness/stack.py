@@ -52,7 +52,7 @@ class Stack(Block):
         servers = [backend.server for backend in self.backends]
         haproxy = HAProxy(self._directory, self._ports, servers, text=text, name=name)
         self._exits.callback(haproxy.kill)
-        haproxy.wait_until_up()
+        haproxy.start()
         return haproxy
 
     def start_prometheus(self) -> Prometheus:

@@ -3,7 +3,7 @@
 import contextlib
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from harness.galera import Node
@@ -44,21 +44,13 @@ def rebuild(stack: Stack) -> None:
     stack.cluster.start()
 
 
-@contextmanager
-def _read_lock(_: Stack, node: Node) -> Iterator[None]:
-    with node.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("FLUSH TABLES WITH READ LOCK")
-        yield
-        cursor.execute("UNLOCK TABLES")
-
-
 PAUSED = "service paused"
 NO_THREADS, BROKEN_INIT_CONNECT = "no more threads", "broken init_connect"
 
 KINDS: dict[str, Callable[[Stack, Node], AbstractContextManager[None]]] = {
     "desync": lambda _, node: node.setting("wsrep_desync", "ON", "OFF"),
     "isolate": lambda _, node: node.setting("wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"),
-    "FTWRL": _read_lock,
+    "FTWRL": lambda _, node: node.stalled(),
     "reject queries": lambda _, node: node.setting("wsrep_reject_queries", "ALL", "NONE"),
     "read-only": lambda _, node: node.setting("read_only", "ON", "OFF"),
     "read-only transactions": lambda _, node: node.setting("tx_read_only", "ON", "OFF"),

@@ -2,23 +2,26 @@
 
 import time
 
+from harness.galera import WRITE
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests.measured import undisturbed, within
 
 LIMIT = 20
-WRITE = "INSERT INTO writes (node) VALUES (@@wsrep_node_name)"
 
 
 def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_returns(stack: Stack) -> None:
     writer, node = stack.nodes[:2]
     service = stack.service(node, AVAILABLE_WHEN_DONOR="1", MAX_RECV_QUEUE=str(LIMIT))
+
+    def queue_passes_the_limit() -> bool:
+        writing.execute(WRITE)
+        return int(node.status("wsrep_local_recv_queue") or 0) > LIMIT
+
     with (
         node.setting("wsrep_desync", "ON", back="OFF"),
         writer.connect_as_client() as client,
         client.cursor() as writing,
-        node.connect() as locking,
-        locking.cursor() as cursor,
     ):
         service.wait_for_verdict(200, "donor")
         # Well over the limit's worth of write-sets are applied, and every answer meanwhile is good.
@@ -26,17 +29,11 @@ def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_retur
             for _ in range(10 * LIMIT):
                 writing.execute(WRITE)
                 assert (service.get().status, service.get().reason) == (200, "donor")
-        cursor.execute("FLUSH TABLES WITH READ LOCK")
-
-        def queue_passes_the_limit() -> bool:
-            writing.execute(WRITE)
-            return int(node.status("wsrep_local_recv_queue") or 0) > LIMIT
-
-        wait_for("the queue to pass the limit", queue_passes_the_limit)
-        passed_at = time.monotonic()
-        reply = service.wait_for_verdict(503, "lagging")
-        within("a node over the limit is lagging", time.monotonic() - passed_at, 1.0)
-        assert f"MAX_RECV_QUEUE={LIMIT}" in reply.body
-        cursor.execute("UNLOCK TABLES")
+        with node.stalled():
+            wait_for("the queue to pass the limit", queue_passes_the_limit)
+            passed_at = time.monotonic()
+            reply = service.wait_for_verdict(503, "lagging")
+            within("a node over the limit is lagging", time.monotonic() - passed_at, 1.0)
+            assert f"MAX_RECV_QUEUE={LIMIT}" in reply.body
         service.wait_for_verdict(200, "donor")
     service.wait_for_verdict(200, "synced")

@@ -38,10 +38,10 @@ class Front:
 
     def fail_over(self, node: MockNode) -> str:
         """Have the writer fail and return, with a client meanwhile. Return the name of the node that took over."""
-        node.says = "non-primary"
+        node.become("non-primary")
         self.haproxy.wait_for_status(node, writer="DOWN")
         new = self.writers.lands_on()
-        node.says = "synced"
+        node.become("synced")
         self.haproxy.wait_for_status(node, writer="UP")
         return str(new)
 
@@ -60,7 +60,7 @@ class MockNodes(Block):
         servers = [node.server for node in self.nodes]
         haproxy = HAProxy(self._directory, self._ports, servers, name=name, text=text, replace=replace)
         self._haproxies.append(haproxy)
-        haproxy.wait_until_up()
+        haproxy.start()
 
         def checked() -> bool:
             rows = [row for row in haproxy.servers().values() if row["check_status"]]
@@ -74,11 +74,11 @@ class MockNodes(Block):
         for haproxy in self._haproxies:
             haproxy.kill()
         for node in self.nodes:
-            node.stop()
+            node.become("killed")
 
     def _start(self) -> None:
         for node in self.nodes:
-            node.start()
+            node.become("synced")
 
 
 def cut_within(what: str, held: Sequence[Client], began_at: float, bound: float = SWITCH_SECONDS) -> None:

@@ -21,25 +21,30 @@ _BACKLOG = 1024
 PLANNED = 404
 """What clustercheckd answers for a planned reason, with CLUSTERCHECK_DRAIN_STATUS=404."""
 
-VERDICTS: dict[str, Callable[[str], int]] = {
+STATES: dict[str, Callable[[str], int]] = {
     "synced": lambda _: 200,
     "donor": lambda target: 200 if "available_when_donor=1" in target else PLANNED,
     "read-only": lambda target: 503 if "available_when_readonly=0" in target else 200,
     "lagging": lambda target: 503 if "max_recv_queue=" in target else PLANNED,
     "disabled": lambda _: PLANNED,
     "non-primary": lambda _: 503,
+    "refusing": lambda _: 200,
+    "unchecked": lambda _: 0,
+    "hung": lambda _: 0,
+    "killed": lambda _: 0,
 }
-"""The status of each reason, by the question."""
+"""What each state of a node answers to a check, by the question: a status, 0 for nothing.
+
+The first six are reasons of clustercheckd's. refusing: the database port is closed. unchecked: the check port is.
+"""
 
 
 class MockNode:
-    """One node. `says` is its state, a key of `VERDICTS`. All attributes may be set at any time."""
+    """One node, which is in one of the states of `STATES`."""
 
     def __init__(self, ports: Ports, name: str) -> None:
         self.name = name
-        self.says = "synced"
-        self.hangs = False
-        """Whether it accepts connections and answers nothing."""
+        self.state = "killed"
         self.holds_seconds = 0.0
         """How long it holds back the answer to a check."""
         self.checks: list[tuple[float, str]] = []
@@ -48,16 +53,33 @@ class MockNode:
         self.sessions: set[socket.socket] = set()
         self._listening: dict[int, socket.socket] = {}
 
-    def start(self) -> None:
-        """Listen on both ports, in the network namespace that this thread has entered."""
-        self.listen(self.server.port)
-        self.listen(self.server.check_port)
+    def become(self, state: str) -> None:
+        """Change the state. A port that opens is in the network namespace that this thread has entered."""
+        self.state = state
+        clients, checks = self.server.port, self.server.check_port
+        closed = {"refusing": {clients}, "unchecked": {checks}, "killed": {clients, checks}}.get(state, set())
+        for port, answer in ((clients, self._answer_client), (checks, self._answer_check)):
+            if port in closed and port in self._listening:
+                listening = self._listening.pop(port)
+                _shut(listening)
+                listening.close()
+            elif port not in closed and port not in self._listening:
+                self._listen(port, answer)
+        if state == "killed":
+            self.end_sessions()
 
-    def listen(self, port: int) -> None:
-        """Listen on one of the ports."""
+    def end_sessions(self) -> None:
+        """Close all sessions from this side, as MariaDB does after wait_timeout."""
+        for session in list(self.sessions):
+            _shut(session)
+
+    def status(self, question: str) -> int:
+        """Return what the node answers to a check; 0 for nothing."""
+        return STATES[self.state](question)
+
+    def _listen(self, port: int, answer: Callable[[socket.socket], None]) -> None:
         listening = socket.create_server((self.server.address, port), backlog=_BACKLOG)
         self._listening[port] = listening
-        answer = self._answer_client if port == self.server.port else self._answer_check
 
         def accept() -> None:
             # Until it is shut down.
@@ -68,24 +90,6 @@ class MockNode:
 
         threading.Thread(target=accept, daemon=True).start()
 
-    def refuse(self, port: int) -> None:
-        """Stop listening on one of the ports. Its connections go on."""
-        if port in self._listening:
-            listening = self._listening.pop(port)
-            _shut(listening)
-            listening.close()
-
-    def end_sessions(self) -> None:
-        """Close all sessions from this side, as MariaDB does after wait_timeout."""
-        for session in list(self.sessions):
-            _shut(session)
-
-    def stop(self) -> None:
-        """Close both ports and all sessions, as the end of a process does."""
-        self.refuse(self.server.port)
-        self.refuse(self.server.check_port)
-        self.end_sessions()
-
     def _serve(self, connection: socket.socket, answer: Callable[[socket.socket], None]) -> None:
         with connection, suppress(OSError):
             answer(connection)
@@ -94,17 +98,17 @@ class MockNode:
 
     def _answer_client(self, session: socket.socket) -> None:
         self.sessions.add(session)
-        if not self.hangs:
+        if self.state != "hung":
             session.sendall(self.name.encode())
 
     def _answer_check(self, check: socket.socket) -> None:
-        request = check.recv(4096).decode()
-        if request and not self.hangs:
-            target = request.split()[1]
-            self.checks.append((time.monotonic(), target))
+        if request := check.recv(4096).decode():
+            question = request.split()[1]
+            self.checks.append((time.monotonic(), question))
             time.sleep(self.holds_seconds)
-            answer = f"{VERDICTS[self.says](target)} X\r\nx-clustercheck-reason: {self.says}\r\ncontent-length: 0"
-            check.sendall(f"HTTP/1.1 {answer}\r\n\r\n".encode())
+            if status := self.status(question):
+                answer = f"HTTP/1.1 {status} X\r\nx-clustercheck-reason: {self.state}\r\ncontent-length: 0\r\n\r\n"
+                check.sendall(answer.encode())
 
 
 class Client(threading.Thread):

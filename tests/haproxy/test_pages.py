@@ -1,11 +1,23 @@
-"""What docs/haproxy.md has an administrator type into HAProxy's socket, and the line that it shows from the log."""
+"""What docs/haproxy.md shows: the commands for HAProxy's sockets, the line from the log, the variations."""
 
 import re
+import subprocess
+from dataclasses import replace
 
+import pymysql
+import pytest
+
+from harness.certificates import make_authority, make_certificate
+from harness.galera import DEMO, Installation, Node
+from harness.haproxy import WRITER
+from harness.ports import LOOPBACK
 from harness.waiting import wait_for
 from tests.haproxy.front import Front, MockNodes
-from tests.haproxy.variations import PAGE
-from tests.unit.pages import blocks_under, typed_on_pages
+from tests.haproxy.variations import PAGE, varied
+from tests.unit.pages import blocks_under, commands_of, typed_on_pages
+
+CLIENT = "127.0.0.5"
+"""A client's address that is not HAProxy's."""
 
 
 def test_haproxy_knows_each_command(front: Front) -> None:
@@ -31,13 +43,79 @@ def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows
     def logged(word: str) -> list[str]:
         return re.findall(rf"^<\d>.*?(Server \w+/node1 is {word}, .*)", front.haproxy.log.read_text(), re.MULTILINE)
 
-    node.says = "read-only"
+    node.become("read-only")
     front.haproxy.wait_for_status(node, writer="DOWN")
     (down,) = wait_for("the line in the log", lambda: logged("DOWN"))
     assert re.match(re.sub(r"\d+ms", r"\\d+ms", re.escape(words)), down)
     assert "read-only" in front.haproxy.stats()
-    node.says = "non-primary"
+    node.become("non-primary")
     front.haproxy.wait_for_status(node, readers="DOWN")
-    node.says = "synced"
+    node.become("synced")
     front.haproxy.wait_for_status(node, writer="UP", readers="UP")
     wait_for("the lines in the log", lambda: len(logged("UP")) == len(logged("DOWN")) == 2)
+
+
+def test_reloads_can_keep_sessions_and_one_command_ends_those_of_old_processes(nodes: MockNodes) -> None:
+    front = nodes.front(text=varied("Reloads that keep sessions"))
+    held = front.writers.open(5)
+    front.haproxy.reload()
+    worker = front.haproxy.worker()
+    nodes.nodes[0].become("non-primary")
+    front.haproxy.wait_for_status(nodes.nodes[0], writer="DOWN")
+    kept = front.writers.open(5)
+    assert {client.node for client in kept} == {"node2"}
+    # The old process checks no node.
+    assert all(client.is_served for client in held)
+    (block,) = blocks_under(PAGE, "Reloads that keep sessions", "console")
+    (command,) = commands_of(block)
+    line = command.line.replace("/run/haproxy-master.sock", str(front.haproxy.master_socket))
+    assert line != command.line
+    subprocess.run(["bash", "-c", line], check=True, timeout=10)
+    wait_for("the sessions to end", lambda: all(client.ended_at for client in held), seconds=5)
+    assert all(client.is_served for client in kept)
+    assert front.haproxy.worker() == worker, front.haproxy.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def node(installation: Installation) -> Node:
+    """Start a node with TLS that accepts the PROXY protocol from HAProxy."""
+    directory = installation.directory / "tls"
+    directory.mkdir()
+    authority = make_authority(directory)
+    certificate = make_certificate(directory, "node1", authority, LOOPBACK)
+    for path in [directory, *directory.iterdir()]:
+        installation.give_to_server(path)
+    options = [f"--ssl-ca={authority.cert}", f"--ssl-cert={certificate.cert}", f"--ssl-key={certificate.key}"]
+    started = installation.node("behind-haproxy", [*options, "--skip-name-resolve"])
+    started.start()
+    started.wait_until_up()
+    started.sql(f"CREATE USER '{DEMO}'@'{CLIENT}' IDENTIFIED BY '{DEMO}'")
+    started.sql(f"SET GLOBAL proxy_protocol_networks='{LOOPBACK}'")
+    return started
+
+
+@pytest.mark.parametrize(
+    ("variation", "seen"), [(None, LOOPBACK), ("The client's address", CLIENT)], ids=["example", "PROXY protocol"]
+)
+def test_tls_goes_through_and_the_proxy_protocol_tells_the_clients_address(
+    nodes: MockNodes, node: Node, variation: str | None, seen: str
+) -> None:
+    nodes.nodes[0].server = replace(nodes.nodes[0].server, port=node.port)
+    front = nodes.front(text=varied(variation) if variation else None)
+    with (
+        pymysql.connect(
+            host=LOOPBACK,
+            port=front.haproxy.ports[WRITER],
+            bind_address=CLIENT,
+            user=DEMO,
+            password=DEMO,
+            ssl_ca=str(node.data.parent / "tls" / "ca.pem"),
+            ssl_verify_cert=True,
+            ssl_verify_identity=True,
+        ) as session,
+        session.cursor() as cursor,
+    ):
+        cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
+        assert cursor.fetchall()[0][1] != ""
+        cursor.execute("SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID()")
+        assert cursor.fetchall()[0][0].partition(":")[0] == seen

@@ -10,7 +10,7 @@ from itertools import groupby
 import pymysql
 import pytest
 
-from harness.galera import Installation
+from harness.galera import WRITE, Installation
 from harness.haproxy import EXAMPLE, READER, READER_QUESTION, WRITER, Backend, HAProxy, name_of
 from harness.stack import Stack
 from harness.waiting import wait_for
@@ -40,10 +40,7 @@ class Application(threading.Thread):
         """The faults of sessions that were cut, and of connection attempts."""
         self._haproxy = haproxy
         self._section = section
-        self._work = {
-            WRITER: "INSERT INTO writes (node) VALUES (@@wsrep_node_name)",
-            READER: "SELECT MAX(id) FROM writes",
-        }[section]
+        self._work = WRITE if section == WRITER else "SELECT MAX(id) FROM writes"
 
     def run(self) -> None:
         """Open one session after the other."""

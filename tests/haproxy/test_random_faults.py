@@ -11,7 +11,7 @@ from harness.haproxy import EXAMPLE, READER, READER_QUESTION, WRITER, WRITER_QUE
 from harness.ports import Ports
 from harness.waiting import wait_for
 from tests.haproxy.front import Front, MockNodes
-from tests.haproxy.mock_node import PLANNED, VERDICTS, Client
+from tests.haproxy.mock_node import PLANNED, STATES, Client
 from tests.haproxy.variations import varied
 
 STEPS = 5
@@ -29,11 +29,10 @@ class Run:
     """One HAProxy in front of nodes that fail and return at random."""
 
     def __init__(self, nodes: MockNodes, front: Front, question: str, seed: int) -> None:
-        self._nodes = {node.name: node for node in nodes.nodes}
+        self._nodes = nodes.nodes
         self._front = front
         self._questions = {WRITER: question, READER: READER_QUESTION}
         self._random = random.Random(seed)
-        self._states = dict.fromkeys(self._nodes, "synced")
         self._writer: str | None = None
         self._held: list[Client] = []
         self._told = [f"seed {seed}"]
@@ -41,47 +40,27 @@ class Run:
     def play(self) -> None:
         """Have one fault after the other, and look at each settled state."""
         for _ in range(STEPS):
-            name = self._random.choice(list(self._nodes))
-            well = self._states[name] == "synced"
-            self._bring(name, self._random.choice([*VERDICTS, "killed", "hung", "refusing"]) if well else "synced")
-            self._told.append(f"{name} {self._states[name]}")
+            node = self._random.choice(self._nodes)
+            node.become(self._random.choice(list(STATES)) if node.state == "synced" else "synced")
+            self._told.append(f"{node.name} {node.state}")
             wait_for(f"HAProxy to see {self._told}", self._is_settled)
             self._look()
-
-    def _bring(self, name: str, state: str) -> None:
-        node, before = self._nodes[name], self._states[name]
-        if before == "killed":
-            node.start()
-        elif before == "refusing":
-            node.listen(node.server.port)
-        node.says = state if state in VERDICTS else "synced"
-        node.hangs = state == "hung"
-        if state == "killed":
-            node.stop()
-        elif state == "refusing":
-            node.refuse(node.server.port)
-        self._states[name] = state
-
-    def _status(self, name: str, question: str) -> int:
-        state = self._states[name]
-        return 0 if state in {"killed", "hung"} else VERDICTS.get(state, VERDICTS["synced"])(question)
 
     def _is_settled(self) -> bool:
         rows = self._front.haproxy.servers()
         for section, question in self._questions.items():
-            for name in self._nodes:
+            for node in self._nodes:
                 # A node that is DOWN when it begins to answer 404 stays DOWN.
                 right = {200: {"UP"}, PLANNED: {"NOLB", "DOWN"} if section == READER else {"DOWN"}}
-                if rows[section, name]["status"] not in right.get(self._status(name, question), {"DOWN"}):
+                if rows[section, node.name]["status"] not in right.get(node.status(question), {"DOWN"}):
                     return False
         return True
 
     def _look(self) -> None:
         may_write, may_read = (
-            {name for name in self._nodes if self._status(name, question) == 200}
-            for question in self._questions.values()
+            {node.name for node in self._nodes if node.status(question) == 200} for question in self._questions.values()
         )
-        refusing = {name for name, state in self._states.items() if state == "refusing"}
+        refusing = {node.name for node in self._nodes if node.state == "refusing"}
         wait_for(f"the sessions to be cut: {self._told}", lambda: on(self._held) <= may_write, seconds=5)
         self._held += self._front.writers.open(SAMPLE)
         now = on(self._held)

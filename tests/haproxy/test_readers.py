@@ -14,7 +14,7 @@ def test_clients_spread_over_all_nodes(front: Front) -> None:
 
 
 def test_no_client_fails_where_a_reader_refuses_it(nodes: MockNodes, front: Front) -> None:
-    nodes.nodes[0].refuse(nodes.nodes[0].server.port)
+    nodes.nodes[0].become("refusing")
     began_at = time.monotonic()
     landed = front.readers.landings(CROWD)
     within(f"reader refuses TCP: {CROWD} clients served elsewhere", time.monotonic() - began_at, AT_ONCE_SECONDS)
@@ -26,13 +26,13 @@ def test_a_drained_reader_keeps_its_sessions_and_gets_no_new_ones(nodes: MockNod
     node = nodes.nodes[0]
     held = [client for client in front.readers.open(9) if client.node == node.name]
     began_at = time.monotonic()
-    node.says = "disabled"
+    node.become("disabled")
     front.haproxy.wait_for_status(node, readers="NOLB")
     within("reader drained: no new clients", time.monotonic() - began_at, SWITCH_SECONDS)
     assert front.readers.landings(CROWD)[node.name] == 0
     assert [client.is_served for client in held] == [True] * 3
     began_at = time.monotonic()
-    node.stop()
+    node.become("killed")
     cut_within("drained reader stopped", held, began_at)
     front.haproxy.wait_for_status(node, readers="DOWN")
     within("drained reader stopped: DOWN", time.monotonic() - began_at, SWITCH_SECONDS)
@@ -41,23 +41,23 @@ def test_a_drained_reader_keeps_its_sessions_and_gets_no_new_ones(nodes: MockNod
 def test_a_donor_that_applies_stays_and_one_that_lags_leaves(nodes: MockNodes, front: Front) -> None:
     node = nodes.nodes[0]
     held = [client for client in front.readers.open(9) if client.node == node.name]
-    node.says = "donor"
+    node.become("donor")
     asked = len(node.checks)
     wait_for("further checks", lambda: len(node.checks) > asked + 3)
     assert front.haproxy.server_status(READER, node) == "UP"
     assert front.readers.landings(99)[node.name] > 20
     began_at = time.monotonic()
-    node.says = "lagging"
+    node.become("lagging")
     cut_within("reader lagging", held, began_at)
     assert front.readers.landings(CROWD)[node.name] == 0
 
 
 def test_a_reader_that_returns_is_warmed_up(nodes: MockNodes, front: Front) -> None:
     node = nodes.nodes[0]
-    node.says = "non-primary"
+    node.become("non-primary")
     front.haproxy.wait_for_status(node, readers="DOWN")
     held = front.readers.open(60)
-    node.says = "synced"
+    node.become("synced")
     front.haproxy.wait_for_status(node, readers="UP")
     landed = Counter(client.node for client in front.readers.open(30))
     record(f"reader back: {landed[node.name]} of 30 new clients (all 30 without slowstart)")

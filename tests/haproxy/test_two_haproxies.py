@@ -43,11 +43,11 @@ def test_both_choose_alike_and_no_client_strays(nodes: MockNodes, pair: tuple[Fr
     with two.writers.arriving() as elsewhere:
         with switched(one, first):
             failed_at = time.monotonic()
-            first.says = "non-primary"
+            first.become("non-primary")
         cut_within("two HAProxies", held, failed_at)
         wait_for("the same choice", lambda: second.name in served(elsewhere))
     assert served(elsewhere) == {first.name, second.name}
-    first.says = "synced"
+    first.become("synced")
     for front in pair:
         front.haproxy.wait_for_status(first, writer="UP")
     assert [front.writers.landings(CROWD) for front in pair] == [Counter({second.name: CROWD})] * 2

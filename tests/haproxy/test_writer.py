@@ -30,10 +30,10 @@ def test_a_table_of_one_entry_would_lose_the_writer(nodes: MockNodes) -> None:
 
 def test_a_writer_that_may_take_no_writes_hands_over_to_one_other_node(nodes: MockNodes, front: Front) -> None:
     first, second, _ = nodes.nodes
-    for old, says, new in ((first, "read-only", "node2"), (second, "disabled", "node1")):
+    for old, state, new in ((first, "read-only", "node2"), (second, "disabled", "node1")):
         with switched(front, old):
-            old.says = says
-        old.says = "synced"
+            old.become(state)
+        old.become("synced")
         front.haproxy.wait_for_status(old, writer="UP")
         # Nobody moves back, and none of a crowd at the same moment strays.
         assert front.writers.landings(CROWD) == Counter({new: CROWD})
@@ -41,10 +41,10 @@ def test_a_writer_that_may_take_no_writes_hands_over_to_one_other_node(nodes: Mo
 
 def test_a_writer_whose_host_falls_silent_hands_over(nodes: MockNodes, remote_host: RemoteHost) -> None:
     silent = nodes.nodes[0]
-    silent.stop()
+    silent.become("killed")
     silent.server = replace(silent.server, address=remote_host.address)
     with remote_host.entered():
-        silent.start()
+        silent.become("synced")
     front = nodes.front()
     with ExitStack() as network, switched(front, silent, SILENT_SECONDS):
         network.enter_context(remote_host.cut_off())
@@ -79,14 +79,14 @@ def test_slower_timers_survive_a_restart_without_the_socket_unit(nodes: MockNode
     front = nodes.front(replace={"fastinter 100ms fall 2": advice})
     node = nodes.nodes[0]
     held = front.writers.open(5)
-    node.refuse(node.server.check_port)
+    node.become("unchecked")
     time.sleep(GAP_SECONDS)  # how long the port is closed is the fault itself
-    node.listen(node.server.check_port)
+    node.become("synced")
     asked = len(node.checks)
     wait_for("further checks", lambda: len(node.checks) > asked + 4)
     assert all(client.is_served for client in held)
     with switched(front, node, SLOW_SWITCH_SECONDS):
-        node.says = "non-primary"
+        node.become("non-primary")
 
 
 def test_maintenance_by_hand_switches_at_once_and_ready_does_not_switch_back(nodes: MockNodes, front: Front) -> None:
@@ -112,17 +112,17 @@ def test_maintenance_that_no_client_meets_changes_nothing_and_haproxys_own_drain
 
 
 def test_a_writer_that_refuses_clients_gets_no_second_writer_beside_it(nodes: MockNodes, front: Front) -> None:
-    first, held = nodes.nodes[0], front.writers.open(5)
-    first.refuse(first.server.port)
+    held = front.writers.open(5)
+    nodes.nodes[0].become("refusing")
     assert_all_are_closed_at_once(front)
     assert all(client.is_served for client in held)
-    first.listen(first.server.port)
+    nodes.nodes[0].become("synced")
     assert front.writers.landings(CROWD) == Counter({"node1": CROWD})
 
 
 def test_nobody_is_served_where_no_node_is_available(nodes: MockNodes, front: Front) -> None:
     for node in nodes.nodes:
-        node.says = "non-primary"
+        node.become("non-primary")
     for node in nodes.nodes:
         front.haproxy.wait_for_status(node, writer="DOWN", readers="DOWN")
     assert_all_are_closed_at_once(front)
@@ -141,7 +141,7 @@ def test_the_sessions_of_a_reloads_old_process_end_although_it_checks_no_node(no
     held = front.writers.open(5)
     front.haproxy.reload()
     failed_at = time.monotonic()
-    old.says = "non-primary"
+    old.become("non-primary")
     cut_within("reload, then the writer fails", held, failed_at)
     front.haproxy.wait_for_status(old, writer="DOWN")
     assert front.writers.lands_on() == "node2"
