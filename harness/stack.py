@@ -47,14 +47,6 @@ class Stack(Block):
         """Start another clustercheckd for a node, with these settings, and wait until it answers."""
         return self._exits.enter_context(service_beside(node, self._directory, self._ports, **environ))
 
-    def start_haproxy(self, text: str | None = None, name: str = "lb1") -> HAProxy:
-        """Start an HAProxy in front of the nodes, and wait until it answers. text, name: see `HAProxy`."""
-        servers = [backend.server for backend in self.backends]
-        haproxy = HAProxy(self._directory, self._ports, servers, text=text, name=name)
-        self._exits.callback(haproxy.kill)
-        haproxy.start()
-        return haproxy
-
     def start_prometheus(self) -> Prometheus:
         """Start a Prometheus that scrapes the services and HAProxy, and wait until it answers."""
         services, stats = [service.port for service in self.services], self.haproxy.ports["stats"]
@@ -97,8 +89,13 @@ class Stack(Block):
         self._directory = Path(tempfile.mkdtemp(dir=self.installation.directory))
         self.cluster = Cluster(self.installation, self._size, self._tell)
         self.nodes = self.cluster.nodes
+        for node in self.nodes:
+            self._exits.callback(node.kill)
         self.cluster.start()
         self._tell("starting clustercheckd beside each node, and HAProxy in front")
         self.services = [self.service(node, **self._settings) for node in self.nodes]
         self.backends = [Backend(node, service) for node, service in zip(self.nodes, self.services, strict=True)]
-        self.haproxy = self.start_haproxy(self._text)
+        servers = [backend.server for backend in self.backends]
+        self.haproxy = HAProxy(self._directory, self._ports, servers, text=self._text)
+        self._exits.callback(self.haproxy.kill)
+        self.haproxy.start()

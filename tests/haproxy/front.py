@@ -1,4 +1,4 @@
-"""HAProxy in front of mock nodes, and the times that the tests measure there."""
+"""HAProxy in front of mock nodes, with the example or a variation of it, and the times that the tests measure there."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.block import Block
-from harness.haproxy import READER, WRITER, HAProxy
+from harness.haproxy import EXAMPLE, READER, WRITER, HAProxy
 from harness.ports import Ports
 from harness.waiting import wait_for
 from tests.haproxy.mock_node import Client, Clients, MockNode
 from tests.measured import within
+from tests.unit.pages import blocks_under
 
 SWITCH_SECONDS = 1.5
 """The most that a switch to the next node may take where the old node or its clustercheckd answers."""
@@ -24,6 +25,8 @@ AT_ONCE_SECONDS = 0.5
 
 CROWD = 100
 """How many clients connect at the same moment, to find one that strays."""
+
+PAGE = "docs/haproxy.md"
 
 _SAMPLE = 20
 
@@ -107,3 +110,16 @@ def switched(front: Front, old: MockNode, bound: float = SWITCH_SECONDS) -> Iter
     first = min(elsewhere(), key=lambda client: client.asked_at)
     assert not [client for client in came if client.node == old.name and client.asked_at > first.asked_at]
     within("writer fails: next node serves", min(client.served_at for client in elsewhere()) - failed_at, bound)
+
+
+def varied(heading: str) -> str:
+    """Apply the one diff under a heading of the page to the example: there is no second copy of a variation."""
+    (diff,) = blocks_under(PAGE, heading, "diff")
+    text = EXAMPLE.read_text()
+    for hunk in diff.text.split("@@\n"):
+        lines = hunk.splitlines(keepends=True)
+        old = "".join(line[1:] for line in lines if not line.startswith("+"))
+        new = "".join(line[1:] for line in lines if not line.startswith("-"))
+        assert text.count(old) == 1, f"{heading}: not once in the file:\n{old}"
+        text = text.replace(old, new)
+    return text

@@ -10,8 +10,7 @@ import pytest
 from harness.haproxy import EXAMPLE, READER_QUESTION, WRITER, WRITER_QUESTION
 from harness.process import with_system_path
 from harness.waiting import wait_for
-from tests.haproxy.front import CROWD, Front, MockNodes
-from tests.haproxy.variations import PAGE, varied
+from tests.haproxy.front import CROWD, PAGE, Front, MockNodes, varied
 from tests.unit.pages import Block, blocks_under, checked_blocks
 
 VARIATIONS = [block.headings[-1] for block in blocks_under(PAGE, "Variations", "diff")]

@@ -12,8 +12,7 @@ from harness.galera import DEMO, Installation, Node
 from harness.haproxy import WRITER
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
-from tests.haproxy.front import Front, MockNodes
-from tests.haproxy.variations import PAGE, varied
+from tests.haproxy.front import PAGE, Front, MockNodes, varied
 from tests.unit.pages import blocks_under, commands_of, typed_on_pages
 
 CLIENT = "127.0.0.5"

@@ -10,9 +10,8 @@ import pytest
 from harness.haproxy import EXAMPLE, READER, READER_QUESTION, WRITER, WRITER_QUESTION
 from harness.ports import Ports
 from harness.waiting import wait_for
-from tests.haproxy.front import Front, MockNodes
+from tests.haproxy.front import Front, MockNodes, varied
 from tests.haproxy.mock_node import PLANNED, STATES, Client
-from tests.haproxy.variations import varied
 
 STEPS = 5
 RUNS = 12

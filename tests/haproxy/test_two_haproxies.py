@@ -10,9 +10,8 @@ import pytest
 from harness.haproxy import WRITER
 from harness.ports import LOOPBACK, Ports
 from harness.waiting import wait_for
-from tests.haproxy.front import CROWD, Front, MockNodes, cut_within, switched
+from tests.haproxy.front import CROWD, Front, MockNodes, cut_within, switched, varied
 from tests.haproxy.mock_node import Client
-from tests.haproxy.variations import varied
 
 pytestmark = pytest.mark.long
 

@@ -13,8 +13,7 @@ from harness.haproxy import WRITER
 from harness.network import RemoteHost
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
-from tests.haproxy.front import AT_ONCE_SECONDS, CROWD, SILENT_SECONDS, Front, MockNodes, cut_within, switched
-from tests.haproxy.variations import PAGE
+from tests.haproxy.front import AT_ONCE_SECONDS, CROWD, PAGE, SILENT_SECONDS, Front, MockNodes, cut_within, switched
 from tests.measured import within
 from tests.unit.pages import PAGES
 
