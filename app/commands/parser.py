@@ -100,7 +100,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `SettingsError`, with what to run for help."""
-        raise SettingsError(f"{message}; for help, run: {self.prog} --help")
+        # argparse repeats a value that a flag does not take, which may be a secret.
+        said = message.partition(" '")[0]
+        raise SettingsError(f"{said}; for help, run: {self.prog} --help")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments after the command. Raises `SettingsError`."""

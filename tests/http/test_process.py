@@ -57,7 +57,7 @@ def test_ctrl_c_ends_it_with_exit_code_0(services: Services) -> None:
     assert "INFO stopping signal=SIGINT" in service.log.read_text()
 
 
-def test_a_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: Path) -> None:
+def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.touch()
     environ = {"JOURNAL_STREAM": f"{journal.stat().st_dev}:{journal.stat().st_ino}"}

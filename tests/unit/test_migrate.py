@@ -230,9 +230,7 @@ class TestLinesToCheck:
         lines = [f"check: {host.script}, line {2 * at}: {line}" for at, line in enumerate(shown.values(), 1)]
         assert host.error.splitlines()[-len(lines) :] == [f"clustercheckd: {line}" for line in lines]
 
-    def test_a_script_that_cannot_be_read_may_set_some_too(self, host: Host) -> None:
         host.script.unlink()
-        host.serve()
         host.settings()
         assert f"check: {host.script}: No such file or directory: it may set variables itself" in host.error
 

@@ -92,12 +92,6 @@ def test_a_bad_value_is_one_line_that_names_the_setting(load: Load, name: str, v
     assert str(caught.value) == f"{name}: {said}"
 
 
-def test_each_bad_value_has_its_line(load: Load) -> None:
-    with pytest.raises(SettingsError) as caught:
-        load({"MYSQL_PORT": "x", "CLUSTERCHECK_PORT": "y"})
-    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == ["MYSQL_PORT", "CLUSTERCHECK_PORT"]
-
-
 @pytest.mark.parametrize("names", [("MYSQL_HOST", "mysql_host"), ("MYSQL_PASSWORD", "MYSQL_PASSWORD_FILE")])
 def test_two_variables_for_one_thing_are_an_error_that_names_both(load: Load, names: tuple[str, str]) -> None:
     with pytest.raises(SettingsError) as caught:
