@@ -151,6 +151,7 @@ def load_settings(
     warnings = [f"{where}: {line}" for line in complaints]
     if warnings and only is None:
         raise SettingsError(*warnings)
+    warnings = [f"{line}: this command goes on without it" for line in warnings]
     environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
     typed = [Variable(name.upper(), value, flag=flag_of(name)) for name, value in flags.items()]
     known = [*map(str.upper, Settings.model_fields), _ENV_FILE_VARIABLE]

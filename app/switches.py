@@ -11,6 +11,8 @@ from app.verdict import Switches
 DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
 
 _REASON_BYTES = 120
+# With PrivateUsers=, systemd shows this process all users but its own and root as this one.
+_UNMAPPED_USER = 65534
 
 
 class ManualSwitches:
@@ -51,7 +53,7 @@ _NONE, _SHUTTING_DOWN = Switches(), Switches(shutting_down=True)
 def _made(path: str, owner: int, modified_at: float, size: int) -> str:
     """Describe the file. The cache spares a health check from reading it again."""
     words = f': "{_first_line(path)}"' if size else ""
-    return f"{path} exists, made by {_name_of(owner)} {_time_of(modified_at)}{words} (clustercheckd undrain removes it)"
+    return f"{path} exists, made{_by(owner)} {_time_of(modified_at)}{words} (clustercheckd undrain removes it)"
 
 
 def _first_line(path: str) -> str:
@@ -68,16 +70,18 @@ def _first_line(path: str) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in line).strip().replace('"', "'")  # noqa: PLR2004 (ASCII)
 
 
-def _name_of(user: int) -> str:
+def _by(user: int) -> str:
+    if user == _UNMAPPED_USER:
+        return ""
     # Not pwd.getpwuid: the C library may query a directory server, and every health check would wait for it.
     try:
         for line in Path("/etc/passwd").read_text(errors="replace").splitlines():
             name, _, number, *_ = (*line.split(":"), "", "", "")
             if number == str(user):
-                return name
+                return f" by {name}"
     except OSError:
         pass
-    return f"user {user}"
+    return f" by user {user}"
 
 
 def _time_of(seconds: float) -> str:

@@ -54,7 +54,7 @@ def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
         where = f"{path}, line {number}"
         for binding in parse_stream(io.StringIO(line)):
             if binding.error or (binding.key is not None and binding.value is None):
-                complaints.append(f"{where}: is not NAME=value")
+                complaints.append(f"{where} is not NAME=value")
             elif binding.key is not None:
                 given[binding.key] = where, binding.value
     values = resolve_variables([(name, value) for name, (_, value) in given.items()], override=True)

@@ -70,12 +70,16 @@ def _advice(settings: Settings) -> str:
     if answer.status is not None and answer.status.get("login_failure", answer.status.get("failure")) is None:
         return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
     login = settings.database().login()
-    account = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
-    if not login.socket and login.tls is None:
-        account += "; if it has REQUIRE SSL, set MYSQL_SSL=1"
+    words = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
     if login.socket and not login.password:
-        account += f" by the system's user {_own_name()}; unix_socket accepts only the user of the same name"
-    return f'{account}. If it is missing: the section "The account" of docs/install.md creates it'
+        words += f" by the system's user {_own_name()}; unix_socket accepts only the user of the same name"
+    elif not login.password:
+        words += " without a password; if it has unix_socket, remove MYSQL_HOST and MYSQL_PORT"
+    elif not login.socket and login.tls is None:
+        words += "; if it has REQUIRE SSL, set MYSQL_SSL=1"
+    if answer.available:
+        words = f"The running service answers 200 in the session that it has; its logins fail too. {words}"
+    return f'{words}. If it is missing: the section "The account" of docs/install.md creates it'
 
 
 def _own_name() -> str:

@@ -9,14 +9,14 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
 from app import __version__
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
-from app.commands.script import CONFIGURATION_FILES, VARIABLES, assignments, effective, positionals
+from app.commands.script import CONFIGURATION_FILES, DEFAULTS, VARIABLES, assignments, effective, positionals
 from app.node_state import one_line
 from app.settings import settings_of
 from app.settings_error import SettingsError
@@ -29,6 +29,7 @@ _GROUP, _MODE = "clustercheck", 0o640
 _SCRIPTS = ("clustercheck", "mysqlchk")
 _SECTION = re.compile(r"[ \t]*(defaults|service)\b[^=\n]*$")
 _ATTRIBUTE = re.compile(r"\s*(\w+)\s*(\+?)=\s*(.*?)\s*$")
+_LOOPBACK = ip_address("127.0.0.1")
 _LISTENING = {"interface": "CLUSTERCHECK_HOST", "bind": "CLUSTERCHECK_HOST", "port": "CLUSTERCHECK_PORT"}
 
 _NAMES = "|".join(VARIABLES)
@@ -38,6 +39,8 @@ _TO_CHECK = re.compile(
     r"|(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:\.|source)\s+[\"']?[\w$/~.]"
     r"|/\S*disabled\b"
 )
+# NAME="${1-value}": migrate has read the argument, or uses the same default.
+_OWN_DEFAULT = re.compile(r"""(?P<name>\w+)=(?P<quote>"?)\$\{[1-6]:?-(?P<value>[^}]*)\}(?P=quote)\s*""")
 _MAYBE_SECRET = re.compile(r"(?i)pass|pw|secret|-p")
 # systemd and clustercheckd read these differently.
 _NOT_PORTABLE = re.compile(r"[\\$`]")
@@ -154,6 +157,8 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
         # In xinetd, zeros at the end match any number.
         if networks and not re.search(r"\.0(\s|$)", only_from.value):
             yield Variable("CLUSTERCHECK_ALLOW_FROM", " ".join(networks), only_from.where)
+            if not any(_LOOPBACK in ip_network(network) for network in networks):
+                to_check.append(f"{only_from.where}: status and drain on this host need {_LOOPBACK} in it too")
         else:
             # An incomplete list would refuse a load balancer, and so remove a healthy node.
             allowed = f"{only_from.where}: {only_from.value or 'nobody'}"
@@ -170,6 +175,9 @@ def _lines_to_check(script: str, known_paths: Sequence[str]) -> Iterator[str]:
     for path in known_paths:
         text = text.replace(path, "")
     for number, line in enumerate(text.splitlines(), 1):
+        own_default = _OWN_DEFAULT.fullmatch(line)
+        if own_default and DEFAULTS.get(own_default["name"]) == own_default["value"]:
+            continue
         if _TO_CHECK.search(line) and not line.lstrip().startswith("#"):
             shown = "not shown, because it may contain a password" if _MAYBE_SECRET.search(line) else line.strip()
             yield f"{script}, line {number}: {shown}"
@@ -200,6 +208,9 @@ def _write(
             os.link(_staged(password_file, f"{password.value}\n", temporary), password_file)
             complain(f"wrote the password to {password_file}")
         if output and env_file:
+            if output.exists() and output.read_bytes() != env_file.read_bytes():
+                kept = output.replace(output.with_name(f"{output.name}.old"))
+                complain(f"kept the file that was there as {kept}")
             env_file.replace(output)
             complain(f"wrote {output}")
         elif not say(text):

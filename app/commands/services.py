@@ -60,13 +60,23 @@ class Answer:
         """Why the node is not available, or why there is no answer."""
         if self.fault:
             return f"{self.fault}{self.service.hint}"
-        return f"{text_in(self.status or {}, 'reason')}: {text_in(self.status or {}, 'detail')}"
+        return _why(self.status)
+
+    @property
+    def login_failure(self) -> str:
+        """Why the latest login of the service failed; empty if it did not."""
+        failure = (self.status or {}).get("login_failure")
+        return _why(failure) if isinstance(failure, dict) else ""
 
 
 def text_in(document: Mapping[str, Any], name: str) -> str:
     """Return a text of a document as one printable line; `-` if there is none."""
     value = document.get(name)
     return one_line(value) if isinstance(value, str) and value else "-"
+
+
+def _why(document: Mapping[str, Any] | None) -> str:
+    return f"{text_in(document or {}, 'reason')}: {text_in(document or {}, 'detail')}"
 
 
 def own_service(settings: Settings) -> Service:

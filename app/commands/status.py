@@ -48,12 +48,16 @@ def _as_json(answers: Sequence[Answer]) -> str:
 
 
 def _as_table(answers: Sequence[Answer]) -> str:
-    """Return a row for each service, and below them a line for each node that is not available."""
+    """Return a row for each service, and below them a line for each that is not available or cannot log in."""
     rows = [_HEADER, *(_row(answer) for answer in answers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    words = [f"{answer.service.name}: {answer.reason}" for answer in answers if not answer.available]
-    return "\n".join([*lines, *words])
+    for answer in answers:
+        if not answer.available:
+            lines.append(f"{answer.service.name}: {answer.reason}")
+        elif answer.login_failure:
+            lines.append(f"{answer.service.name}: its logins fail: {answer.login_failure}")
+    return "\n".join(lines)
 
 
 def _row(answer: Answer) -> tuple[str, ...]:

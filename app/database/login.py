@@ -14,7 +14,7 @@ from pathlib import Path
 from app.database.address import Address, resolve_address
 from app.database.option_file import OptionFile
 from app.database.tls import VERIFY_IDENTITY, Tls
-from app.settings_error import SettingsError
+from app.settings_error import SettingsError, words_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,8 @@ def _own_name() -> str:
 
 
 def _password_in(path: str) -> str:
+    if not path.startswith("/"):
+        raise SettingsError("MYSQL_PASSWORD_FILE: not an absolute path")
     try:
         # To open a pipe would block the event loop until another process writes to it.
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -107,6 +109,6 @@ def _password_in(path: str) -> str:
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as fault:
         # Without the path: it may be the password, in the wrong variable.
-        raise SettingsError(f"MYSQL_PASSWORD_FILE: {fault.strerror}") from None
+        raise SettingsError(f"MYSQL_PASSWORD_FILE: {words_of(fault)}") from None
     # Editors and echo add a newline at the end, and no password ends with one.
     return text.rstrip("\r\n")

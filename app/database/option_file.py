@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from app.settings_error import SettingsError
+from app.settings_error import SettingsError, words_of
 
 GROUPS = ("client", "client-server", "client-mariadb")
 """The groups to read."""
@@ -106,7 +106,7 @@ def _lines(path: Path) -> list[str]:
         # Not as text: Python would treat a carriage return as the end of a line.
         lines = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")
     except OSError as fault:
-        raise _fault(f"{path}: {fault.strerror}") from None
+        raise _fault(f"{path}: {words_of(fault)}") from None
     # The client is written in C: for it, a line ends at a zero byte.
     return [line.partition("\0")[0].strip(_BLANKS) for line in lines]
 

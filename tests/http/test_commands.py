@@ -57,23 +57,31 @@ class TestCheck:
 
     def test_a_refused_login_blames_no_account_that_the_service_uses(self, services: Services) -> None:
         with fake_mysql(galera()) as server, fake_mysql(REFUSED) as refusing:
-            service = services.start(**beside(server))
+            service = services.start(**beside(server, CLUSTERCHECK_LOGIN_INTERVAL="200ms"))
             service.wait_for_verdict(200, "synced")
             environ = beside(refusing, CLUSTERCHECK_PORT=str(service.port))
             _, advice = run("check", **environ).stdout.splitlines()
             # Once its own logins are refused, the account may be wrong.
             server.behaviour = REFUSED
+            wait_for("a login to fail", lambda: service.status()["login_failure"], seconds=SECONDS)
+            still = run("check", **environ).stdout.splitlines()[1]
+            shown = run("status", **environ)
             server.drop_connections()
             service.wait_for_verdict(503, "access-denied")
             refused = run("check", **environ)
         assert advice == (
             "The running service logs in: do not change the account. Ask the service itself: clustercheckd status"
         )
+        assert still.startswith(
+            "The running service answers 200 in the session that it has; its logins fail too. Account "
+        )
+        assert "available  synced" in shown.stdout
+        assert f":{service.port}: its logins fail: access-denied: " in shown.stdout
         verdict, advice = refused.stdout.splitlines()
         assert (refused.returncode, verdict.split(":")[0]) == (1, "NOT available access-denied")
         assert advice == (
-            "Account someone was used over TCP; if it has REQUIRE SSL, set MYSQL_SSL=1. If it is missing: the"
-            ' section "The account" of docs/install.md creates it'
+            "Account someone was used over TCP without a password; if it has unix_socket, remove MYSQL_HOST and"
+            ' MYSQL_PORT. If it is missing: the section "The account" of docs/install.md creates it'
         )
 
 
@@ -129,7 +137,12 @@ class TestServiceUser:
         ("user", "environ", "code", "lines"),
         [
             # Only root may read it.
-            ("root", {"MYSQL_PASSWORD_FILE": "/etc/shadow"}, 2, ["MYSQL_PASSWORD_FILE: Permission denied"]),
+            (
+                "root",
+                {"MYSQL_PASSWORD_FILE": "/etc/shadow"},
+                2,
+                ["MYSQL_PASSWORD_FILE: Permission denied: the user that runs clustercheckd must be able to read it"],
+            ),
             ("65534", {}, 0, [f"check logs in as user nobody, {AS_ROOT}"]),
             ("65532", {"MYSQL_USERNAME": ""}, 2, [f"check logs in as user 65532, {AS_ROOT}", NO_NAME]),
         ],
@@ -207,7 +220,7 @@ class TestDrain:
             service.wait_for_verdict(200, "synced")
             secretive = ("sh", "-c", 'umask 077; exec "$@"', "sh")
             done = run("drain", "--reason", "ticket 42: all is synced.\nmore", through=secretive, **here(service))
-            words = '"ticket 42: all is synced."'
+            words = '"ticket 42: all is synced. more"'
             assert words in done.stdout
             assert service.disabled_file.stat().st_mode & 0o777 == 0o644
             assert words in service.status()["detail"]
@@ -234,7 +247,7 @@ class TestDrain:
         done = run("drain", "--env-file", str(env_file), MYSQL_PASSWORD_FILE="/no/file", AVAILABLE_WHEN_DONER="1")
         assert (done.returncode, path.exists()) == (0, True)
         assert done.stderr.splitlines() == [
-            f"clustercheckd: --env-file: {env_file}, line 2: is not NAME=value",
+            f"clustercheckd: --env-file: {env_file}, line 2 is not NAME=value: this command goes on without it",
             "clustercheckd: AVAILABLE_WHEN_DONER is not a setting and is ignored: did you mean AVAILABLE_WHEN_DONOR?",
             f"clustercheckd: {env_file}, line 3: a name is not a setting and is ignored",
         ]

@@ -21,7 +21,7 @@ say() {
     printf 'HTTP/1.1 %s\r\nConnection: close\r\n\r\nPercona XtraDB Cluster Node is %s.\r\n' "$1" "$2"
     exit
 }
-AVAILABLE_WHEN_DONOR=${3:-0}
+AVAILABLE_WHEN_DONOR=${3:-1}
 state=$(MYSQL_PWD=$2 mariadb --user="$1" -NBe "SHOW STATUS LIKE 'wsrep_local_state'" | cut -f 2)
 [[ $state = 4 || $state = 2 && $AVAILABLE_WHEN_DONOR = 1 ]] && say "200 OK" synced
 say "503 Service Unavailable" "not synced"

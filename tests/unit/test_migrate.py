@@ -171,6 +171,7 @@ class TestXinetd:
     def test_who_may_connect(self, host: Host, only_from: str, allowed: str | None) -> None:
         host.serve(old="0.0.0.0/0", new=only_from)
         assert host.settings().get("CLUSTERCHECK_ALLOW_FROM") == allowed
+        assert ("need 127.0.0.1" in host.error) == (allowed is not None)
         by_hand = "everybody may connect until you write CLUSTERCHECK_ALLOW_FROM by hand"
         assert (by_hand in host.error) == (allowed is None)
 
@@ -195,13 +196,14 @@ class TestLinesToCheck:
     def test_the_script_of_the_packages(self, host: Host) -> None:
         host.serve(f"server_args = me {SECRET}")
         host.settings()
-        lines = [
-            f'{host.script}, line 3: MYSQL_USERNAME="${{1-clustercheckuser}}"',
-            f"{host.script}, line 4: {HIDDEN}",
-            f'{host.script}, line 5: ERR_FILE="${{4:-/dev/null}}"',
-        ]
-        assert host.error.splitlines()[-3:] == [f"clustercheckd: check: {line}" for line in lines]
-        assert host.env_file.read_text().splitlines()[-4:] == ["# Check these:", *(f"#   {line}" for line in lines)]
+        assert "check: " not in host.error
+        # One that was changed.
+        host.password.unlink()
+        host.write(host.script, SCRIPT.replace("clustercheckpassword!", "another").replace("/dev/null", "/log"))
+        host.settings()
+        lines = [f"{host.script}, line 4: {HIDDEN}", f'{host.script}, line 5: ERR_FILE="${{4:-/log}}"']
+        assert host.error.splitlines()[-2:] == [f"clustercheckd: check: {line}" for line in lines]
+        assert host.env_file.read_text().splitlines()[-3:] == ["# Check these:", *(f"#   {line}" for line in lines)]
 
     def test_every_form_in_which_it_may_set_one_but_no_password_and_no_escape_sequence(self, host: Host) -> None:
         forms = r"""
@@ -260,8 +262,14 @@ class TestOutput:
         host.env_file.write_text("old")
         host.settings()
         assert [path.stat().st_mode & 0o777 for path in (host.env_file, host.password)] == [0o640, 0o640]
-        wrote = f"wrote the password to {host.password}\nclustercheckd: wrote {host.env_file}\n"
-        assert host.error.startswith(f"clustercheckd: {wrote}")
+        kept = f"{host.env_file}.old"
+        wrote = (
+            f"wrote the password to {host.password}",
+            f"kept the file that was there as {kept}",
+            f"wrote {host.env_file}",
+        )
+        assert host.error.splitlines()[:3] == [f"clustercheckd: {line}" for line in wrote]
+        assert Path(kept).read_text() == "old"
         host.password.write_text("another\n")
         assert host.settings()["MYSQL_PASSWORD_FILE"] == "another"
         stays = f"{host.password} exists and stays as it is: it must contain the password\n"

@@ -80,6 +80,7 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
         ("check --env-file /none", "--env-file: /none: No such file or directory"),
         ("check --mysql-password-file /none", "MYSQL_PASSWORD_FILE: No such file or directory"),
         ("check --mysql-password-file /dev", "MYSQL_PASSWORD_FILE: not a regular file"),
+        ("check --mysql-password-file geheim", "MYSQL_PASSWORD_FILE: not an absolute path"),
         ("check --mysql-host db2 --mysql-ssl-ca /none", "MYSQL_SSL_CA: /none: No such file or directory"),
         ("--mysql-host db2 --mysql-ssl-ca /etc/passwd", "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found"),
     ],

@@ -112,7 +112,7 @@ def test_a_caller_of_a_few_settings_is_not_stopped_by_others(env_file: Path) -> 
     env_file.write_text("AVAILABLE_WHEN_DONOR=perhaps\nCLUSTERCHECK_PORT=9300\nbroken\n")
     settings, warnings = load_settings({}, str(env_file), ["clustercheck_port"])
     assert settings == Settings.model_validate({"clustercheck_port": "9300"})
-    assert warnings == [f"--env-file: {env_file}, line 3: is not NAME=value"]
+    assert warnings == [f"--env-file: {env_file}, line 3 is not NAME=value: this command goes on without it"]
     with pytest.raises(SettingsError, match=f"^{env_file}, line 1: AVAILABLE_WHEN_DONOR: perhaps is neither"):
         load_settings({}, str(env_file), ["available_when_donor"])
 
@@ -182,7 +182,7 @@ def test_misspelt_names_in_an_env_file_are_told_with_file_and_line(load: Load, e
     [
         ("MYSQL_HOST=a\nmysql_host=b\n", "FILE, line 1: MYSQL_HOST and FILE, line 2: mysql_host are both set: set one"),
         *(
-            (f"# first\n\nMYSQL_PORT=3307\n\n{line}\n", "--env-file: FILE, line 5: is not NAME=value")
+            (f"# first\n\nMYSQL_PORT=3307\n\n{line}\n", "--env-file: FILE, line 5 is not NAME=value")
             for line in (SECRET, f"MYSQL_PASSWORD {SECRET}", f"MYSQL_PASSWORD='{SECRET}", f"={SECRET}")
         ),
     ],

@@ -39,6 +39,8 @@ def test_a_file_that_exists_is_told_with_who_made_it_and_when(tmp_path: Path) ->
         assert found[1] == "root"
         os.chown(path, 54321, -1)
         assert "made by user 54321 at " in (ManualSwitches(str(path))().disabled_file or "")
+        os.chown(path, 65534, -1)
+        assert "made at " in (ManualSwitches(str(path))().disabled_file or "")
 
 
 def test_the_first_line_of_the_file_is_shown_short_and_printable(tmp_path: Path) -> None:
