@@ -91,9 +91,12 @@ def problems(version: str, *files: Path) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def kustomized(directory: Path, base: str) -> "subprocess.CompletedProcess[str]":
+def kustomized(directory: Path, base: str, *, by_label: bool = False) -> "subprocess.CompletedProcess[str]":
     """Let kustomize add the component to a base."""
     shutil.copytree(FOLDER, directory / "component")
+    if by_label:
+        component = directory / "component" / "kustomization.yaml"
+        component.write_text(component.read_text().replace("# target: ", "target: "))
     (directory / "base.yaml").write_text(base)
     (directory / "kustomization.yaml").write_text("resources: [base.yaml]\ncomponents: [component]\n")
     command = [str(KUSTOMIZE), "build", str(directory)]
@@ -146,3 +149,12 @@ def test_a_stateful_set_that_is_not_there_fails(tmp_path: Path, other: str) -> N
     done = kustomized(tmp_path, ONE_CONTAINER.replace("  name: galera\n", other, 1))
     assert (done.returncode != 0, done.stdout) == (True, "")
     assert "failed to find unique target for patch StatefulSet.v1.apps/galera.[noNs]" in done.stderr
+
+
+def test_a_stateful_set_is_found_by_its_label_whatever_its_name_and_nothing_is_said_of_none(tmp_path: Path) -> None:
+    labelled = "  name: another\n  labels: {app: galera}\n"
+    for number, (base, found) in enumerate(((labelled, True), ("  name: another\n", False))):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        done = kustomized(directory, ONE_CONTAINER.replace("  name: galera\n", base, 1), by_label=True)
+        assert (done.returncode, done.stderr, "name: clustercheckd\n" in done.stdout) == (0, "", found)
