@@ -9,7 +9,6 @@ import pytest
 from harness.certificates import Certificate, make_authority, make_certificate
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
-from tests.conftest import Services
 from tests.http.test_process import run
 
 # The server listens there too, and its certificate does not say so.
@@ -101,10 +100,6 @@ NOT_ACCEPTED = ": certificate not accepted: "
 )
 def test_tls_is_verified_unless_switched_off(tls_server: TlsServer, settings: Mapping[str, str], words: str) -> None:
     assert words in tls_server.checked(settings)
-
-
-def test_the_service_polls_over_tls(tls_server: TlsServer, services: Services) -> None:
-    services.start(**tls_server.settings(CA)).wait_for_verdict(503, "not-galera")
 
 
 def test_without_tls_the_account_is_refused_and_check_says_that_it_needs_only_the_setting(

@@ -26,7 +26,6 @@ BACK_SECONDS = 1.0 + BUSY_SECONDS
 # A connection attempt into the void is repeated by the kernel after 1 and 3 s, and begun anew after 5 s.
 NETWORK_BACK_SECONDS = 2.0 + BUSY_SECONDS
 MOST_SESSIONS = 3
-HUNG_SECONDS = 30.0
 GROWTH_KIB = 2048
 
 
@@ -111,23 +110,3 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
         footprint.check()
         # A session that was cut off is the server's until its own time-out, half a minute later.
         assert (node.sessions_of(ACCOUNT) or 9) <= MOST_SESSIONS + 2
-
-
-@pytest.mark.long
-def test_a_server_hung_for_30_seconds_leaves_nothing_behind_and_is_back_within_a_second(
-    installation: Installation, ports: Ports, tmp_path: Path
-) -> None:
-    with lone_node(installation, "hung") as node, watching(node, tmp_path, ports) as service:
-        footprint, before = Footprint(service), len(service.status()["changes"])
-        node.process.send(signal.SIGSTOP)
-        hung_at = time.monotonic()
-        wait_until_shown(service, "timeout")
-        wait_for("30 seconds to be over", lambda: time.monotonic() - hung_at >= HUNG_SECONDS, seconds=2 * HUNG_SECONDS)
-        assert reasons_since(service, before) == ["timeout"]
-        # The session that hangs is kept until a login succeeds.
-        footprint.check(logins=1)
-        node.process.send(signal.SIGCONT)
-        wait_until_back(service)
-        assert reasons_since(service, before) == ["timeout", "synced"]
-        wait_for("few sessions of ours", lambda: (node.sessions_of(ACCOUNT) or 9) <= MOST_SESSIONS, seconds=10)
-        footprint.check()

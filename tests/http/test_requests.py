@@ -4,9 +4,7 @@ import pytest
 
 from app.http.api import PATHS
 from harness.service import Service
-from tests.conftest import Services, settings_for
-from tests.fake_mysql import fake_mysql, galera
-from tests.http.conftest import DONOR
+from tests.conftest import Services
 
 REQUESTS = {
     "haproxy, option httpchk": b"OPTIONS / HTTP/1.0\r\n\r\n",
@@ -92,20 +90,6 @@ def test_what_is_wrong_with_a_request_is_named(unreachable: Service) -> None:
     ):
         assert unreachable.get(target).body == body
     assert b"\r\nconnection: close\r\n" in unreachable.send(b"this is no request\r\n\r\n")
-
-
-def test_an_override_decides_for_one_health_check(services: Services) -> None:
-    with fake_mysql(galera({**DONOR, "wsrep_local_recv_queue": "50"})) as server:
-        service = services.start(**settings_for(server))
-        service.wait_for_verdict(503, "donor")
-        for path in ("/", "/readyz"):
-            queries = ("?available_when_donor=1", "?available_when_donor=1&max_recv_queue=49", "")
-            replies = [service.get(path + query) for query in queries]
-            assert [(reply.status, reply.reason) for reply in replies] == [
-                (200, "donor"),
-                (503, "lagging"),
-                (503, "donor"),
-            ]
 
 
 def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> None:

@@ -3,10 +3,7 @@
 import signal
 import socket
 import sys
-import threading
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
 import pytest
@@ -17,9 +14,7 @@ from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL
 
-RESTARTS = 10
 HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
-CLIENTS = 4
 
 # What systemd does before it runs a service whose socket it has kept: it is descriptor 3, and the variables say so.
 HAND_DOWN = """
@@ -53,43 +48,6 @@ def start_on(held: socket.socket, node: FakeMySQL, services: Services, host: str
 def connect(service: Service) -> socket.socket:
     """Connect, and say nothing."""
     return socket.create_connection((LOOPBACK, service.port), timeout=10)
-
-
-@pytest.mark.long
-def test_a_health_check_loop_sees_no_restart_but_what_a_kill_tears_out_of_its_hands(
-    services: Services, node: FakeMySQL, held: socket.socket
-) -> None:
-    service = start_on(held, node, services)
-    seen: Counter[str] = Counter()
-    done = threading.Event()
-
-    def ask_over_and_over() -> None:
-        while not done.wait(0.002):
-            try:
-                with connect(service) as connection:
-                    connection.sendall(HEALTH_CHECK)
-                    seen[read_to_end(connection).decode().partition("\r\n")[0]] += 1
-            except OSError as fault:
-                seen[repr(fault)] += 1
-
-    def failures_after_more() -> int:
-        before = seen.total()
-        wait_for("more answers", lambda: seen.total() >= before + 20, seconds=20)
-        return seen.total() - seen["HTTP/1.1 200 OK"]
-
-    with ThreadPoolExecutor(CLIENTS) as clients, ExitStack() as exits:
-        exits.callback(done.set)
-        for _ in range(CLIENTS):
-            clients.submit(ask_over_and_over)
-        for number in RESTARTS // 2 * (signal.SIGTERM, signal.SIGKILL):
-            before = failures_after_more()
-            assert service.process.stop(number) == (0 if number == signal.SIGTERM else -number)
-            service.restart()
-            lost = failures_after_more() - before
-            # The kernel resets what a killed process had accepted, and nothing else.
-            assert lost <= (CLIENTS if number == signal.SIGKILL else 0), seen
-    del seen["HTTP/1.1 200 OK"]
-    assert all(outcome == "" or "ConnectionReset" in outcome for outcome in seen), seen
 
 
 def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(

@@ -1,19 +1,12 @@
-"""How a line of the log is written; and the page that lists the events has them all."""
+"""How a line of the log is written. That the page lists every event: test_documents.py."""
 
-import ast
 import json
 import logging
-import re
 import sys
-from pathlib import Path
 
 import pytest
 
 from app.log import LineFormatter, goes_to_journal
-
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "operations.md").read_text().partition("\n## The log\n")[2].partition("\n## ")[0]
-LEVELS = {"debug", "info", "warning", "error", "exception", "log"}
 
 
 def record(event: str, level: int = logging.WARNING, **fields: object) -> logging.LogRecord:
@@ -87,29 +80,3 @@ def test_in_the_journal_each_line_has_its_priority() -> None:
 def test_a_journal_stream_that_is_not_standard_error_is_none(stream: str) -> None:
     # Inherited by whatever a service starts with another standard error.
     assert not goes_to_journal({"JOURNAL_STREAM": stream})
-
-
-def events_in_the_code() -> set[str]:
-    """Find the first argument of each call of a logger, and of the record that the log makes itself."""
-    found = set()
-    for path in (ROOT / "app").rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="_log"), attr=level), args=arguments):
-                    assert level in LEVELS
-                    words = [part for part in ast.walk(arguments[-1]) if isinstance(part, ast.Constant)]
-                    # A choice of two is the only thing besides a constant.
-                    assert words, ast.dump(node)
-                    found |= {word.value for word in words if isinstance(word.value, str)}
-                case ast.Dict(keys=keys, values=values):
-                    for key, value in zip(keys, values, strict=True):
-                        if isinstance(key, ast.Constant) and key.value == "msg":
-                            found.add(ast.literal_eval(value))
-    return found
-
-
-def test_the_page_lists_every_event_and_none_that_is_gone() -> None:
-    listed = re.findall(r"^\| `([^`]+)`", PAGE, flags=re.MULTILINE)
-    assert len(listed) == len(set(listed))
-    assert events_in_the_code() == set(listed)

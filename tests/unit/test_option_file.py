@@ -114,11 +114,6 @@ def test_any_file_is_read_as_mariadb_reads_it(tmp_path: Path, text: str) -> None
     assert list(read_options(path).items()) == list(expected.items())
 
 
-def test_the_last_of_several_values_counts(tmp_path: Path) -> None:
-    path = written(tmp_path / "my.cnf", "[client]\nhost=h1\nuser = bob # the account\nquick\nhost='h#2'\n")
-    assert list(read_options(path).items()) == [("user", "bob"), ("quick", None), ("host", "h#2")]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
