@@ -1,5 +1,6 @@
 """A cluster of one node, and the service beside it."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from harness.galera import Installation, Node
 from harness.ports import Ports
 from harness.service import Service, service_beside
+from tests.measured import within
 
 
 @contextmanager
@@ -26,3 +28,15 @@ def watching(node: Node, directory: Path, ports: Ports, **environ: str) -> Itera
     with service_beside(node, directory, ports, **environ) as service:
         service.wait_for_verdict(200, "synced")
         yield service
+
+
+def reasons_since(service: Service, count: int) -> list[str]:
+    """Return the reasons of the changes of verdict after so many."""
+    return [change["reason"] for change in service.status()["changes"]][count:]
+
+
+def wait_until_back(service: Service, seconds: float) -> None:
+    """Wait for the end of a fault that has just ended to show, and check that it came in time."""
+    began_at = time.monotonic()
+    service.wait_for_verdict(200, "synced")
+    within("synced again", time.monotonic() - began_at, seconds)

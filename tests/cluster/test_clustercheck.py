@@ -61,18 +61,12 @@ def test_its_bytes_for_every_state_of_a_real_node(lone: Node, tmp_path: Path) ->
     environ = variables(lone, tmp_path)
     strict, lenient = (ACCOUNT, PASSWORD), (ACCOUNT, PASSWORD, "1")
     assert clustercheck(environ, *strict) == clustercheck(environ, *lenient) == (0, SYNCED)
-    lone.sql("SET GLOBAL wsrep_desync=ON")
-    try:
+    with lone.setting("wsrep_desync", "ON", "OFF"):
         assert clustercheck(environ, *strict) == (1, NOT_SYNCED)
         assert clustercheck(environ, *lenient) == (0, SYNCED)
-    finally:
-        lone.sql("SET GLOBAL wsrep_desync=OFF")
-    lone.sql("SET GLOBAL read_only=ON")
-    try:
+    with lone.setting("read_only", "ON", "OFF"):
         assert clustercheck(environ, *lenient) == (0, SYNCED)
         assert clustercheck(environ, *lenient, "/dev/null", "0") == (1, READ_ONLY)
-    finally:
-        lone.sql("SET GLOBAL read_only=OFF")
     (tmp_path / "disabled").touch()
     errors = tmp_path / "errors"
     assert clustercheck(environ, *strict, "0", str(errors)) == (1, DISABLED)

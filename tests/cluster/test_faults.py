@@ -16,7 +16,7 @@ from harness.network import RemoteHost
 from harness.ports import Ports
 from harness.service import Reply, Service
 from harness.waiting import wait_for
-from tests.cluster.lone import lone_node, watching
+from tests.cluster.lone import lone_node, reasons_since, wait_until_back, watching
 from tests.measured import within
 
 # What a busy machine may add to the asking itself.
@@ -33,20 +33,14 @@ class Footprint:
     """What a service holds when all is well, to be compared with what it holds later."""
 
     def __init__(self, service: Service) -> None:
-        self.descriptors = service.process.descriptors
         self._process = service.process
+        self._descriptors = service.process.descriptors
         self._resident_kib = service.process.resident_kib
 
-    def check(self, logins: int = 0) -> None:
-        """Check that nothing has grown, but for so many logins that are under way."""
-        most = self.descriptors + logins
-        wait_for("the descriptors back", lambda: self._process.descriptors <= most, seconds=5)
+    def check(self) -> None:
+        """Check that nothing has grown."""
+        wait_for("the descriptors back", lambda: self._process.descriptors <= self._descriptors, seconds=5)
         assert self._process.resident_kib - self._resident_kib < GROWTH_KIB
-
-
-def reasons_since(service: Service, count: int) -> list[str]:
-    """Give the reasons of the changes of verdict after so many."""
-    return [change["reason"] for change in service.status()["changes"]][count:]
 
 
 def wait_until_shown(service: Service, reason: str) -> Reply:
@@ -55,13 +49,6 @@ def wait_until_shown(service: Service, reason: str) -> Reply:
     reply = service.wait_for_verdict(503, reason)
     within(f"{reason} shown", time.monotonic() - began_at, SHOWN_SECONDS)
     return reply
-
-
-def wait_until_back(service: Service, seconds: float = BACK_SECONDS) -> None:
-    """Wait for the end of a fault that has just ended to show, and check that it came in time."""
-    began_at = time.monotonic()
-    service.wait_for_verdict(200, "synced")
-    within("synced again", time.monotonic() - began_at, seconds)
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long)])
@@ -78,7 +65,7 @@ def test_a_server_that_is_killed_or_stopped_is_unreachable_and_back_after_its_re
                 # Its socket file is still there, and nobody listens.
                 assert f"cannot connect to {node.socket}: Connection refused" in reply.body
             node.start_alone()
-            wait_until_back(service)
+            wait_until_back(service, BACK_SECONDS)
             seen = reasons_since(service, before)
             assert seen[-1] == "synced"
             assert not {"stale", "error"} & set(seen), seen

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pymysql
@@ -17,13 +17,13 @@ from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import Ports
 from harness.service import Service
 from harness.waiting import wait_for
-from tests.cluster.lone import lone_node, watching
+from tests.cluster.lone import lone_node, reasons_since, wait_until_back, watching
 from tests.conftest import Services
 from tests.measured import within
 
 REJECTED_SECONDS = 3.0
-BACK_SECONDS = 3.0
 BUSY_SECONDS = 1.0
+BACK_SECONDS = 3.0 + BUSY_SECONDS
 STORM_CLIENTS = 100
 STORM_SECONDS = 8.0
 HANG_SECONDS = 8.0
@@ -43,16 +43,6 @@ def service(node: Node, ports: Ports, tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-@contextmanager
-def setting(node: Node, name: str, value: str, back: str) -> Iterator[None]:
-    """Set a global variable for as long as the block runs."""
-    node.sql(f"SET GLOBAL {name}={value}")
-    try:
-        yield
-    finally:
-        node.sql(f"SET GLOBAL {name}={back}")
-
-
 def client_error(node: Node) -> int:
     """Log in and ask as a client does; give the number of the error, 0 for none."""
     try:
@@ -63,21 +53,9 @@ def client_error(node: Node) -> int:
     return 0
 
 
-def reasons_since(service: Service, count: int) -> list[str]:
-    """Give the reasons of the changes of verdict after so many."""
-    return [change["reason"] for change in service.status()["changes"]][count:]
-
-
-def check_back(service: Service) -> None:
-    """Check that a server which takes logins again is available in time."""
-    began_at = time.monotonic()
-    service.wait_for_verdict(200, "synced")
-    within("synced again", time.monotonic() - began_at, BACK_SECONDS + BUSY_SECONDS)
-
-
 @pytest.mark.parametrize(
     ("fault", "number"),
-    [(Node.without_threads, 1135), (lambda node: setting(node, "init_connect", "'no statement'", "''"), 1184)],
+    [(Node.without_threads, 1135), (lambda node: node.setting("init_connect", "'no statement'", "''"), 1184)],
     ids=["no thread can start", "init_connect fails"],
 )
 def test_a_server_that_rejects_logins_is_unavailable_in_time(
@@ -92,7 +70,7 @@ def test_a_server_that_rejects_logins_is_unavailable_in_time(
         assert f"(error {number})" in reply.body
         # The node itself is still read.
         assert service.status()["node"]["wsrep_local_state"] == 4
-    check_back(service)
+    wait_until_back(service, BACK_SECONDS)
 
 
 def test_a_rotated_password_takes_no_node_out_is_told_and_needs_no_restart(
@@ -128,16 +106,15 @@ def test_a_rotated_password_takes_no_node_out_is_told_and_needs_no_restart(
 
 
 def test_a_server_without_connections_left_takes_no_node_out(node: Node, service: Service) -> None:
-    with setting(node, "max_connections", "10", "151"), ExitStack() as clients:
-        # Until the server has no connection left but the one for administrators.
-        with suppress(pymysql.MySQLError):
-            for _ in range(20):
-                clients.enter_context(node.connect_as_client())
+    before = len(service.status()["changes"])
+    with node.full():
         assert client_error(node) == 1040
         failure = wait_for("the failed login to show", lambda: service.status()["login_failure"], seconds=10)
         assert failure["reason"] == "too-many-connections"
+        service.wait_for_verdict(503, "full", target="/?available_when_full=0")
         assert service.get().status == 200
     wait_for("the login to work again", lambda: service.status()["login_failure"] is None, seconds=15)
+    assert reasons_since(service, before) == []
 
 
 def test_a_hanging_show_status_is_a_timeout_and_never_gets_more_than_three_sessions(
@@ -151,7 +128,7 @@ def test_a_hanging_show_status_is_a_timeout_and_never_gets_more_than_three_sessi
             # Clients work: the fault must not become one of connections.
             assert client_error(node) == 0
             assert (node.sessions_of(ACCOUNT) or 0) <= 3
-    check_back(service)
+    wait_until_back(service, BACK_SECONDS)
     wait_for("the sessions to be logged out", lambda: (node.sessions_of(ACCOUNT) or 9) <= 2, seconds=10)
 
 
@@ -192,19 +169,19 @@ def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
         await session.quit()
         return row
 
-    with setting(node, "wsrep_sync_wait", "15", "0"), setting(node, "sql_select_limit", "0", "DEFAULT"):
+    with node.setting("wsrep_sync_wait", "15", "0"), node.setting("sql_select_limit", "0", "DEFAULT"):
         assert asyncio.run(settings()) == ((b"32", b"18446744073709551615", b"0"),)
 
 
 def test_read_only_transactions_take_a_writer_out(node: Node, service: Service) -> None:
     strict = "/?available_when_readonly=0"
-    with setting(node, "tx_read_only", "ON", "OFF"):
+    with node.setting("tx_read_only", "ON", "OFF"):
         wait_for("the writer to be read-only", lambda: service.get(strict).reason == "read-only", seconds=5)
         assert service.get().status == 200
 
 
 def test_a_node_that_is_desynced_by_hand_serves_although_donors_reject_queries(node: Node, service: Service) -> None:
-    with setting(node, "wsrep_sst_donor_rejects_queries", "ON", "OFF"), setting(node, "wsrep_desync", "ON", "OFF"):
+    with node.setting("wsrep_sst_donor_rejects_queries", "ON", "OFF"), node.setting("wsrep_desync", "ON", "OFF"):
         wait_for("the node to be desynced", lambda: service.get().reason == "desynced", seconds=5)
         assert service.get("/?available_when_donor=1").reason == "donor"
         assert client_error(node) == 0

@@ -21,12 +21,6 @@ GAP_SECONDS = 1.5
 SLOW_SWITCH_SECONDS = 3.5
 
 
-def test_a_table_of_one_entry_would_lose_the_writer(nodes: MockNodes) -> None:
-    front = nodes.front(replace={"size 100k": "size 1"})
-    assert front.fail_over(nodes.nodes[0]) == "node2"
-    assert set(front.writers.landings(CROWD)) == {"node1", "node2"}
-
-
 def test_a_writer_that_may_take_no_writes_hands_over_to_one_other_node(nodes: MockNodes, front: Front) -> None:
     first, second, _ = nodes.nodes
     for old, state, new in ((first, "read-only", "node2"), (second, "disabled", "node1")):

@@ -25,7 +25,6 @@ from tests.measured import record, within
 
 HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 FLOODING = "127.0.0.2"
-SILENT = 4000
 PATIENCE_SECONDS = 20
 
 HOSTILE = {
@@ -220,29 +219,6 @@ def test_hostile_clients_leave_no_memory_behind(synced: Service) -> None:
         grown.append(grown_kib())
     assert grown[-1] < 512, grown
     check_nothing_is_left(synced, before)
-
-
-@pytest.mark.long
-def test_4000_silent_connections_cost_no_health_check_and_little_time(
-    synced: Service, crowd: deque[socket.socket]
-) -> None:
-    before = synced.process.descriptors
-    quiet = [try_a_health_check(synced) for _ in range(400)]
-    attacked = []
-    while len(crowd) < SILENT:
-        crowd.extend(connect_silently(synced.port) for _ in range(100))
-        try_a_health_check(synced)
-    for _ in range(400):
-        # The server closes them: come back, so that there are always as many.
-        for _ in range(2):
-            crowd.popleft().close()
-            crowd.append(connect_silently(synced.port))
-        attacked.append(try_a_health_check(synced))
-    assert synced.process.descriptors <= before + CONNECTIONS + 16
-    check_nothing_is_left(synced, before)
-    p99_quiet, p99_attacked = (sorted(seconds)[len(seconds) * 99 // 100] for seconds in (quiet, attacked))
-    # Below a few milliseconds it is the scheduler that is measured.
-    within("the 99th percentile beside silent ones", p99_attacked, 5 * max(p99_quiet, 0.002))
 
 
 @pytest.mark.long

@@ -1,10 +1,11 @@
 """/metrics: what is in it, what clients can do to it, and that promtool has nothing to say against it."""
 
 import asyncio
+import re
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -18,18 +19,20 @@ from app.database.poller import Poller
 from app.http.guard import CONNECTIONS, ConnectionRegister
 from app.http.health_checks import no_health_checks
 from app.http.metrics import ServiceMetrics
-from app.monitor import DURATION_BOUNDS_SECONDS, Monitor
+from app.monitor import DURATION_BOUNDS_SECONDS
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
 from app.settings import Settings
 from app.switches import ManualSwitches
-from app.verdict import Policy
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services
 from tests.fake_mysql import FakeMySQL, fake_mysql, galera
+from tests.queries import metrics_on_the_page
+from tests.unit.test_monitor import ScriptedPoller, hanging, running, until
 
 INSIDE, OUTSIDE = "127.0.0.1", "::1"
+Outcome = NodeState | PollFailure
 
 
 def samples(text: str) -> dict[str, float]:
@@ -97,6 +100,12 @@ class TestContents:
         done = subprocess.run(command, input=reply.body, capture_output=True, text=True, timeout=30, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         assert (reply.status, reply.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        # docs/operations.md has each of them, and says above its table of which type they are.
+        named = metrics_on_the_page()
+        types = {name: "counter" if name.endswith("_total") else "gauge" for name in named}
+        types["poll_duration_seconds"] = "histogram"
+        assert dict(re.findall(r"^# TYPE clustercheckd_(\w+) (\w+)$", reply.body, re.MULTILINE)) == types
+        assert len(named) == len(types)
 
     def test_scrapes_never_touch_the_database(self, services: Services, node: FakeMySQL) -> None:
         service = services.beside(node, CLUSTERCHECK_POLL_INTERVAL="60")
@@ -170,43 +179,30 @@ class TestPolls:
     """What the monitor counts, with a clock and a poller of our own: how long each takes, how old the latest is."""
 
     @staticmethod
-    def scraped_after(
-        polls: list[tuple[float, NodeState | PollFailure]], later: float, tmp_path: Path
-    ) -> dict[str, float]:
+    def scraped_after(polls: list[tuple[float, Outcome]], later: float, tmp_path: Path) -> dict[str, float]:
         """Run polls that take so long and end so, and scrape so much later."""
         now = 100.0
 
-        class OddPoller:
-            async def poll(self) -> NodeState | PollFailure:
-                if not polls:
-                    await asyncio.Event().wait()
+        def taking(seconds: float, outcome: Outcome) -> Callable[[], Awaitable[Outcome]]:
+            async def poll() -> Outcome:
                 nonlocal now
-                seconds, outcome = polls.pop(0)
                 now += seconds
                 return outcome
+
+            return poll
 
         async def scenario() -> str:
             nonlocal now
             switches = ManualSwitches(str(tmp_path / "disabled"))
-            monitor = Monitor(
-                OddPoller(),
-                interval_seconds=0,
-                deadline_seconds=1,
-                policy=Policy(200),
-                switches=switches,
-                clock=lambda: now,
-            )
-            task = asyncio.create_task(monitor.run())
-            while polls:  # noqa: ASYNC110 (no event says so)
-                await asyncio.sleep(0)
-            now += later
-            logins, register, counts = Poller(Database(), 1), ConnectionRegister(), no_health_checks()
-            metrics = ServiceMetrics(
-                Settings.model_validate({}), monitor, logins, register, counts, switches, lambda: 7
-            )
-            text = generate_latest(metrics.registry()).decode()
-            task.cancel()
-            return text
+            poller = ScriptedPoller(*(taking(*poll) for poll in polls), hanging)
+            async with running(poller, switches, interval_seconds=0, max_age_seconds=200, clock=lambda: now) as monitor:
+                await until(lambda: poller.script == [hanging])
+                now += later
+                logins, register, counts = Poller(Database(), 1), ConnectionRegister(), no_health_checks()
+                metrics = ServiceMetrics(
+                    Settings.model_validate({}), monitor, logins, register, counts, switches, lambda: 7
+                )
+                return generate_latest(metrics.registry()).decode()
 
         return samples(asyncio.run(scenario()))
 

@@ -1,4 +1,4 @@
-"""The alerts, by promtool; and that the page about them has all there are. Its metrics: tests/http/test_page.py."""
+"""The alerts, by promtool; and that the page about them has all there are. Its metrics: tests/http/test_metrics.py."""
 
 import re
 import subprocess
