@@ -37,20 +37,12 @@ class TlsServer:
     authority: Certificate
     client: Certificate
 
-    def settings(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Return settings that lead to it over TCP."""
-        places = {"ca": self.authority.cert, "cert": self.client.cert, "key": self.client.key}
-        return {
-            "MYSQL_HOST": LOOPBACK,
-            "MYSQL_PORT": str(self.node.port),
-            "MYSQL_USERNAME": "secret",
-            "MYSQL_PASSWORD": "geheim",
-            **{name: value.format(**places) for name, value in more.items()},
-        }
-
     def checked(self, more: Mapping[str, str]) -> str:
-        """Return what check says about it."""
-        return run("check", **self.settings(more)).stdout
+        """Return what check says about it over TCP."""
+        places = {"ca": self.authority.cert, "cert": self.client.cert, "key": self.client.key}
+        account = {"MYSQL_USERNAME": "secret", "MYSQL_PASSWORD": "geheim"}
+        settings = account | {name: value.format(**places) for name, value in more.items()}
+        return run("check", **{"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(self.node.port), **settings}).stdout
 
 
 @pytest.fixture(scope="module")

@@ -96,12 +96,6 @@ def test_a_synced_node_is_available_to_every_form_of_health_check(stack: Stack) 
     assert_select_is_like_show(stack.nodes[0])
 
 
-def test_a_usage_only_account_is_enough(stack: Stack) -> None:
-    grants = [row[0] for row in stack.nodes[0].sql(f"SHOW GRANTS FOR '{ACCOUNT}'@'localhost'")]
-    assert len(grants) == 1
-    assert grants[0].startswith("GRANT USAGE ON *.* ")
-
-
 def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) -> None:
     node, service = stack.nodes[1], stack.services[1]
     lenient = stack.service(node, AVAILABLE_WHEN_DONOR="1")

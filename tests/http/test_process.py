@@ -13,7 +13,7 @@ import pytest
 from app import __version__
 from harness.service import without_settings
 from harness.waiting import wait_for
-from tests.conftest import Services
+from tests.conftest import Services, settings_for
 from tests.fake_mysql import Peer, fake_mysql, galera
 
 SECONDS = 20
@@ -72,8 +72,7 @@ def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: 
 
 def test_sighup_ends_nothing(services: Services) -> None:
     with fake_mysql(Peer.hang) as server:
-        port = str(server.port)
-        service = services.start_unasked(MYSQL_HOST="127.0.0.1", MYSQL_PORT=port, CLUSTERCHECK_DEADLINE="60")
+        service = services.start_unasked(**settings_for(server), CLUSTERCHECK_DEADLINE="60")
         wait_for("the first poll", lambda: server.connections)
         # Before it serves, and while it does.
         service.process.send(signal.SIGHUP)
@@ -111,8 +110,7 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(servic
 @pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
 def test_closed_descriptors_do_not_keep_it_from_serving(services: Services, closed: str) -> None:
     with fake_mysql(galera()) as server:
-        settings = {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone"}
-        service = services.start_through(redirected(closed), settings)
+        service = services.start_through(redirected(closed), settings_for(server))
         service.wait_until_up()
         assert service.get().reason == "synced"
         assert service.process.stop() == 0

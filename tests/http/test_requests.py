@@ -84,11 +84,9 @@ def test_each_route_has_its_status_and_ends_the_connection(unreachable: Service,
 
 
 def test_what_is_wrong_with_a_request_is_named(unreachable: Service) -> None:
-    for target, body in (
-        ("/metricz", "not found: the endpoints are /, /readyz, /livez, /status, /metrics, /openapi.json\r\n"),
-        ("/?available_when_donor=2", "available_when_donor must be 0 or 1, not '2'\r\n"),
-    ):
-        assert unreachable.get(target).body == body
+    endpoints = "/, /readyz, /livez, /status, /metrics, /openapi.json"
+    assert unreachable.get("/metricz").body == f"not found: the endpoints are {endpoints}\r\n"
+    assert unreachable.get("/?donor=1").body.startswith("unknown parameter 'donor'")
     assert b"\r\nconnection: close\r\n" in unreachable.send(b"this is no request\r\n\r\n")
 
 

@@ -36,13 +36,6 @@ spec:
       containers:
         - name: mariadb
           image: docker.io/library/mariadb:11.8
-          ports: [{name: mysql, containerPort: 3306}]
-          volumeMounts: [{name: data, mountPath: /var/lib/mysql}]
-  volumeClaimTemplates:
-    - metadata: {name: data}
-      spec:
-        accessModes: [ReadWriteOnce]
-        resources: {requests: {storage: 10Gi}}
 """
 WITH_PROBES = """\
 apiVersion: apps/v1

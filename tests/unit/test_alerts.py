@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 
 from tests.queries import metrics_on_the_page, of_the_dashboard, on_the_page, rows
+from tests.unit.manifests import ROOT
 
-ROOT = Path(__file__).parents[2]
 CONTRIB = ROOT / "contrib" / "prometheus"
 ALERTS = [rule for group in yaml.safe_load((CONTRIB / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
 TESTS = yaml.safe_load((CONTRIB / "alerts_test.yml").read_text())["tests"]

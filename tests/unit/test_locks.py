@@ -1,11 +1,10 @@
 """The locks agree: what is installed for the image, the packages and the tests has the service's own versions."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.unit.manifests import ROOT
 
 
 def pins_in(name: str) -> set[str]:

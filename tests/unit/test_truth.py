@@ -1,10 +1,8 @@
 """The arithmetic of the truth run: what counts as false, and for how long."""
 
-from itertools import islice
-
 import pytest
 
-from bench.truth.faults import BROKEN_INIT_CONNECT, KINDS, NO_THREADS, PAUSED, plan
+from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS, PAUSED
 from bench.truth.report import OURS, SCRIPT, TRUTH, WITNESS, Report, Window
 from bench.truth.samplers import read_by_eye
 from bench.truth.stretches import (
@@ -17,9 +15,7 @@ from bench.truth.stretches import (
     UNUSABLE,
     USABLE,
     Sample,
-    difference,
     given,
-    intersection,
     judge,
     settled,
     stretches,
@@ -29,19 +25,6 @@ from bench.truth.stretches import (
 def samples(*kinds: str, seconds: float = 0.0) -> list[Sample]:
     """One a second, each answered after so many seconds."""
     return [Sample(number, number + seconds, kind, kind) for number, kind in enumerate(kinds)]
-
-
-def test_a_stretch_runs_from_its_first_sample_to_its_last_and_no_further() -> None:
-    asked = samples("a", "a", "b", "a", "b", "b", seconds=0.5)
-    assert stretches(asked, "a") == [(0, 1.5), (3, 3.5)]
-    assert stretches(asked, "b") == [(2, 2.5), (4, 5.5)]
-    assert stretches([], "a") == []
-
-
-def test_stretches_are_cut_and_taken_from_each_other() -> None:
-    assert intersection([(0, 4), (6, 9)], [(1, 2), (3, 7)]) == [(1, 2), (3, 4), (6, 7)]
-    assert difference([(0, 4), (6, 9)], [(1, 2), (3, 7)]) == [(0, 1), (2, 3), (7, 9)]
-    assert difference([(0, 4)], []) == [(0, 4)]
 
 
 def test_a_success_that_waited_after_a_failure_belongs_to_the_failure() -> None:
@@ -104,15 +87,6 @@ def test_the_witness_names_what_is_odd() -> None:
     for state in ("2", "4"):
         for name, value in odd.items():
             assert read_by_eye({**well, "wsrep_local_state": state, name: value})[0] == UNHEALTHY, name
-
-
-def test_a_seed_gives_the_same_faults_again_and_every_kind_in_each_round() -> None:
-    first, second = (list(islice(plan(seed, 3), 3 * len(KINDS))) for seed in (1, 2))
-    assert first == list(islice(plan(1, 3), len(first)))
-    assert first != second
-    for begin in range(0, len(first), len(KINDS)):
-        assert {fault.kind for fault in first[begin : begin + len(KINDS)]} == set(KINDS)
-    assert {fault.node for fault in first} == {0, 1, 2}
 
 
 def report(kind: str, ours: list[Sample], truth: list[Sample]) -> Report:
