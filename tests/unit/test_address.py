@@ -172,6 +172,13 @@ def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:
     assert not writable
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "expected"), [("db2", None, "db2:3306"), ("localhost", 1, "localhost:1"), ("::1", 2, "[::1]:2")]
+)
+def test_an_address_is_shown_with_its_port(host: str, port: int | None, expected: str) -> None:
+    assert str(Database(host=host, port=port).login()) == expected
+
+
 @pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣", "1\n"])
 def test_what_is_no_port_is_named(value: str) -> None:
     with pytest.raises(SettingsError, match=r"^NAME=.* is not a port: set it to a number from 1 to 65535$"):

@@ -211,11 +211,6 @@ def test_only_a_refusal_is_repeated_without_asking_again_each_time(number: int, 
         assert server.connections == attempts
 
 
-def test_values_that_are_no_text_are_read() -> None:
-    with polling(galera(variables={"wsrep_node_name": b"n\xff\xfe\xc3\x00"})) as (polls, _):
-        assert polls.state().wsrep_node_name == "n????"
-
-
 ENDLESS = {
     "a packet of 16 MiB instead of a greeting": (b"\xff\xff\xff\x00\x0a", b"x" * 65536, "connecting"),
     "rows without end": (
