@@ -26,41 +26,16 @@ from app.http.api import PATHS
 from app.http.health_checks import LIVENESS_PATH, VERDICT_PATHS, verdict_answer
 from app.log import LineFormatter
 from app.settings import Settings
-from app.settings_error import SettingsError
 from app.variables import misspelt_names, read_env_file
 from app.verdict import Policy, Switches, Verdict, decide
 from tests import real_rows
 from tests.unit.manifests import ROOT, StrictLoader, documents_in
-from tests.unit.pages import PAGES, Block, blocks_in, blocks_of, checked_blocks, commands_of, flags_in, without_blocks
-
-WRONG = (
-    "```perl\n1\n```\n",
-    "```text\nwhat nobody compares\n```\n",
-    "```console\n# clustercheckd chek\n```\n",
-    "```console\n# clustercheckd check --jason\n```\n",
-    "```console\n# sytemctl restart haproxy\n```\n",
-    "```console\n# systemctl restrat haproxy\n```\n",
-    "```console\n# curl :9200\n```\n",
-    "```console\n# grep 'x\n```\n",
-    "```console\n# hostname\nwhat nobody compares\n```\n",
-    "```ini\n[Service]\nRestrat=always\n```\n",
-    "```sh\nMYSQL_USER=me\n```\n",
-    "```yaml\nenableServiceLinks: true\n```\n",
-)
+from tests.unit.pages import PAGES, Block, blocks_of, checked_blocks, commands_of, flags_in, without_blocks
 
 
 @pytest.mark.parametrize("block", checked_blocks(), ids=str)
 def test_each_block_is_checked_by_its_language(block: Block) -> None:
     CHECKS[block.language](block)
-
-
-@pytest.mark.parametrize("text", WRONG)
-def test_one_that_is_wrong_is_found(text: str) -> None:
-    (block,) = blocks_in("page.md", text)
-    with pytest.raises((AssertionError, LookupError, SettingsError, subprocess.CalledProcessError)):
-        CHECKS[block.language](block)
-    (marked,) = blocks_in("page.md", f"<!-- not checked: a reason -->\n{text}")
-    assert marked.why_not_checked == "a reason"
 
 
 @pytest.mark.parametrize("page", PAGES)

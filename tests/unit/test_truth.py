@@ -4,7 +4,6 @@ import pytest
 
 from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS, PAUSED
 from bench.truth.report import OURS, SCRIPT, TRUTH, WITNESS, Report, Window
-from bench.truth.samplers import read_by_eye
 from bench.truth.stretches import (
     DESYNCED,
     HEALTHY,
@@ -74,19 +73,6 @@ def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced_or_cannot_b
     assert judge(said, usable, samples(*[UNREADABLE] * 6)).false_503 == []
     until = [Sample(0, 3, UNREADABLE, ""), Sample(3, 4, HEALTHY, "after a wait"), Sample(4, 4.1, HEALTHY, "")]
     assert judge(said, usable, until).false_503 == [(4, 5)]
-
-
-def test_the_witness_names_what_is_odd() -> None:
-    well = {"wsrep_cluster_status": "Primary", "wsrep_connected": "ON", "wsrep_ready": "ON", "read_only": "OFF"}
-    well |= {"wsrep_reject_queries": "NONE", "tx_read_only": "OFF", "Threads_connected": "5", "max_connections": "151"}
-    assert read_by_eye({**well, "wsrep_local_state": "4"}) == (HEALTHY, "wsrep_local_state 4")
-    for state, kind in {"1": UNHEALTHY, "2": DESYNCED, "3": DESYNCED}.items():
-        assert read_by_eye({**well, "wsrep_local_state": state})[0] == kind
-    odd = {"wsrep_cluster_status": "non-Primary", "wsrep_connected": "OFF", "wsrep_ready": "OFF", "read_only": "ON"}
-    odd |= {"wsrep_reject_queries": "ALL", "tx_read_only": "ON", "Threads_connected": "151"}
-    for state in ("2", "4"):
-        for name, value in odd.items():
-            assert read_by_eye({**well, "wsrep_local_state": state, name: value})[0] == UNHEALTHY, name
 
 
 def report(kind: str, ours: list[Sample], truth: list[Sample]) -> Report:
