@@ -1,4 +1,4 @@
-"""The demo: its start, its end and its tour."""
+"""The demo: its tour, and its end."""
 
 import re
 import signal

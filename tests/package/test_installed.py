@@ -225,11 +225,14 @@ def test_it_comes_up_by_itself_after_a_reboot_and_starts_while_the_server_is_dow
     machine.wait_for("200 synced")
     machine.run("systemctl stop mariadb")
     machine.restart("503 unreachable")
+
+    def warned() -> set[str]:
+        command = "journalctl --unit clustercheckd --boot --priority warning --no-pager --output cat"
+        return {line.partition(" reason=")[0] for line in machine.run(command, check=False).splitlines()}
+
     # Each line of the log has its priority in the journal.
-    shown = machine.run("journalctl --unit clustercheckd --boot --priority warning --no-pager --output cat")
-    events = {line.partition(" reason=")[0] for line in shown.splitlines()}
-    assert "unavailable" in events
-    assert "available" not in events
+    wait_for("the journal to have the warning", lambda: "unavailable" in warned())
+    assert "available" not in warned()
     machine.run("systemctl start mariadb")
     machine.wait_for("200 synced", seconds=60)
 
