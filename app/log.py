@@ -19,7 +19,6 @@ _LINES = 1000
 _FLUSH_SECONDS = 0.5
 """How long the process, before it exits, waits for the last lines to be written."""
 
-
 _PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 """The journal's numbers for the levels, sd-daemon(3)."""
 
@@ -33,43 +32,28 @@ class LineFormatter(logging.Formatter):
 
     def __init__(self, *, as_json: bool = False, in_journal: bool = False) -> None:
         super().__init__()
-        self._format = _as_json if as_json else _in_journal if in_journal else _as_text
+        self._as_json = as_json
         self._in_journal = in_journal
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line; in text, followed by the lines of its exception."""
-        exception = self.formatException(record.exc_info) if record.exc_info else ""
-        line = self._format(record, exception)
+        at = datetime.fromtimestamp(record.created, UTC)
+        event = record.getMessage()
+        fields = {name: value for name, value in vars(record).items() if name not in _NO_FIELDS}
+        exception = self.formatException(record.exc_info) if record.exc_info else None
+        if self._as_json:
+            time = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            document = {"time": time, "level": record.levelname.lower(), "event": event, **fields}
+            line = json.dumps(document | ({"exception": exception} if exception else {}), default=str)
+        else:
+            given = [f"{name}={_in_text(value)}" for name, value in fields.items() if value is not None]
+            # The journal records time and level itself.
+            start = [] if self._in_journal else [f"{at:%Y-%m-%dT%H:%M:%SZ}", record.levelname]
+            line = " ".join([*start, event, *given]) + (f"\n{exception}" if exception else "")
         if not self._in_journal:
             return line
         # The journal stores each line as an entry of its own.
         return "\n".join(f"<{_PRIORITIES.get(record.levelno, 6)}>{part}" for part in line.split("\n"))
-
-
-def _as_json(record: logging.LogRecord, exception: str) -> str:
-    at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-    document = {
-        "time": at.replace("+00:00", "Z"),
-        "level": record.levelname.lower(),
-        "event": record.getMessage(),
-        **_fields(record),
-    }
-    return json.dumps({**document, "exception": exception} if exception else document, default=str)
-
-
-def _as_text(record: logging.LogRecord, exception: str) -> str:
-    at = datetime.fromtimestamp(record.created, UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%SZ} {record.levelname} {_in_journal(record, exception)}"
-
-
-def _in_journal(record: logging.LogRecord, exception: str) -> str:
-    """Return the record without time and level, which the journal records itself."""
-    fields = (f" {name}={_in_text(value)}" for name, value in _fields(record).items() if value is not None)
-    return f"{record.getMessage()}{''.join(fields)}" + (f"\n{exception}" if exception else "")
-
-
-def _fields(record: logging.LogRecord) -> dict[str, object]:
-    return {name: value for name, value in vars(record).items() if name not in _NO_FIELDS}
 
 
 def _in_text(value: object) -> str:
