@@ -12,16 +12,14 @@ import contextlib
 import logging
 import math
 import time
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from app.deadline import deadline
 from app.node_state import NodeState, PollFailure
-from app.reason import POLL_FAILURES, Reason
+from app.reason import Reason
 from app.verdict import Policy, Switches, Verdict, decide
 
 _log = logging.getLogger(__name__)
@@ -33,11 +31,9 @@ REFUSAL_SECONDS = 0.05
 """How long an answer that would be 503 waits for the poll. It is safe at any time, and the load balancer's check may be
 about to time out."""
 
-DURATION_BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15.0, 30.0, 60.0)
-"""The upper bounds of the histogram of poll durations."""
-
 _CHANGES_KEPT = 50
 _SLACK_SECONDS = 0.1
+_DURATION_BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15.0, 30.0, 60.0)
 _PERIODS_MISSED = 3
 """After this many periods without a result, the monitor is not slow but stuck. A period is the time for which a result
 is usable. A pause of the whole process does not count: the process needs no restart."""
@@ -64,13 +60,6 @@ def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> f
     return max(interval_seconds, IDLE_SECONDS, deadline_seconds) + deadline_seconds + _SLACK_SECONDS
 
 
-class PollsNode(Protocol):
-    """Polls the node for the monitor."""
-
-    async def poll(self) -> NodeState | PollFailure:
-        """Poll the node once, and return the result. A failure is a `PollFailure`, not an exception."""
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of the verdict. at: when it happened, in Unix time."""
@@ -82,54 +71,46 @@ class Change:
 class Monitor:
     """Polls one node, keeps the latest result, and decides verdicts from it.
 
-    policy: the configured policy, which decides the logged verdict and its changes. switches: called for every verdict.
-    deadline_seconds: how long an answer may wait for a poll. clock: returns seconds, and must include the time that the
-    machine spends in suspend. on_poll: called when a poll has ended, failed or not. on_change: called when the verdict
-    has changed.
+    poll: polls the node once; a failure is a `PollFailure`, not an exception. policy: the configured policy, which
+    decides the logged verdict and its changes. switches: called for every verdict. deadline_seconds: how long an answer
+    may wait for a poll. clock: returns seconds, and must include the time that the machine spends in suspend.
+    on_verdict: called with the last recorded verdict after each poll, failed or not, and at each change between polls.
     """
 
     def __init__(
         self,
-        poller: PollsNode,
+        poll: Callable[[], Awaitable[NodeState | PollFailure]],
         *,
         interval_seconds: float,
         deadline_seconds: float,
         policy: Policy,
         switches: Callable[[], Switches],
         clock: Callable[[], float] = boot_seconds,
-        on_poll: Callable[[], None] = lambda: None,
-        on_change: Callable[[Verdict], None] = lambda _: None,
+        on_verdict: Callable[[Verdict], None] = lambda _: None,
     ) -> None:
         self.policy = policy
+        # The result of the latest poll; None before the first one has ended.
+        self.result: NodeState | PollFailure | None = None
         self.changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
-        # Counts since the start. outcomes: the reason for a poll that failed, None for one that did not. durations: one
-        # count for each of DURATION_BOUNDS_SECONDS, and one for polls that took longer.
-        self.polls = 0
-        self.outcomes: dict[Reason | None, int] = dict.fromkeys((None, *POLL_FAILURES), 0)
-        self.durations = [0] * (len(DURATION_BOUNDS_SECONDS) + 1)
+        # Counts since the start. polls: by the reason for a failure, None for those that did not fail. durations: how
+        # many polls took at most so many seconds, and all took duration_seconds together.
+        self.polls: Counter[Reason | None] = Counter()
+        self.durations = dict.fromkeys((*_DURATION_BOUNDS_SECONDS, math.inf), 0)
         self.duration_seconds = 0.0
-        self.changes_to: dict[Reason, int] = dict.fromkeys(Reason, 0)
-        self._poller = poller
+        self.changes_to: Counter[Reason] = Counter()
+        self._poll_node = poll
         self._interval_seconds = interval_seconds
         self._deadline_seconds = deadline_seconds
         self._switches = switches
         self._clock = clock
         self._began_at = clock()
-        self._result: NodeState | PollFailure | None = None
         self._decided: Verdict | None = None
-        self._was: Reason | None = None
         self._unlogged = 0
         self._logged_at = -math.inf
         self._asked = asyncio.Event()
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
-        self._on_poll = on_poll
-        self._on_change = on_change
+        self._on_verdict = on_verdict
         self._periods_missed = 0
-
-    @property
-    def result(self) -> NodeState | PollFailure | None:
-        """The result of the latest poll; None before the first one has ended."""
-        return self._result
 
     @property
     def age_seconds(self) -> float:
@@ -143,7 +124,7 @@ class Monitor:
 
     def verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from the latest result, under policy if given, else under the configured one."""
-        return decide(self._result, self._clock() - self._began_at, policy or self.policy, self._switches())
+        return decide(self.result, self._clock() - self._began_at, policy or self.policy, self._switches())
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from a result that is at most the poll interval old, or from a poll that has just ended.
@@ -151,7 +132,7 @@ class Monitor:
         For a node that is unavailable anyway, wait at most `REFUSAL_SECONDS`, then return the verdict as it is known.
         In every other case, a poll that does not end within the deadline makes the result stale.
         """
-        fresh = self._result is not None and self.age_seconds <= self._interval_seconds
+        fresh = self.result is not None and self.age_seconds <= self._interval_seconds
         if fresh and policy is None and self._decided is not None and self._switches() == _NO_SWITCHES:
             return self._decided
         verdict = self.verdict(policy)
@@ -166,7 +147,7 @@ class Monitor:
                 await self._poll_ended.wait()
         except TimeoutError:
             # An old 200 is no answer.
-            return decide(self._result, math.inf, policy or self.policy, self._switches()) if patient else verdict
+            return decide(self.result, math.inf, policy or self.policy, self._switches()) if patient else verdict
         return self.verdict(policy)
 
     async def run(self) -> None:
@@ -179,22 +160,21 @@ class Monitor:
                 if self._clock() - began_at > self.policy.max_age_seconds:
                     # Polls do not take so long: this process was paused. Ask again, instead of calling it stale.
                     continue
-                self._result = result
+                self.result = result
                 # Most health checks get this verdict. To decide for each would be a sixth of the cost of an answer.
                 self._decided = decide(result, 0.0, self.policy, _NO_SWITCHES)
                 # The age counts from the start of the poll: a value may have changed right after the server sent it.
                 self._began_at = began_at
                 self._asked.clear()
-                self._count(self.age_seconds)
+                self._count(result, self.age_seconds)
                 self._release_waiters()
                 self.note_change()
-                self._on_poll()
                 await self._pause()
         finally:
             watching.cancel()
             self._periods_missed = _PERIODS_MISSED
             # A health check that waits for the cancelled poll must not get the verdict of the poll before it.
-            self._result, self._decided = _STOPPED, None
+            self.result, self._decided = _STOPPED, None
             self._release_waiters()
 
     def note_change(self) -> None:
@@ -205,19 +185,19 @@ class Monitor:
             return
         last = self.changes[-1].verdict if self.changes else None
         if last is None or (last.available, last.reason) != (verdict.available, verdict.reason):
-            self._was = None if last is None else last.reason
             self.changes.append(Change(time.time(), verdict))
             self.changes_to[verdict.reason] += 1
             self._unlogged += 1
-            self._on_change(verdict)
         if self._unlogged:
             self._log_change()
+        if self.result is not None:
+            self._on_verdict(self.changes[-1].verdict)
 
     async def _poll(self) -> NodeState | PollFailure:
         try:
-            return await self._poller.poll()
+            return await self._poll_node()
         except Exception:  # noqa: BLE001 (no fault may end the polling)
-            if self._result != _POLLER_FAILED:
+            if self.result != _POLLER_FAILED:
                 _log.exception("poller failed")
             return _POLLER_FAILED
 
@@ -239,12 +219,11 @@ class Monitor:
                 self._periods_missed += 1
                 self.note_change()
 
-    def _count(self, took_seconds: float) -> None:
-        seen = self._result
-        self.polls += 1
-        self.outcomes[seen.reason if isinstance(seen, PollFailure) else None] += 1
-        self.durations[bisect_left(DURATION_BOUNDS_SECONDS, took_seconds)] += 1
+    def _count(self, result: NodeState | PollFailure, took_seconds: float) -> None:
+        self.polls[result.reason if isinstance(result, PollFailure) else None] += 1
         self.duration_seconds += took_seconds
+        for bound in self.durations:
+            self.durations[bound] += took_seconds <= bound
 
     def _release_waiters(self) -> None:
         self._poll_ended.set()
@@ -252,7 +231,7 @@ class Monitor:
 
     def _log_change(self) -> None:
         """Log the latest change, with the number of those that were not logged; if the node flaps, once a minute."""
-        *_, latest = self.changes
+        *before, latest = self.changes
         recent = [change for change in self.changes if latest.at - change.at < _FLAPPING_SECONDS]
         now = self._clock()
         if len(recent) >= _FLAPPING_CHANGES and now - self._logged_at < _FLAPPING_SECONDS:
@@ -263,7 +242,7 @@ class Monitor:
             "available" if verdict.available else "draining" if verdict.draining else "unavailable",
             extra={
                 "reason": verdict.reason.value,
-                "was": self._was and self._was.value,
+                "was": before[-1].verdict.reason.value if before else None,
                 "planned": verdict.draining or None,
                 "changes": self._unlogged if self._unlogged > 1 else None,
                 "detail": verdict.detail,

@@ -56,13 +56,12 @@ async def _serve(settings: Settings, log: Log) -> None:
     switches = ManualSwitches(settings.clustercheck_disabled_file)
     systemd = Systemd(os.environ)
     monitor = Monitor(
-        poller,
+        poller.poll,
         interval_seconds=settings.clustercheck_poll_interval,
         deadline_seconds=deadline_seconds,
         policy=settings.policy(),
         switches=switches,
-        on_poll=systemd.polled,
-        on_change=systemd.changed,
+        on_verdict=systemd.show,
     )
     register = ConnectionRegister(settings.clustercheck_allow_from)
     drain_status, any_path = int(settings.clustercheck_drain_status), settings.clustercheck_any_path

@@ -26,9 +26,11 @@ class Systemd:
     """Sends notifications to systemd. Without $NOTIFY_SOCKET, every method does nothing."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._address = _address(environ)
+        address = environ.get("NOTIFY_SOCKET", "")
+        # @ stands for the abstract namespace.
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._unsent: dict[str, str] = {}
-        self._ready = False
+        self._shown: Verdict | None = None
         self._watchdog_seconds = _watchdog_seconds(environ)
 
     async def feed_watchdog(self, is_alive: Callable[[], bool]) -> None:
@@ -38,23 +40,22 @@ class Systemd:
                 self._send("WATCHDOG=1\n")
             await asyncio.sleep(self._watchdog_seconds / _FEEDINGS)
 
-    def polled(self) -> None:
-        """Record that a poll has ended, failed or not. The first call makes the service ready."""
-        if not self._ready:
-            self._ready = True
-            self._unsent["READY"] = "1"
-        if self._unsent:
-            self._send()
+    def show(self, verdict: Verdict) -> None:
+        """Show the verdict in `systemctl status`. The first call makes the service ready.
 
-    def changed(self, verdict: Verdict) -> None:
-        """Show a new verdict in `systemctl status`."""
-        self._unsent["STATUS"] = f"{verdict.word} {verdict.reason}: {verdict.detail}"
+        Each call also sends what systemd has not taken yet.
+        """
+        if self._shown is None:
+            self._unsent["READY"] = "1"
+        if self._shown != verdict:
+            self._shown = verdict
+            self._unsent["STATUS"] = f"{verdict.word} {verdict.reason}: {verdict.detail}"
         self._send()
 
     def stopping(self, drain_seconds: float) -> None:
         """Announce that the service stops, and ask for the drain's time, which may exceed TimeoutStopSec=."""
         self._unsent["STOPPING"] = "1"
-        self._unsent["EXTEND_TIMEOUT_USEC"] = _microseconds(drain_seconds + _STOP_SECONDS)
+        self._unsent["EXTEND_TIMEOUT_USEC"] = str(round((drain_seconds + _STOP_SECONDS) * _MICROSECONDS))
         self._send()
 
     def keep(self, listening: socket.socket, name: str) -> None:
@@ -62,7 +63,7 @@ class Systemd:
 
         That takes FileDescriptorStoreMax= in systemd.service(5). An earlier one of this name goes.
         """
-        if self._address is None:
+        if not self._address:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
             sending.settimeout(_KEEP_SECONDS)
@@ -72,26 +73,14 @@ class Systemd:
 
     def _send(self, feed: str = "") -> None:
         """Send feed and the unsent values; keep those for the next call if that fails."""
-        if self._address is None:
-            self._unsent.clear()
-            return
         message = feed + "".join(f"{name}={value}\n" for name, value in self._unsent.items())
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
-                # systemd may be busy, for example with daemon-reload. No health check may wait for it.
-                sending.setblocking(False)  # noqa: FBT003 (socket's own signature)
-                sending.sendto(message.encode(), self._address)
-        except OSError:
+        if not self._address or not message:
             return
-        self._unsent.clear()
-
-
-def _address(environ: Mapping[str, str]) -> str | None:
-    address = environ.get("NOTIFY_SOCKET", "")
-    # A path, or @ and a name in the abstract namespace. systemd uses other kinds (vsock) only for virtual machines.
-    if not address.startswith(("/", "@")):
-        return None
-    return f"\0{address[1:]}" if address.startswith("@") else address
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+            # systemd may be busy, for example with daemon-reload. No health check may wait for it.
+            sending.setblocking(False)  # noqa: FBT003 (socket's own signature)
+            sending.sendto(message.encode(), self._address)
+            self._unsent.clear()
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
@@ -100,7 +89,3 @@ def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()) or not microseconds.isdecimal():
         return None
     return int(microseconds) / _MICROSECONDS or None
-
-
-def _microseconds(seconds: float) -> str:
-    return str(round(seconds * _MICROSECONDS))

@@ -98,7 +98,7 @@ def create_application(
         # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
         monitor.note_change()
         # While a poll hangs, the age grows.
-        return monitor.polls, monitor.verdict(), int(monitor.age_seconds)
+        return monitor.polls.total(), monitor.verdict(), int(monitor.age_seconds)
 
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)

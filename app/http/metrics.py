@@ -5,12 +5,12 @@ that was not read from the node is left out. Names and units follow Prometheus' 
 (prometheus.io/docs/practices/naming). No label value comes from a client.
 """
 
+import math
 import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from app import __version__
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthCheckCounts
-from app.monitor import DURATION_BOUNDS_SECONDS, Monitor
+from app.monitor import Monitor
 from app.node_state import NodeState, PollFailure
 from app.reason import POLL_FAILURES, Reason
 from app.settings import Settings
@@ -112,7 +112,7 @@ def _verdict_metrics(monitor: Monitor) -> Iterator[Metric]:
     yield _labelled(GaugeMetricFamily, "reason", words, "reason", reasons)
     words = "When the verdict last changed, in Unix time."
     yield _gauge("verdict_changed_timestamp_seconds", words, monitor.changes[-1].at)
-    changes = {reason.value: count for reason, count in monitor.changes_to.items()}
+    changes = {reason.value: monitor.changes_to[reason] for reason in Reason}
     words = "Changes of the verdict, by the reason of the new one."
     yield _labelled(CounterMetricFamily, "verdict_changes", words, "reason", changes)
 
@@ -129,21 +129,24 @@ def _node_metrics(node: NodeState) -> Iterator[Metric]:
 
 def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
     yield _gauge("poll_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds)
-    outcomes = {"read" if cause is None else cause.value: count for cause, count in monitor.outcomes.items()}
     words = "Polls of the node, by outcome: read, or why the node could not be read."
-    yield _labelled(CounterMetricFamily, "polls", words, "outcome", outcomes)
+    yield _outcomes("polls", words, "read", monitor.polls)
     words = "How long polls took, failed ones included."
-    bounds = [*map(str, DURATION_BOUNDS_SECONDS), "+Inf"]
-    buckets = list(zip(bounds, accumulate(monitor.durations), strict=True))
+    buckets = [("+Inf" if bound == math.inf else str(bound), count) for bound, count in monitor.durations.items()]
     yield HistogramMetricFamily("clustercheckd_poll_duration_seconds", words, buckets, monitor.duration_seconds)
 
 
 def _login_metrics(logins: Logins) -> Iterator[Metric]:
-    outcomes = {"accepted": logins.logins[None], **{reason.value: logins.logins[reason] for reason in POLL_FAILURES}}
     words = "Logins to the server, by outcome: accepted, or why the login failed."
-    yield _labelled(CounterMetricFamily, "logins", words, "outcome", outcomes)
+    yield _outcomes("logins", words, "accepted", logins.logins)
     words = "1 if the latest login failed because of the account or the path to the server, else 0."
     yield _gauge("login_refused", words, logins.account_refused)
+
+
+def _outcomes(name: str, words: str, success: str, counts: Counter[Reason | None]) -> Metric:
+    """Return the counts of what has ended well, under the word for that, or failed for a reason."""
+    outcomes = {success: counts[None], **{reason.value: counts[reason] for reason in POLL_FAILURES}}
+    return _labelled(CounterMetricFamily, name, words, "outcome", outcomes)
 
 
 def _gauge(name: str, words: str, value: float) -> Metric:

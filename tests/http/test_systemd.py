@@ -19,6 +19,8 @@ from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, galera
 
 WATCHDOG_SECONDS = 2.0
+SYNCED = Verdict(available=True, reason=Reason.SYNCED, detail="seen")
+FIRST = {"READY": "1", "STATUS": "available synced: seen"}
 
 
 class Manager:
@@ -127,23 +129,22 @@ def test_what_a_busy_manager_did_not_take_is_sent_again(manager: Manager, tmp_pa
         with contextlib.suppress(BlockingIOError):
             while True:
                 other.sendto(b"FILLED=1", str(tmp_path / "notify"))
-    systemd.polled()
-    systemd.changed(Verdict(available=True, reason=Reason.SYNCED, detail="seen"))
+    systemd.show(SYNCED)
     assert set(manager.values("FILLED")) == {"1"}
     assert manager.values("READY") == []
-    systemd.polled()
-    assert manager.read()[-1] == {"READY": "1", "STATUS": "available synced: seen"}
+    systemd.show(SYNCED)
+    assert manager.read()[-1] == FIRST
 
 
 def test_a_socket_in_the_abstract_namespace_is_told_too() -> None:
     name = f"clustercheckd-test-{os.getpid()}"
     with closing(Manager(f"\0{name}")) as manager:
-        Systemd({"NOTIFY_SOCKET": f"@{name}"}).polled()
-        assert manager.read() == [{"READY": "1"}]
+        Systemd({"NOTIFY_SOCKET": f"@{name}"}).show(SYNCED)
+        assert manager.read() == [FIRST]
 
 
 @pytest.mark.parametrize("address", ["", "vsock:2:1", "/no/such/socket"])
 def test_without_a_manager_to_tell_everything_goes_on(address: str) -> None:
     systemd = Systemd({"NOTIFY_SOCKET": address})
-    systemd.polled()
+    systemd.show(SYNCED)
     systemd.stopping(0)

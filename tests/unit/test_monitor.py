@@ -82,7 +82,7 @@ async def running(
 ) -> AsyncIterator[Monitor]:
     """Run a monitor on the poller."""
     monitor = Monitor(
-        poller,
+        poller.poll,
         interval_seconds=interval_seconds,
         deadline_seconds=DEADLINE_SECONDS,
         policy=Policy(max_age_seconds),
