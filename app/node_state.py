@@ -23,26 +23,6 @@ _CUT = "..."
 NOT_A_NUMBER = -1
 """The value of an integer field if the server sent anything but a non-negative whole number."""
 
-REASON_OF_SERVER_ERROR = {
-    1040: Reason.TOO_MANY_CONNECTIONS,  # ER_CON_COUNT_ERROR
-    1203: Reason.TOO_MANY_CONNECTIONS,  # ER_TOO_MANY_USER_CONNECTIONS
-    1226: Reason.TOO_MANY_CONNECTIONS,  # ER_USER_LIMIT_REACHED
-    1045: Reason.ACCESS_DENIED,  # ER_ACCESS_DENIED_ERROR
-    1698: Reason.ACCESS_DENIED,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
-    1251: Reason.ACCESS_DENIED,  # ER_NOT_SUPPORTED_AUTH_MODE
-    1129: Reason.HOST_BLOCKED,  # ER_HOST_IS_BLOCKED
-    1130: Reason.HOST_BLOCKED,  # ER_HOST_NOT_PRIVILEGED
-    3032: Reason.OFFLINE,  # ER_SERVER_OFFLINE_MODE
-    1037: Reason.REJECTS_LOGINS,  # ER_OUTOFMEMORY
-    1041: Reason.REJECTS_LOGINS,  # ER_OUT_OF_RESOURCES
-    1135: Reason.REJECTS_LOGINS,  # ER_CANT_CREATE_THREAD
-    1184: Reason.REJECTS_LOGINS,  # ER_NEW_ABORTING_CONNECTION: init_connect failed
-    1053: Reason.CONNECTION_LOST,  # ER_SERVER_SHUTDOWN
-    2006: Reason.CONNECTION_LOST,  # CR_SERVER_GONE_ERROR
-    2013: Reason.CONNECTION_LOST,  # CR_SERVER_LOST
-}
-"""The server and client error numbers with a reason of their own (MySQL and MariaDB reference manuals)."""
-
 
 @dataclass(frozen=True, slots=True)
 class PollFailure:

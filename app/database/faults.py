@@ -11,7 +11,7 @@ import ssl
 from pymysql.err import InterfaceError, MySQLError
 
 from app.database.login import Login
-from app.node_state import REASON_OF_SERVER_ERROR, PollFailure, one_line
+from app.node_state import PollFailure, one_line
 from app.reason import Reason
 from app.settings_error import SettingsError
 
@@ -19,6 +19,22 @@ _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 
 LOOKING_UP = "looking up the host's name"
 """The phase of a login that does not concern the server."""
+
+_ERROR_NUMBERS = {
+    # ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED
+    Reason.TOO_MANY_CONNECTIONS: (1040, 1203, 1226),
+    # ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR, ER_NOT_SUPPORTED_AUTH_MODE
+    Reason.ACCESS_DENIED: (1045, 1698, 1251),
+    # ER_HOST_IS_BLOCKED, ER_HOST_NOT_PRIVILEGED
+    Reason.HOST_BLOCKED: (1129, 1130),
+    # ER_SERVER_OFFLINE_MODE
+    Reason.OFFLINE: (3032,),
+    # ER_OUTOFMEMORY, ER_OUT_OF_RESOURCES, ER_CANT_CREATE_THREAD, ER_NEW_ABORTING_CONNECTION (init_connect failed)
+    Reason.REJECTS_LOGINS: (1037, 1041, 1135, 1184),
+    # ER_SERVER_SHUTDOWN, CR_SERVER_GONE_ERROR, CR_SERVER_LOST
+    Reason.CONNECTION_LOST: (1053, 2006, 2013),
+}
+"""The errors of server and client with a reason of their own (MySQL and MariaDB reference manuals)."""
 
 _IN_WORDS = {
     Reason.REJECTS_LOGINS: "the server takes no logins",
@@ -149,7 +165,7 @@ def _reason_and_words(
         case RuntimeError() if "cryptography" in str(fault):
             return Reason.ACCESS_DENIED, _NO_CRYPTOGRAPHY.format(user=user)
         case _ if number:
-            reason = REASON_OF_SERVER_ERROR.get(number, Reason.ERROR)
+            reason = next((reason for reason, numbers in _ERROR_NUMBERS.items() if number in numbers), Reason.ERROR)
         case BrokenPipeError() | ConnectionResetError() | ConnectionAbortedError() | RuntimeError() | InterfaceError():
             # The peer accepted the connection and closed it: asyncio, uvloop and aiomysql each raise their own.
             reason = Reason.CONNECTION_LOST
