@@ -57,7 +57,7 @@ def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> f
     The next poll begins when nobody has asked for a while, or when the one before has taken its deadline. It may take
     the deadline too.
     """
-    return max(interval_seconds, IDLE_SECONDS, deadline_seconds) + deadline_seconds + _SLACK_SECONDS
+    return round(max(interval_seconds, IDLE_SECONDS, deadline_seconds) + deadline_seconds + _SLACK_SECONDS, 3)
 
 
 @dataclass(frozen=True, slots=True)

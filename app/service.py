@@ -5,12 +5,13 @@ import logging
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import uvloop
 
 from app import __version__
 from app.database.poller import Poller
-from app.http.api import PATHS, create_application
+from app.http.api import create_application
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthChecks, no_health_checks
 from app.http.metrics import ServiceMetrics
@@ -46,10 +47,9 @@ def serve(settings: Settings, warnings: Sequence[str]) -> int:
 
 
 async def _serve(settings: Settings, log: Log) -> None:
-    deadline_seconds = settings.clustercheck_deadline
     poller = Poller(
         settings.database(),
-        deadline_seconds,
+        settings.clustercheck_deadline,
         login_interval_seconds=settings.clustercheck_login_interval,
         poll_interval_seconds=max(IDLE_SECONDS, settings.clustercheck_poll_interval),
     )
@@ -58,17 +58,15 @@ async def _serve(settings: Settings, log: Log) -> None:
     monitor = Monitor(
         poller.poll,
         interval_seconds=settings.clustercheck_poll_interval,
-        deadline_seconds=deadline_seconds,
+        deadline_seconds=settings.clustercheck_deadline,
         policy=settings.policy(),
         switches=switches,
         on_verdict=systemd.show,
     )
     register = ConnectionRegister(settings.clustercheck_allow_from)
-    drain_status, any_path = int(settings.clustercheck_drain_status), settings.clustercheck_any_path
-    counts = no_health_checks(drain_status, any_path=any_path)
+    counts = no_health_checks(settings)
     metrics = ServiceMetrics(settings, monitor, poller, register, counts, switches, lambda: log.dropped)
-    application = create_application(monitor, poller, register, switches, metrics.registry())
-    health_checks = HealthChecks(monitor, application, PATHS, counts, drain_status=drain_status, any_path=any_path)
+    health_checks = HealthChecks(settings, monitor, create_application(metrics), counts)
     listening = listening_socket(settings.clustercheck_host, settings.clustercheck_port, systemd.keep)
     _say_what_is_watched(settings, address_of(listening))
     polling = asyncio.create_task(monitor.run())
@@ -78,15 +76,7 @@ async def _serve(settings: Settings, log: Log) -> None:
         switches.shutting_down = True
         polling.cancel()
 
-    server = Server(
-        health_checks,
-        register,
-        switches,
-        settings.clustercheck_drain_seconds,
-        deadline_seconds,
-        give_up=give_up,
-        on_stop=systemd.stopping,
-    )
+    server = Server(settings, health_checks, register, switches, give_up=give_up, on_stop=systemd.stopping)
     try:
         await server.serve([listening])
     finally:
@@ -97,7 +87,6 @@ async def _serve(settings: Settings, log: Log) -> None:
 
 
 def _say_what_is_watched(settings: Settings, address: str) -> None:
-    policy = settings.policy()
     _log.info(
         "started",
         extra={
@@ -107,9 +96,6 @@ def _say_what_is_watched(settings: Settings, address: str) -> None:
             "poll_interval_seconds": settings.clustercheck_poll_interval,
             "login_interval_seconds": settings.clustercheck_login_interval,
             "deadline_seconds": settings.clustercheck_deadline,
-            "available_when_donor": policy.available_when_donor,
-            "available_when_readonly": policy.available_when_readonly,
-            "available_when_full": policy.available_when_full,
-            "max_recv_queue": policy.max_recv_queue,
+            **asdict(settings.policy()),
         },
     )

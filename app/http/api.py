@@ -1,28 +1,19 @@
 """The FastAPI application: the endpoints beside the health check: /status, /metrics and the schema."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.registry import CollectorRegistry
 from pydantic import BaseModel, Field
 
 from app import __version__
-from app.http.guard import ConnectionRegister
-from app.http.metrics import Logins
-from app.monitor import Monitor
+from app.http.health_checks import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
+from app.http.metrics import ServiceMetrics
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
-from app.switches import ManualSwitches
 from app.verdict import Policy
-
-STATUS_PATH = "/status"
-METRICS_PATH = "/metrics"
-SCHEMA_PATH = "/openapi.json"
-PATHS = (STATUS_PATH, METRICS_PATH, SCHEMA_PATH)
-"""The paths that the application answers."""
 
 
 class StatusChange(BaseModel):
@@ -64,14 +55,9 @@ class Status(BaseModel):
     changes: list[StatusChange] = Field(description="the latest changes of the verdict, oldest first")
 
 
-def create_application(
-    monitor: Monitor,
-    logins: Logins,
-    register: ConnectionRegister,
-    switches: ManualSwitches,
-    registry: CollectorRegistry,
-) -> FastAPI:
-    """Return the application that answers `PATHS`. The fast path passes those requests on to it."""
+def create_application(sources: ServiceMetrics) -> FastAPI:
+    """Return the application that answers `APPLICATION_PATHS`. sources: those of /metrics and /status."""
+    monitor, registry = sources.monitor, sources.registry()
     application = FastAPI(
         title="clustercheckd",
         version=__version__,
@@ -88,7 +74,7 @@ def create_application(
     # Both documents are made once a poll: 256 clients that ask for one at once would delay a health check by a second.
     @lru_cache(maxsize=1)
     def status_document(_made_for: object) -> bytes:
-        return _status(monitor, logins, register, switches).model_dump_json().encode()
+        return _status(sources).model_dump_json().encode()
 
     @lru_cache(maxsize=1)
     def metrics_document(_made_for: object) -> bytes:
@@ -118,7 +104,8 @@ def create_application(
     return application
 
 
-def _status(monitor: Monitor, logins: Logins, register: ConnectionRegister, switches: ManualSwitches) -> Status:
+def _status(sources: ServiceMetrics) -> Status:
+    monitor = sources.monitor
     verdict, seen = monitor.verdict(), monitor.result
     changes = [
         StatusChange(at=datetime.fromtimestamp(change.at, UTC), **asdict(change.verdict)) for change in monitor.changes
@@ -128,13 +115,13 @@ def _status(monitor: Monitor, logins: Logins, register: ConnectionRegister, swit
         **asdict(verdict),
         draining=verdict.draining,
         since=changes[-1].at,
-        disabled_since=_moment(switches.disabled_at()),
+        disabled_since=_moment(sources.switches.disabled_at()),
         age_seconds=round(monitor.age_seconds, 3),
         node=seen if isinstance(seen, NodeState) else None,
         failure=seen if isinstance(seen, PollFailure) else None,
-        policy=replace(monitor.policy, max_age_seconds=round(monitor.policy.max_age_seconds, 3)),
-        login_failure=logins.login_failure,
-        connections=StatusConnections(open=len(register), closed=register.closed),
+        policy=monitor.policy,
+        login_failure=sources.logins.login_failure,
+        connections=StatusConnections(open=len(sources.connections), closed=sources.connections.closed),
         changes=changes,
     )
 

@@ -5,7 +5,6 @@ one: see `Monitor.fresh_verdict`.
 """
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from app.monitor import Monitor
 from app.node_state import one_line
 from app.reason import Reason
 from app.sentences import sentence_of
+from app.settings import Settings
 from app.settings_error import SettingsError
 from app.verdict import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
 
@@ -25,6 +25,10 @@ VERDICT_PATHS = ("/", "*", "/readyz")
 """The paths of the verdict; `*` is the path of `OPTIONS *`."""
 
 LIVENESS_PATH = "/livez"
+
+STATUS_PATH, METRICS_PATH, SCHEMA_PATH = "/status", "/metrics", "/openapi.json"
+APPLICATION_PATHS = (STATUS_PATH, METRICS_PATH, SCHEMA_PATH)
+"""The paths that the FastAPI application answers."""
 
 OTHER_PATHS = "other"
 """Stands for all other paths in the counts."""
@@ -60,42 +64,26 @@ HealthCheckCounts = dict[tuple[str, int], int]
 """How many answers were sent, by path and status."""
 
 
-def no_health_checks(drain_status: int = UNAVAILABLE, *, any_path: bool = False) -> HealthCheckCounts:
+def no_health_checks(settings: Settings) -> HealthCheckCounts:
     """Return the counts at the start. All keys exist from then on, so that no request can add one."""
-    verdict = {AVAILABLE, UNAVAILABLE, drain_status}
+    verdict = {AVAILABLE, UNAVAILABLE, int(settings.clustercheck_drain_status)}
     statuses = {
         **dict.fromkeys(VERDICT_PATHS, verdict | {_BAD_REQUEST}),
         LIVENESS_PATH: {AVAILABLE, UNAVAILABLE},
-        OTHER_PATHS: verdict if any_path else {_NOT_FOUND},
+        OTHER_PATHS: verdict if settings.clustercheck_any_path else {_NOT_FOUND},
     }
     return {(path, status): 0 for path, known in statuses.items() for status in sorted(known)}
 
 
 class HealthChecks:
-    """An ASGI application that answers health checks from the monitor and passes other requests on.
+    """An ASGI application that answers health checks from the monitor, and passes `APPLICATION_PATHS` on."""
 
-    passed_on: the application that answers passed_on_paths. drain_status: the HTTP status of a draining node. any_path:
-    whether all other paths get the verdict instead of 404.
-    """
-
-    def __init__(
-        self,
-        monitor: Monitor,
-        passed_on: "ASGIApp",
-        passed_on_paths: Collection[str],
-        counts: HealthCheckCounts,
-        *,
-        drain_status: int = UNAVAILABLE,
-        any_path: bool = False,
-    ) -> None:
+    def __init__(self, settings: Settings, monitor: Monitor, application: "ASGIApp", counts: HealthCheckCounts) -> None:
         self._monitor = monitor
-        self._passed_on = passed_on
-        self._passed_on_paths = passed_on_paths
+        self._application = application
         self._counts = counts
-        self._drain_status = drain_status
-        self._any_path = any_path
-        endpoints = ", ".join(path for path in (*VERDICT_PATHS, LIVENESS_PATH, *passed_on_paths) if path != "*")
-        self._not_found = plain_answer(_NOT_FOUND, f"not found: the endpoints are {endpoints}\r\n")
+        self._drain_status = int(settings.clustercheck_drain_status)
+        self._any_path = settings.clustercheck_any_path
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request. The method makes no difference."""
@@ -104,13 +92,13 @@ class HealthChecks:
             answer = await self._answer(scope["query_string"])
         elif path == LIVENESS_PATH:
             answer = _ALIVE if self._monitor.alive else _STUCK
-        elif path in self._passed_on_paths:
-            await self._passed_on(scope, receive, send)
+        elif path in APPLICATION_PATHS:
+            await self._application(scope, receive, send)
             return
         else:
             path = OTHER_PATHS
             # With any_path, ignore the query: the script never read it either.
-            answer = await self._answer(b"") if self._any_path else self._not_found
+            answer = await self._answer(b"") if self._any_path else _NO_SUCH_PATH
         self._counts[path, answer.status] += 1
         await answer.send(send)
 
@@ -164,6 +152,8 @@ def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer
     return Answer(status, tuple(headers), encoded)
 
 
+_ENDPOINTS = ", ".join(path for path in (*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS) if path != "*")
+_NO_SUCH_PATH = plain_answer(_NOT_FOUND, f"not found: the endpoints are {_ENDPOINTS}\r\n")
 _ALIVE = plain_answer(AVAILABLE, "alive\r\n")
 _STUCK = plain_answer(UNAVAILABLE, "clustercheckd has stopped polling: restart it\r\n")
 

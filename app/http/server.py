@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from app.http.guard import ConnectionRegister, GuardedProtocol
+from app.settings import Settings
 from app.settings_error import SettingsError
 from app.switches import ManualSwitches
 
@@ -35,19 +36,17 @@ _ANSWER_SECONDS = 0.2
 class Server(uvicorn.Server):
     """A uvicorn server that stops on SIGTERM and SIGINT, with exit status 0.
 
-    drain_seconds: how long it serves after the first signal, with switches.shutting_down set. A second signal stops it
-    at once. deadline_seconds: how long a health check may be held. on_stop: called after a signal, with the seconds
-    that are left to serve. give_up: called shortly before the server stops if answers are still held; it must release
-    them.
+    After the first signal, it serves for CLUSTERCHECK_DRAIN_SECONDS, with switches.shutting_down set. A second signal
+    stops it at once. on_stop: called after a signal, with the seconds that are left to serve. give_up: called shortly
+    before the server stops if answers are still held; it must release them.
     """
 
     def __init__(
         self,
+        settings: Settings,
         application: "ASGIApp",
         register: ConnectionRegister,
         switches: ManualSwitches,
-        drain_seconds: float,
-        deadline_seconds: float,
         *,
         give_up: Callable[[], object],
         on_stop: Callable[[float], None],
@@ -55,8 +54,9 @@ class Server(uvicorn.Server):
         self._switches = switches
         self._give_up = give_up
         self._on_stop = on_stop
-        self._drain_seconds = drain_seconds
-        self._deadline_seconds = deadline_seconds
+        self._drain_seconds = settings.clustercheck_drain_seconds
+        # How long a health check may be held.
+        self._deadline_seconds = settings.clustercheck_deadline
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         super().__init__(
@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
                 # Do not trust what a client says about its own address.
                 proxy_headers=False,
                 # An int for type checkers only: it is passed to asyncio.wait_for.
-                timeout_graceful_shutdown=deadline_seconds + _ANSWER_SECONDS,  # type: ignore[arg-type]
+                timeout_graceful_shutdown=self._deadline_seconds + _ANSWER_SECONDS,  # type: ignore[arg-type]
             ),
         )
 

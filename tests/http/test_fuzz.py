@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.http.api import PATHS
+from app.http.health_checks import APPLICATION_PATHS
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
 from tests.conftest import Services
@@ -66,7 +66,7 @@ def requests(seed: int) -> Iterator[bytes]:
 
 def knows_methods(request: bytes) -> bool:
     """Whether a 405 may be meant: only the endpoints behind the health check know of methods."""
-    return any(path.encode() in request for path in PATHS)
+    return any(path.encode() in request for path in APPLICATION_PATHS)
 
 
 async def ask(port: int, request: bytes, *, half_close: bool = True) -> bytes:

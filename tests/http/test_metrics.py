@@ -198,10 +198,9 @@ class TestPolls:
             async with running(poller, switches, interval_seconds=0, max_age_seconds=200, clock=lambda: now) as monitor:
                 await until(lambda: poller.script == [hanging])
                 now += later
-                logins, register, counts = Poller(Database(), 1), ConnectionRegister(), no_health_checks()
-                metrics = ServiceMetrics(
-                    Settings.model_validate({}), monitor, logins, register, counts, switches, lambda: 7
-                )
+                settings, register = Settings.model_validate({}), ConnectionRegister()
+                counts, logins = no_health_checks(settings), Poller(Database(), 1)
+                metrics = ServiceMetrics(settings, monitor, logins, register, counts, switches, lambda: 7)
                 return generate_latest(metrics.registry()).decode()
 
         return samples(asyncio.run(scenario()))

@@ -99,7 +99,7 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(servic
         (
             f'INFO started version={__version__} database="127.0.0.1:{server.port} as someone (with a password)"'
             f" listen=127.0.0.1:{service.port} poll_interval_seconds=0.25 login_interval_seconds=2 deadline_seconds=0.8"
-            " available_when_donor=false available_when_readonly=true available_when_full=true"
+            " max_age_seconds=1.9 available_when_donor=false available_when_readonly=true available_when_full=true"
         ),
         'INFO available reason=synced detail="wsrep_local_state is 4 (Synced)"',
         'WARNING unavailable reason=not-ready was=synced detail="wsrep_ready is OFF, wsrep_local_state is 4 (Synced)"',

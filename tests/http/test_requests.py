@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.http.api import PATHS
+from app.http.health_checks import APPLICATION_PATHS
 from harness.service import Service
 from tests.conftest import Services
 
@@ -75,7 +75,7 @@ def test_head_gets_the_same_headers_and_no_body(unreachable: Service) -> None:
 )
 def test_each_route_has_its_status_and_ends_the_connection(unreachable: Service, status: int, targets: str) -> None:
     for target in targets.split():
-        methods = ("GET", "HEAD") if target.endswith(PATHS) else ("GET", "HEAD", "OPTIONS", "DELETE")
+        methods = ("GET", "HEAD") if target.endswith(APPLICATION_PATHS) else ("GET", "HEAD", "OPTIONS", "DELETE")
         for method in methods:
             request = f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"
             line, *headers = unreachable.send(request.encode()).partition(b"\r\n\r\n")[0].decode().splitlines()

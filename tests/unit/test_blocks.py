@@ -22,8 +22,7 @@ import yaml
 from app.commands.parser import parse
 from app.commands.services import Answer, Service
 from app.commands.status import _as_table as as_table
-from app.http.api import PATHS
-from app.http.health_checks import LIVENESS_PATH, VERDICT_PATHS, verdict_answer
+from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS, verdict_answer
 from app.log import LineFormatter
 from app.settings import Settings
 from app.variables import misspelt_names, read_env_file
@@ -111,7 +110,7 @@ def a_request(arguments: Sequence[str]) -> None:
     assert set(flags) <= {"-i", "-s"}
     found = re.fullmatch(r"http://[a-z0-9.]+:(?:9200|8404)(/[a-z.]*)(?:\?.*)?", url)
     assert found, url
-    assert found[1] in {*VERDICT_PATHS, LIVENESS_PATH, *PATHS}
+    assert found[1] in {*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS}
 
 
 def a_verb_of_systemctl(arguments: Sequence[str]) -> None:

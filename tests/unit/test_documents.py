@@ -13,8 +13,7 @@ from app.commands.parser import COMMANDS as NAMES
 from app.commands.parser import Parser
 from app.commands.script import CONFIGURATION_FILES
 from app.database.address import USUAL_SOCKETS
-from app.http.api import PATHS
-from app.http.health_checks import LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
+from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
 from app.reason import PLANNED, Reason
 from app.settings import DURATIONS, WITHOUT_FLAG, Settings, default_of, flag_of
 from app.verdict import decide
@@ -159,7 +158,7 @@ class TestHttpApi:
     """docs/reference/http-api.md."""
 
     def test_it_has_every_endpoint(self) -> None:
-        assert set(rows(HTTP_API, r"/[a-z.]*")) == {*VERDICT_PATHS, LIVENESS_PATH, *PATHS} - {"*"}
+        assert set(rows(HTTP_API, r"/[a-z.]*")) == {*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS} - {"*"}
 
     def test_it_names_every_override(self) -> None:
         assert all(f"`{name}`" in HTTP_API for name in OVERRIDES)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from app.http.health_checks import HealthChecks, no_health_checks, overridden, verdict_answer
 from app.node_state import NodeState
 from app.reason import Reason
+from app.settings import Settings
 from app.settings_error import SettingsError
 from app.verdict import Policy, Verdict
 from tests.unit.test_monitor import SYNCED, ScriptedPoller, running, until
@@ -112,7 +113,8 @@ def test_livez_is_503_only_while_no_poll_ends_or_once_none_will() -> None:
             return sent[0]["status"], sent[1]["body"]
 
         async with running(ScriptedPoller(stuck), max_age_seconds=0.3) as monitor:
-            health_checks = HealthChecks(monitor, None, (), no_health_checks())  # type: ignore[arg-type]
+            settings = Settings.model_validate({})
+            health_checks = HealthChecks(settings, monitor, None, no_health_checks(settings))  # type: ignore[arg-type]
             await monitor.fresh_verdict()
             may_go_on.clear()
             await until(lambda: monitor.changes[-1].verdict.reason is Reason.STALE)
