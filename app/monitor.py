@@ -89,6 +89,7 @@ class Monitor:
         on_verdict: Callable[[Verdict], None] = lambda _: None,
     ) -> None:
         self.policy = policy
+        self.switches = switches
         # The result of the latest poll; None before the first one has ended.
         self.result: NodeState | PollFailure | None = None
         self.changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
@@ -101,7 +102,6 @@ class Monitor:
         self._poll_node = poll
         self._interval_seconds = interval_seconds
         self._deadline_seconds = deadline_seconds
-        self._switches = switches
         self._clock = clock
         self._began_at = clock()
         self._decided: Verdict | None = None
@@ -124,7 +124,7 @@ class Monitor:
 
     def verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from the latest result, under policy if given, else under the configured one."""
-        return decide(self.result, self._clock() - self._began_at, policy or self.policy, self._switches())
+        return decide(self.result, self._clock() - self._began_at, policy or self.policy, self.switches())
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from a result that is at most the poll interval old, or from a poll that has just ended.
@@ -133,7 +133,7 @@ class Monitor:
         In every other case, a poll that does not end within the deadline makes the result stale.
         """
         fresh = self.result is not None and self.age_seconds <= self._interval_seconds
-        if fresh and policy is None and self._decided is not None and self._switches() == _NO_SWITCHES:
+        if fresh and policy is None and self._decided is not None and self.switches() == _NO_SWITCHES:
             return self._decided
         verdict = self.verdict(policy)
         if fresh or verdict.reason in _BY_HAND:
@@ -147,7 +147,7 @@ class Monitor:
                 await self._poll_ended.wait()
         except TimeoutError:
             # An old 200 is no answer.
-            return decide(self.result, math.inf, policy or self.policy, self._switches()) if patient else verdict
+            return decide(self.result, math.inf, policy or self.policy, self.switches()) if patient else verdict
         return self.verdict(policy)
 
     async def run(self) -> None:

@@ -65,7 +65,7 @@ async def _serve(settings: Settings, log: Log) -> None:
     )
     register = ConnectionRegister(settings.clustercheck_allow_from)
     counts = no_health_checks(settings)
-    metrics = ServiceMetrics(settings, monitor, poller, register, counts, switches, lambda: log.dropped)
+    metrics = ServiceMetrics(settings, monitor, poller, register, counts, lambda: log.dropped)
     health_checks = HealthChecks(settings, monitor, create_application(metrics), counts)
     listening = listening_socket(settings.clustercheck_host, settings.clustercheck_port, systemd.keep)
     _say_what_is_watched(settings, address_of(listening))

@@ -34,16 +34,9 @@ class ManualSwitches:
         except (OSError, ValueError) as fault:
             words = getattr(fault, "strerror", None) or str(fault)
             seen = f"{self._disabled_file}: {words}; a file that cannot be checked counts as present"
-        else:
-            seen = _made(self._disabled_file, found.st_uid, found.st_mtime, found.st_size)
-        return Switches(seen, self.shutting_down)
-
-    def disabled_at(self) -> float | None:
-        """Return when the disabled file was last modified, in Unix time; None if it does not exist."""
-        try:
-            return os.stat(self._disabled_file).st_mtime
-        except OSError:
-            return None
+            return Switches(seen, self.shutting_down)
+        seen = _made(self._disabled_file, found.st_uid, found.st_mtime, found.st_size)
+        return Switches(seen, self.shutting_down, found.st_mtime)
 
 
 _NONE, _SHUTTING_DOWN = Switches(), Switches(shutting_down=True)

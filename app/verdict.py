@@ -66,11 +66,13 @@ class Policy:
 class Switches:
     """The state that an operator controls by hand.
 
-    disabled_file: a description of the disabled file if it exists or cannot be checked, else None.
+    disabled_file: a description of the disabled file if it exists or cannot be checked, else None. disabled_at: when
+    the file was last modified, in Unix time; None if it does not exist or cannot be checked.
     """
 
     disabled_file: str | None = None
     shutting_down: bool = False
+    disabled_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

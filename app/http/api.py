@@ -115,7 +115,7 @@ def _status(sources: ServiceMetrics) -> Status:
         **asdict(verdict),
         draining=verdict.draining,
         since=changes[-1].at,
-        disabled_since=_moment(sources.switches.disabled_at()),
+        disabled_since=_moment(monitor.switches().disabled_at),
         age_seconds=round(monitor.age_seconds, 3),
         node=seen if isinstance(seen, NodeState) else None,
         failure=seen if isinstance(seen, PollFailure) else None,

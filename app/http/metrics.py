@@ -24,7 +24,6 @@ from app.monitor import Monitor
 from app.node_state import NodeState, PollFailure
 from app.reason import POLL_FAILURES, Reason
 from app.settings import Settings
-from app.switches import ManualSwitches
 
 _NODE_COUNTS = {
     "wsrep_local_state": "wsrep_local_state: 1 joining, 2 donor or desynced, 3 joined, 4 synced, 5 inconsistent.",
@@ -60,7 +59,6 @@ class ServiceMetrics(Collector):
     logins: Logins
     connections: ConnectionRegister
     health_checks: HealthCheckCounts
-    switches: ManualSwitches
     log_lines_dropped: Callable[[], int]
 
     def registry(self) -> CollectorRegistry:
@@ -73,7 +71,7 @@ class ServiceMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, with their values at this moment."""
         yield from _verdict_metrics(self.monitor)
-        disabled_at = self.switches.disabled_at()
+        disabled_at = self.monitor.switches().disabled_at
         if disabled_at is not None:
             words = "When the disabled file was created, in Unix time; absent if there is none."
             yield _gauge("disabled_timestamp_seconds", words, disabled_at)

@@ -200,7 +200,7 @@ class TestPolls:
                 now += later
                 settings, register = Settings.model_validate({}), ConnectionRegister()
                 counts, logins = no_health_checks(settings), Poller(Database(), 1)
-                metrics = ServiceMetrics(settings, monitor, logins, register, counts, switches, lambda: 7)
+                metrics = ServiceMetrics(settings, monitor, logins, register, counts, lambda: 7)
                 return generate_latest(metrics.registry()).decode()
 
         return samples(asyncio.run(scenario()))
