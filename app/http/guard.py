@@ -13,16 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.settings import IPNetwork
-
-if TYPE_CHECKING:
-    from uvicorn.config import Config
-    from uvicorn.server import ServerState
 
 DEADLINE_SECONDS = 2.0
 """How long a connection may stay open. The time for which its answer is held does not count."""
@@ -66,17 +62,11 @@ class GuardedProtocol(HttpToolsProtocol):
     on_header = None  # type: ignore[assignment]
     on_body = None  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        register: "ConnectionRegister",
-        config: "Config",
-        server_state: "ServerState",
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+    _bytes = 0
+
+    def __init__(self, register: "ConnectionRegister", **of_uvicorn: Any) -> None:  # noqa: ANN401 (passed on as it is)
+        super().__init__(**of_uvicorn)
         self._register = register
-        self._bytes = 0
 
     @property
     def being_answered(self) -> bool:
