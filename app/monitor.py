@@ -20,7 +20,7 @@ from functools import partial
 from app.deadline import deadline
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
-from app.verdict import Policy, Switches, Verdict, decide
+from app.verdict import NO_SWITCHES, Policy, Switches, Verdict, decide
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,6 @@ _STOPPED = PollFailure(Reason.ERROR, "clustercheckd has stopped polling the node
 # Whoever asks while the result is too old to say anything waits as for a 200: an answer is on its way.
 _UNKNOWN = (Reason.STARTING, Reason.STALE)
 _BY_HAND = (Reason.DISABLED, Reason.SHUTTING_DOWN)
-_NO_SWITCHES = Switches()
 
 boot_seconds = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 """Returns the time since the machine booted, in seconds. Unlike `time.monotonic`, it includes time in suspend."""
@@ -133,7 +132,7 @@ class Monitor:
         In every other case, a poll that does not end within the deadline makes the result stale.
         """
         fresh = self.result is not None and self.age_seconds <= self._interval_seconds
-        if fresh and policy is None and self._decided is not None and self.switches() == _NO_SWITCHES:
+        if fresh and policy is None and self._decided is not None and self.switches() == NO_SWITCHES:
             return self._decided
         verdict = self.verdict(policy)
         if fresh or verdict.reason in _BY_HAND:
@@ -162,7 +161,7 @@ class Monitor:
                     continue
                 self.result = result
                 # Most health checks get this verdict. To decide for each would be a sixth of the cost of an answer.
-                self._decided = decide(result, 0.0, self.policy, _NO_SWITCHES)
+                self._decided = decide(result, 0.0, self.policy, NO_SWITCHES)
                 # The age counts from the start of the poll: a value may have changed right after the server sent it.
                 self._began_at = began_at
                 self._asked.clear()

@@ -18,7 +18,6 @@ _TEXT_LIMIT = 60
 _UNPRINTABLE = re.compile(r"[^ -~]")
 # Enough for two values and two paths, with what a log line or a body adds.
 _LINE_LIMIT = 300
-_CUT = "..."
 
 NOT_A_NUMBER = -1
 """The value of an integer field if the server sent anything but a non-negative whole number."""
@@ -38,7 +37,7 @@ class PollFailure:
 def one_line(text: str) -> str:
     """Return text as one line of printable ASCII, cut to 300 characters."""
     line = _UNPRINTABLE.sub("?", text.encode("ascii", "backslashreplace").decode())
-    return line if len(line) <= _LINE_LIMIT else f"{line[: _LINE_LIMIT - len(_CUT)]}{_CUT}"
+    return line if len(line) <= _LINE_LIMIT else f"{line[: _LINE_LIMIT - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)

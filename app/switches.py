@@ -6,7 +6,7 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
-from app.verdict import Switches
+from app.verdict import NO_SWITCHES, Switches
 
 DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
 
@@ -30,7 +30,7 @@ class ManualSwitches:
             found = os.stat(self._disabled_file)
         # NotADirectoryError: a part of the path is not a directory, so the file cannot exist either.
         except (FileNotFoundError, NotADirectoryError):
-            return _SHUTTING_DOWN if self.shutting_down else _NONE
+            return _SHUTTING_DOWN if self.shutting_down else NO_SWITCHES
         except (OSError, ValueError) as fault:
             words = getattr(fault, "strerror", None) or str(fault)
             seen = f"{self._disabled_file}: {words}; a file that cannot be checked counts as present"
@@ -39,7 +39,7 @@ class ManualSwitches:
         return Switches(seen, self.shutting_down, found.st_mtime)
 
 
-_NONE, _SHUTTING_DOWN = Switches(), Switches(shutting_down=True)
+_SHUTTING_DOWN = Switches(shutting_down=True)
 
 
 @lru_cache(maxsize=4)

@@ -75,6 +75,9 @@ class Switches:
     disabled_at: float | None = None
 
 
+NO_SWITCHES = Switches()
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer at one moment, under one policy.
