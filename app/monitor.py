@@ -132,7 +132,7 @@ class Monitor:
         In every other case, a poll that does not end within the deadline makes the result stale.
         """
         fresh = self.result is not None and self.age_seconds <= self._interval_seconds
-        if fresh and policy is None and self._decided is not None and self.switches() == NO_SWITCHES:
+        if fresh and policy is None and self._decided is not None and self.switches() is NO_SWITCHES:
             return self._decided
         verdict = self.verdict(policy)
         if fresh or verdict.reason in _BY_HAND:

@@ -76,6 +76,7 @@ class Switches:
 
 
 NO_SWITCHES = Switches()
+"""The switches of nearly every health check: one object, because to compare its fields would cost more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pytest
 from app.monitor import IDLE_SECONDS, REFUSAL_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
-from app.verdict import Policy, Switches
+from app.verdict import NO_SWITCHES, Policy, Switches
 from tests.measured import within
 
 INTERVAL_SECONDS = 0.01
@@ -74,7 +74,7 @@ async def hanging() -> NodeState:
 @asynccontextmanager
 async def running(
     poller: ScriptedPoller,
-    switches: Callable[[], Switches] = Switches,
+    switches: Callable[[], Switches] = lambda: NO_SWITCHES,
     *,
     interval_seconds: float = INTERVAL_SECONDS,
     max_age_seconds: float = MAX_AGE_SECONDS,
