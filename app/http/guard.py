@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
-from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -62,11 +61,9 @@ class GuardedProtocol(HttpToolsProtocol):
     on_header = None  # type: ignore[assignment]
     on_body = None  # type: ignore[assignment]
 
+    # Set by a server's own subclass.
+    _register: "ConnectionRegister"
     _bytes = 0
-
-    def __init__(self, register: "ConnectionRegister", **of_uvicorn: Any) -> None:  # noqa: ANN401 (passed on as it is)
-        super().__init__(**of_uvicorn)
-        self._register = register
 
     @property
     def being_answered(self) -> bool:

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -59,11 +58,16 @@ class Server(uvicorn.Server):
         self._deadline_seconds = settings.clustercheck_deadline
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
+
+        class Protocol(GuardedProtocol):
+            """A connection to this server."""
+
+            _register = register
+
         super().__init__(
             uvicorn.Config(
                 application,
-                # A factory, not a class: uvicorn only calls it, once for each connection.
-                http=partial(GuardedProtocol, register),  # type: ignore[arg-type]
+                http=Protocol,
                 ws="none",
                 lifespan="off",
                 backlog=_BACKLOG,
