@@ -19,7 +19,6 @@ from app.database.poller import Poller
 from app.http.guard import CONNECTIONS, ConnectionRegister
 from app.http.health_checks import no_health_checks
 from app.http.metrics import ServiceMetrics
-from app.monitor import DURATION_BOUNDS_SECONDS
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
 from app.settings import Settings
