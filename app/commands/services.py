@@ -60,13 +60,7 @@ class Answer:
         """Why the node is not available, or why there is no answer."""
         if self.fault:
             return f"{self.fault}{self.service.hint}"
-        return _why(self.status)
-
-    @property
-    def login_failure(self) -> str:
-        """Why the latest login of the service failed; empty if it did not."""
-        failure = (self.status or {}).get("login_failure")
-        return _why(failure) if isinstance(failure, dict) else ""
+        return why(self.status or {})
 
 
 def text_in(document: Mapping[str, Any], name: str) -> str:
@@ -75,8 +69,9 @@ def text_in(document: Mapping[str, Any], name: str) -> str:
     return one_line(value) if isinstance(value, str) and value else "-"
 
 
-def _why(document: Mapping[str, Any] | None) -> str:
-    return f"{text_in(document or {}, 'reason')}: {text_in(document or {}, 'detail')}"
+def why(document: Mapping[str, Any]) -> str:
+    """Return the reason and the detail of a document, or of a failure in it."""
+    return f"{text_in(document, 'reason')}: {text_in(document, 'detail')}"
 
 
 def own_service(settings: Settings) -> Service:

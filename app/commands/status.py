@@ -9,7 +9,7 @@ from typing import Any
 
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
 from app.commands.output import say
-from app.commands.services import Answer, Service, ask, text_in
+from app.commands.services import Answer, Service, ask, text_in, why
 
 _PAUSE_SECONDS = 1.0
 _CELL_LENGTH = 60
@@ -55,8 +55,8 @@ def _as_table(answers: Sequence[Answer]) -> str:
     for answer in answers:
         if not answer.available:
             lines.append(f"{answer.service.name}: {answer.reason}")
-        elif answer.login_failure:
-            lines.append(f"{answer.service.name}: its logins fail: {answer.login_failure}")
+        elif answer.status and isinstance(failure := answer.status.get("login_failure"), dict):
+            lines.append(f"{answer.service.name}: its logins fail: {why(failure)}")
     return "\n".join(lines)
 
 

@@ -27,11 +27,7 @@ from ipaddress import ip_address
 from app.database.option_file import OptionFile
 from app.settings_error import SettingsError
 
-USUAL_SOCKETS = (
-    "/run/mysqld/mysqld.sock",
-    "/var/run/mysqld/mysqld.sock",
-    "/var/lib/mysql/mysql.sock",
-)
+USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock")
 """The paths at which distributions put the server's socket, in the order to try them.
 
 /tmp/mysql.sock, the default of MySQL built from source, is not one of them: any local user can listen there.
