@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from dotenv.main import resolve_variables
-from dotenv.parser import parse_stream
-
 _OUR_PREFIXES = ("CLUSTERCHECK_", "AVAILABLE_WHEN_")
 _LIKE_OURS = ("CLUSTERCHECK", "AVAILABLE", "MYSQL", "MAX_RECV", "DEFAULT")
 # Kubernetes sets variables with the first two for every Service. Database images use the third.
@@ -45,20 +42,26 @@ class Variable:
 
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     """Return the variables of an env file, and one line for each mistake in it. No line contains a value."""
+    # Imported here, because the drop-in does without, and starts for each health check.
+    from dotenv.main import resolve_variables  # noqa: PLC0415
+    from dotenv.parser import parse_stream  # noqa: PLC0415
+
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as fault:
         return [], [f"{path}: {getattr(fault, 'strerror', None) or 'not UTF-8'}"]
-    given, complaints = {}, []
+    given: list[tuple[str, str, str | None]] = []
+    complaints = []
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{path}, line {number}"
         for binding in parse_stream(io.StringIO(line)):
             if binding.error or (binding.key is not None and binding.value is None):
                 complaints.append(f"{where} is not NAME=value")
             elif binding.key is not None:
-                given[binding.key] = where, binding.value
-    values = resolve_variables([(name, value) for name, (_, value) in given.items()], override=True)
-    return [Variable(name, values[name] or "", where) for name, (where, _) in given.items()], complaints
+                given.append((where, binding.key, binding.value))
+    values = resolve_variables([(name, value) for _, name, value in given], override=True)
+    wheres = {name: where for where, name, _ in given}
+    return [Variable(name, values[name] or "", where) for name, where in wheres.items()], complaints
 
 
 def misspelt_names(given: Sequence[Variable], known: Collection[str]) -> Iterator[str]:

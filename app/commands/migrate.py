@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -39,8 +39,8 @@ _TO_CHECK = re.compile(
     r"|(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:\.|source)\s+[\"']?[\w$/~.]"
     r"|/\S*disabled\b"
 )
-# NAME="${1-value}": migrate has read the argument, or uses the same default.
-_OWN_DEFAULT = re.compile(r"""(?P<name>\w+)=(?P<quote>"?)\$\{[1-6]:?-(?P<value>[^}]*)\}(?P=quote)\s*""")
+# The form of the public script: an argument, or its default.
+_OWN_DEFAULT = re.compile(r"""(?P<name>\w+)=(?P<quote>"?)\$\{(?P<position>[1-6]):?-(?P<value>[^}]*)\}(?P=quote)\s*""")
 _MAYBE_SECRET = re.compile(r"(?i)pass|pw|secret|-p")
 # systemd and clustercheckd read these differently.
 _NOT_PORTABLE = re.compile(r"[\\$`]")
@@ -64,11 +64,13 @@ def migrate(
             complain("found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate PATH")
             return FAILED
         values = effective(given)
+        of_arguments = ("the script's default", service["server_args"].where if service else "")
+        usual = [name for name, value in values.items() if value.where in of_arguments]
         password = values.pop("MYSQL_PASSWORD")
         settings = [*_database_and_policy(values.values()), *_listening(service, to_check)]
         settings_of([settings]).require_login()
         if service:
-            to_check += _lines_to_check(_command(service)[0], (DISABLED_FILE, *configuration_files))
+            to_check += _lines_to_check(_command(service)[0], (DISABLED_FILE, *configuration_files), usual)
         secret = Path(password_file or _PASSWORD_FILE).absolute()
         _write(settings, password, to_check, Path(output).resolve() if output else None, secret)
     except OSError as fault:
@@ -96,6 +98,8 @@ def _found(
     if not services:
         return {}, given
     service = services[0]
+    if "NAMEINARGS" in service.get("flags", service["env"]).value:
+        to_check.append(f"{service['flags'].where}: NAMEINARGS: the first argument was used as the user")
     words = (word.partition("=") for word in service["env"].value.split())
     in_env = [Variable(name, value, service["env"].where) for name, _, value in words]
     given = [*in_env, *given, *positionals(_command(service)[1:], service["server_args"].where)]
@@ -151,13 +155,15 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
     if "only_from" in service:
         only_from = service["only_from"]
         try:
-            networks = [str(ip_network(word, strict=False)) for word in only_from.value.split()]
+            words = only_from.value.replace("localhost", f"{_LOOPBACK} ::1").split()
+            networks = [str(ip_network(word, strict=False)) for word in words]
         except ValueError:
             networks = []
         # In xinetd, zeros at the end match any number.
         if networks and not re.search(r"\.0(\s|$)", only_from.value):
             yield Variable("CLUSTERCHECK_ALLOW_FROM", " ".join(networks), only_from.where)
-            if not any(_LOOPBACK in ip_network(network) for network in networks):
+            elsewhere = {"bind", "interface"} & set(service)
+            if not elsewhere and not any(_LOOPBACK in ip_network(network) for network in networks):
                 to_check.append(f"{only_from.where}: status and drain on this host need {_LOOPBACK} in it too")
         else:
             # An incomplete list would refuse a load balancer, and so remove a healthy node.
@@ -166,7 +172,9 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
     yield Variable("CLUSTERCHECK_ANY_PATH", "1", "the script answers on every path; remove it if all checks ask for /")
 
 
-def _lines_to_check(script: str, known_paths: Sequence[str]) -> Iterator[str]:
+def _lines_to_check(script: str, known_paths: Sequence[str], usual: Collection[str]) -> Iterator[str]:
+    """Yield the script's lines that set a variable. usual: those whose argument or default migrate has taken over."""
+    positions = [[name, default] for name, default in DEFAULTS.items()]
     try:
         text = _text_of(Path(script))
     except OSError as fault:
@@ -175,8 +183,12 @@ def _lines_to_check(script: str, known_paths: Sequence[str]) -> Iterator[str]:
     for path in known_paths:
         text = text.replace(path, "")
     for number, line in enumerate(text.splitlines(), 1):
-        own_default = _OWN_DEFAULT.fullmatch(line)
-        if own_default and DEFAULTS.get(own_default["name"]) == own_default["value"]:
+        found = _OWN_DEFAULT.fullmatch(line)
+        if (
+            found
+            and found["name"] in usual
+            and [found["name"], found["value"]] == positions[int(found["position"]) - 1]
+        ):
             continue
         if _TO_CHECK.search(line) and not line.lstrip().startswith("#"):
             shown = "not shown, because it may contain a password" if _MAYBE_SECRET.search(line) else line.strip()
@@ -202,19 +214,23 @@ def _write(
         if password_file.exists():
             to_check.append(f"{password_file} exists and stays as it is: it must contain the password")
     text = _text(settings, to_check)
+    replaced = output is not None and output.is_file() and _text_of(output) != f"{text}\n"
+    kept = output.with_name(f"{output.name}.old") if output and replaced else None
+    if kept and kept.exists():
+        raise SettingsError(f"{output} has changed, and {kept} exists: move one of them away")
     with contextlib.ExitStack() as temporary:
         env_file = _staged(output, f"{text}\n", temporary) if output else None
+        if not env_file and not say(text):
+            raise SettingsError("the env file is incomplete")
         if password.value and not password_file.exists():
             os.link(_staged(password_file, f"{password.value}\n", temporary), password_file)
             complain(f"wrote the password to {password_file}")
         if output and env_file:
-            if output.exists() and output.read_bytes() != env_file.read_bytes():
-                kept = output.replace(output.with_name(f"{output.name}.old"))
+            if kept:
+                kept.hardlink_to(output)
                 complain(f"kept the file that was there as {kept}")
             env_file.replace(output)
             complain(f"wrote {output}")
-        elif not say(text):
-            raise SettingsError("the env file is incomplete")
 
 
 def _staged(path: Path, text: str, temporary: contextlib.ExitStack) -> Path:

@@ -100,8 +100,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `SettingsError`, with what to run for help."""
-        # argparse repeats a value that a flag does not take, which may be a secret.
-        said = message.partition(" '")[0]
+        # argparse repeats a value that a flag does not take, which may be a secret, in quotes of either kind.
+        said = re.split(r""" ['"]""", message, maxsplit=1)[0]
         raise SettingsError(f"{said}; for help, run: {self.prog} --help")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
@@ -109,7 +109,7 @@ class Parser(argparse.ArgumentParser):
         given, unknown = self.parse_known_intermixed_args(arguments)
         for action in self._actions:
             if getattr(given, action.dest, None) == "":
-                self.error(f"argument {action.option_strings[0]}: expected one argument")
+                self.error(f"argument {(action.option_strings or ['PATH'])[0]}: expected one argument")
         if unknown:
             # What follows an unknown flag is probably its value.
             argument = next((one for one in unknown if one.startswith("-")), unknown[0])
@@ -119,7 +119,8 @@ class Parser(argparse.ArgumentParser):
             if argument.startswith("-"):
                 close = _close_to(flag.replace("--clustercheck-", "--"), self.flags())
                 self.error(f"{self._command} has no flag {_shown(flag)}{close}")
-            self.error(f"{self._command} works on this host and takes flags only, after the command")
+            takes = "one PATH" if "path" in given else "flags only, after the command"
+            self.error(f"{self._command} works on this host and takes {takes}")
         return given
 
     def flags(self) -> list[str]:

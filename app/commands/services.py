@@ -90,7 +90,8 @@ def service_at(text: str, default_port: int) -> Service:
     if found is None or not 1 <= port <= MOST_PORT:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "
-        raise SettingsError(f"status: {shown}not an address; examples: db1 db1:9200 [fd00::1]:9200")
+        separate = f"did you mean {one_line(text.replace(',', ' '))}?" if shown and "," in text else ""
+        raise SettingsError(f"status: {shown}not an address; {separate or 'examples: db1 db1:9200 [fd00::1]:9200'}")
     return Service(text, found["bracketed"] or found["host"], port)
 
 

@@ -242,6 +242,9 @@ class Poller:
             self._rejections = 0
         if is_refusal(fault, failure):
             self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        else:
+            # A server that does not answer has nothing to log: it may be back at the next poll.
+            self._pause_seconds = 0.0
         # Without a session, the verdict itself says why.
         if not rejected and self._session is not None and not self.account_refused:
             detail = f"{failure.detail}; the session that is open goes on"

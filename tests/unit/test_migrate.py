@@ -161,6 +161,7 @@ class TestXinetd:
             ("192.0.2.7/24 fd00::/8", "192.0.2.0/24 fd00::/8"),
             ("10.0.0.1\n only_from += 10.0.0.2", "10.0.0.1/32 10.0.0.2/32"),
             ("10.0.0.1\n only_from = 10.0.0.2", "10.0.0.2/32"),
+            ("10.0.0.1 localhost", "10.0.0.1/32 127.0.0.1/32 ::1/128"),
             # An incomplete list would refuse a load balancer.
             ("10.0.0.1 10.1.0.0", None),
             ("10.0.0.1 lb1.example", None),
@@ -171,7 +172,7 @@ class TestXinetd:
     def test_who_may_connect(self, host: Host, only_from: str, allowed: str | None) -> None:
         host.serve(old="0.0.0.0/0", new=only_from)
         assert host.settings().get("CLUSTERCHECK_ALLOW_FROM") == allowed
-        assert ("need 127.0.0.1" in host.error) == (allowed is not None)
+        assert ("need 127.0.0.1" in host.error) == (allowed is not None and "127.0.0.1" not in allowed)
         by_hand = "everybody may connect until you write CLUSTERCHECK_ALLOW_FROM by hand"
         assert (by_hand in host.error) == (allowed is None)
 
@@ -197,6 +198,15 @@ class TestLinesToCheck:
         host.serve(f"server_args = me {SECRET}")
         host.settings()
         assert "check: " not in host.error
+        # Another argument than the usual one, or a value that the script overwrites, is not what migrate takes over.
+        for line, more in (
+            ("AVAILABLE_WHEN_READONLY=${3:-1}", ""),
+            ("ERR_FILE=${4:-/dev/null}", "env = ERR_FILE=/log"),
+        ):
+            host.write(host.script, line)
+            host.serve(f"server_args = me {SECRET}", more)
+            assert host.migrate() == DONE
+            assert f"check: {host.script}, line 1: {line}\n" in host.error
         # One that was changed.
         host.password.unlink()
         host.write(host.script, SCRIPT.replace("clustercheckpassword!", "another").replace("/dev/null", "/log"))
@@ -270,6 +280,13 @@ class TestOutput:
         )
         assert host.error.splitlines()[:3] == [f"clustercheckd: {line}" for line in wrote]
         assert Path(kept).read_text() == "old"
+        # What somebody has edited since then is not lost either.
+        made = host.env_file.read_text()
+        host.env_file.write_text(f"{made}AVAILABLE_WHEN_DONOR=1\n")
+        assert host.migrate(output=host.env_file) == MISUSED
+        assert host.error == f"{host.env_file} has changed, and {kept} exists: move one of them away"
+        Path(kept).unlink()
+        host.env_file.write_text(made)
         host.password.write_text("another\n")
         assert host.settings()["MYSQL_PASSWORD_FILE"] == "another"
         stays = f"{host.password} exists and stays as it is: it must contain the password\n"

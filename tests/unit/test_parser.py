@@ -45,6 +45,8 @@ NO_VALUE = "expected one argument"
         ("status --host=", "status ", f"argument --host: {NO_VALUE}"),
         ("check --env-file=", "check ", f"argument --env-file: {NO_VALUE}"),
         (f"status --watch={SECRET}", "status ", "argument --watch: ignored explicit argument"),
+        (f"check --json={SECRET}'s", "check ", "argument --json: ignored explicit argument"),
+        ("migrate a b", "migrate ", "migrate works on this host and takes one PATH"),
         ("chekc", "", "chekc is not a command: did you mean check?"),
         ("CHECK", "", "(not repeated here) is not a command: did you mean check?"),
         ("node", "", "node is not a command"),
@@ -68,7 +70,7 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
         ("status db1:99999", f"status: 'db1:99999' is {NO_ADDRESS}"),
         ("status [::1", f"status: '[::1' is {NO_ADDRESS}"),
         ("status http://db1:9200/", f"status: 'http://db1:9200/' is {NO_ADDRESS}"),
-        ("status db1,db2", f"status: 'db1,db2' is {NO_ADDRESS}"),
+        ("status db1,db2", "status: 'db1,db2' is not an address; did you mean db1 db2?"),
         (f"status me:{SECRET}@db1:9200", f"status: {NO_ADDRESS}"),
         ("--host a..b --port 0", f"{NOT_LISTENING}a..b CLUSTERCHECK_PORT=0: not an address or a host name"),
         ("--host [::1]:93 --port 0", f"{NOT_LISTENING}[::1]:93 CLUSTERCHECK_PORT=0: not an address or a host name"),
@@ -86,6 +88,11 @@ def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_
     typed: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert error_of(typed, capsys) == f"clustercheckd: {line}\n"
+
+
+def test_an_empty_argument_is_a_mistake_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", ""]) == MISUSED
+    assert capsys.readouterr().err.startswith("clustercheckd: argument PATH: expected one argument; for help")
 
 
 def error_of(typed: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -211,6 +211,18 @@ def test_only_a_refusal_is_repeated_without_asking_again_each_time(number: int, 
         assert server.connections == attempts
 
 
+def test_after_a_refusal_a_server_that_has_gone_is_asked_at_each_poll_again() -> None:
+    with polling(greets_then(error(1045))) as (polls, server):
+        polls.failure()
+        server.behaviour = lambda _: None
+        while server.connections == 1:
+            polls.failure()
+            polls.wait(0.05)
+        polls.failure()
+        polls.failure()
+        assert server.connections == 4
+
+
 ENDLESS = {
     "a packet of 16 MiB instead of a greeting": (b"\xff\xff\xff\x00\x0a", b"x" * 65536, "connecting"),
     "rows without end": (

@@ -96,10 +96,10 @@ def test_two_variables_for_one_thing_are_an_error_that_names_both(load: Load, na
 
 def test_the_env_file_may_name_other_variables(load: Load, env_file: Path) -> None:
     env_file.write_text(
-        "export NAME=db\nMYSQL_HOST=${NAME}1\nMYSQL_USERNAME='${NAME}'\nMYSQL_SSL_CA=${FOLDER}/ca.pem\n"
+        "export NAME=db\nMYSQL_HOST=${NAME}1\nNAME=later\nMYSQL_USERNAME='${NAME}'\nMYSQL_SSL_CA=${FOLDER}/ca.pem\n"
     )
     settings, _ = load({"CLUSTERCHECK_ENV_FILE": str(env_file), "FOLDER": "/etc"})
-    assert (settings.mysql_host, settings.mysql_username, settings.mysql_ssl_ca) == ("db1", "db", "/etc/ca.pem")
+    assert (settings.mysql_host, settings.mysql_username, settings.mysql_ssl_ca) == ("db1", "later", "/etc/ca.pem")
 
 
 @pytest.mark.usefixtures("load")
