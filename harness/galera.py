@@ -352,14 +352,11 @@ class Node:
         """Stop the receiver of this node's full state transfer while the block runs, so that the donor stays one."""
         # If the receiver were stopped before it listens, the joiner would never ask for the transfer.
         wait_for(f"{self.name} to wait for a state transfer", lambda: listens(self._sst_port))
-        receivers = self.process.of_session("rsync")
-        for pid in receivers:
-            os.kill(pid, signal.SIGSTOP)
+        self.process.send_to_session("rsync", signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid in receivers:
-                os.kill(pid, signal.SIGCONT)
+            self.process.send_to_session("rsync", signal.SIGCONT)
 
     def forget_position(self) -> None:
         """Make the stopped node ask for a full state transfer when it starts again."""

@@ -126,6 +126,12 @@ class Process:
                     found.append(int(stat.parent.name))
         return found
 
+    def send_to_session(self, command: str, number: signal.Signals) -> None:
+        """Send a signal to the processes in this one's session that run command. One may end meanwhile."""
+        for pid in self.of_session(command):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
 
 def with_system_path(environ: Mapping[str, str]) -> dict[str, str]:
     """Return environ with the sbin directories, where Debian has the servers, added to PATH."""

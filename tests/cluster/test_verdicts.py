@@ -108,6 +108,9 @@ def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_all
         donor.service.wait_for_verdict(503, "donor")
         assert_node_is(donor.service, real_rows.DONOR)
         donor.service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
+        with donor.node.setting("wsrep_sst_donor_rejects_queries", "ON", "OFF"):
+            donor.service.wait_for_verdict(503, "donor-rejects-queries", target="/?available_when_donor=1")
+        donor.service.wait_for_verdict(503, "donor")
         # A joiner in a physical transfer does not even listen.
         stack.services[2].wait_for_verdict(503, "unreachable")
     stack.wait_until_whole()
