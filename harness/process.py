@@ -105,32 +105,22 @@ class Process:
         self.send(signal.SIGKILL)
         code = self._popen.wait()
         # A killed mariadbd leaves the rsync of its state transfer behind.
-        for pid in self.of_session():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self.send_to_session("", signal.SIGKILL)
         return code
 
     def kill(self) -> None:
         """Kill the process and the rest of its session with SIGKILL."""
         self.stop(signal.SIGKILL)
 
-    def of_session(self, command: str = "") -> list[int]:
-        """Return the ids of the processes in this one's session, only those that run command if it is given."""
-        found = []
+    def send_to_session(self, command: str, number: signal.Signals) -> None:
+        """Send a signal to the processes in this one's session that run command, to all of them if it is empty."""
         for stat in Path("/proc").glob("[0-9]*/stat"):
             # A process may end meanwhile.
-            with suppress(OSError):
+            with suppress(FileNotFoundError, ProcessLookupError):
                 before, _, after = stat.read_text().rpartition(")")
                 name, session = before.partition("(")[2], after.split()[3]
                 if int(session) == self.pid and command in name:
-                    found.append(int(stat.parent.name))
-        return found
-
-    def send_to_session(self, command: str, number: signal.Signals) -> None:
-        """Send a signal to the processes in this one's session that run command. One may end meanwhile."""
-        for pid in self.of_session(command):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+                    os.kill(int(stat.parent.name), number)
 
 
 def with_system_path(environ: Mapping[str, str]) -> dict[str, str]:

@@ -40,7 +40,7 @@ command -v ip >/dev/null || packages="$packages iproute2"
 command -v gdb >/dev/null || packages="$packages gdb"
 # promtool checks the alerts, and Prometheus scrapes the services of the tests.
 command -v prometheus >/dev/null || packages="$packages prometheus"
-command -v systemd-socket-activate >/dev/null || packages="$packages systemd"
+command -v systemd-analyze >/dev/null || packages="$packages systemd"
 python=$(find_python)
 if [ -z "$python" ]; then
     packages="$packages python3 python3-venv"

@@ -69,7 +69,7 @@ class Services:
 
     def beside(self, node: FakeMySQL, **environ: str) -> Service:
         """Start one beside a mock node, and wait until it has seen that the node is Synced."""
-        service = self.start(**settings_for(node), **environ)
+        service = self.start(**settings_for(node, **environ))
         service.wait_for_verdict(200, "synced")
         return service
 
@@ -94,9 +94,9 @@ class Services:
         return service
 
 
-def settings_for(node: FakeMySQL) -> dict[str, str]:
-    """Return the settings for a mock node."""
-    return {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone"}
+def settings_for(node: FakeMySQL, **environ: str) -> dict[str, str]:
+    """Return the settings for a mock node, and others."""
+    return {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone", **environ}
 
 
 @pytest.fixture

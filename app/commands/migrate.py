@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -16,7 +16,15 @@ from tempfile import TemporaryDirectory
 from app import __version__
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
-from app.commands.script import CONFIGURATION_FILES, DEFAULTS, VARIABLES, assignments, effective, positionals
+from app.commands.script import (
+    CONFIGURATION_FILES,
+    DEFAULTS,
+    SCRIPTS_DEFAULT,
+    VARIABLES,
+    assignments,
+    effective,
+    positionals,
+)
 from app.node_state import one_line
 from app.settings import settings_of
 from app.settings_error import SettingsError
@@ -64,15 +72,12 @@ def migrate(
             complain("found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate PATH")
             return FAILED
         values = effective(given)
-        of_arguments = ("the script's default", service["server_args"].where if service else "")
-        usual = [name for name, value in values.items() if value.where in of_arguments]
-        password = values.pop("MYSQL_PASSWORD")
         settings = [*_database_and_policy(values.values()), *_listening(service, to_check)]
         settings_of([settings]).require_login()
         if service:
-            to_check += _lines_to_check(_command(service)[0], (DISABLED_FILE, *configuration_files), usual)
+            to_check += _lines_to_check(service, values, (DISABLED_FILE, *configuration_files))
         secret = Path(password_file or _PASSWORD_FILE).absolute()
-        _write(settings, password, to_check, Path(output).resolve() if output else None, secret)
+        _write(settings, values["MYSQL_PASSWORD"], to_check, Path(output).resolve() if output else None, secret)
     except OSError as fault:
         raise SettingsError(f"{fault.filename}: {fault.strerror}") from None
     for line in to_check:
@@ -98,7 +103,7 @@ def _found(
     if not services:
         return {}, given
     service = services[0]
-    if "NAMEINARGS" in service.get("flags", service["env"]).value:
+    if "NAMEINARGS" in service["flags"].value:
         to_check.append(f"{service['flags'].where}: NAMEINARGS: the first argument was used as the user")
     words = (word.partition("=") for word in service["env"].value.split())
     in_env = [Variable(name, value, service["env"].where) for name, _, value in words]
@@ -118,7 +123,7 @@ def _services(path: Path) -> list[_Service]:
     section: _Service = {}
     for number, line in enumerate(_text_of(path).splitlines(), 1):
         if begin := _SECTION.match(line):
-            section = dict.fromkeys(("server", "server_args", "env", "disable"), Variable("", "", str(path)))
+            section = dict.fromkeys(("server", "server_args", "env", "flags", "disable"), Variable("", "", str(path)))
             if begin[1] == "service":
                 services.append(section)
         elif attribute := _ATTRIBUTE.match(line):
@@ -140,9 +145,10 @@ def _database_and_policy(values: Iterable[Variable]) -> Iterator[Variable]:
         if given.name.startswith("AVAILABLE_") and given.value not in ("0", "1"):
             # The script compares numbers: "yes" is 0 for it, and 1 for the service.
             raise SettingsError(f"{given.called} must be 0 or 1")
-        # The script ignores an option file that it cannot read. The service writes no log file.
+        # The script ignores an option file that it cannot read. The service writes no log file, and the password goes
+        # to a file of its own.
         unread = given.name == "DEFAULTS_EXTRA_FILE" and not os.access(given.value, os.R_OK)
-        if given.value and given.name != "ERR_FILE" and not unread:
+        if given.value and given.name not in ("ERR_FILE", "MYSQL_PASSWORD") and not unread:
             yield given
 
 
@@ -156,14 +162,14 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
         only_from = service["only_from"]
         try:
             words = only_from.value.replace("localhost", f"{_LOOPBACK} ::1").split()
-            networks = [str(ip_network(word, strict=False)) for word in words]
+            networks = [ip_network(word, strict=False) for word in words]
         except ValueError:
             networks = []
         # In xinetd, zeros at the end match any number.
         if networks and not re.search(r"\.0(\s|$)", only_from.value):
-            yield Variable("CLUSTERCHECK_ALLOW_FROM", " ".join(networks), only_from.where)
+            yield Variable("CLUSTERCHECK_ALLOW_FROM", " ".join(map(str, networks)), only_from.where)
             elsewhere = {"bind", "interface"} & set(service)
-            if not elsewhere and not any(_LOOPBACK in ip_network(network) for network in networks):
+            if not elsewhere and not any(_LOOPBACK in network for network in networks):
                 to_check.append(f"{only_from.where}: status and drain on this host need {_LOOPBACK} in it too")
         else:
             # An incomplete list would refuse a load balancer, and so remove a healthy node.
@@ -172,9 +178,15 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
     yield Variable("CLUSTERCHECK_ANY_PATH", "1", "the script answers on every path; remove it if all checks ask for /")
 
 
-def _lines_to_check(script: str, known_paths: Sequence[str], usual: Collection[str]) -> Iterator[str]:
-    """Yield the script's lines that set a variable. usual: those whose argument or default migrate has taken over."""
-    positions = [[name, default] for name, default in DEFAULTS.items()]
+def _lines_to_check(service: _Service, values: Mapping[str, Variable], known_paths: Sequence[str]) -> Iterator[str]:
+    """Yield the script's lines that set a variable, but those that do with it what migrate did."""
+    script = _command(service)[0]
+    by_argument = (SCRIPTS_DEFAULT, service["server_args"].where)
+    done = [
+        (name, str(position), default)
+        for position, (name, default) in enumerate(DEFAULTS.items(), 1)
+        if values[name].where in by_argument
+    ]
     try:
         text = _text_of(Path(script))
     except OSError as fault:
@@ -183,12 +195,8 @@ def _lines_to_check(script: str, known_paths: Sequence[str], usual: Collection[s
     for path in known_paths:
         text = text.replace(path, "")
     for number, line in enumerate(text.splitlines(), 1):
-        found = _OWN_DEFAULT.fullmatch(line)
-        if (
-            found
-            and found["name"] in usual
-            and [found["name"], found["value"]] == positions[int(found["position"]) - 1]
-        ):
+        own = _OWN_DEFAULT.fullmatch(line)
+        if own and own.group("name", "position", "value") in done:
             continue
         if _TO_CHECK.search(line) and not line.lstrip().startswith("#"):
             shown = "not shown, because it may contain a password" if _MAYBE_SECRET.search(line) else line.strip()
@@ -214,10 +222,11 @@ def _write(
         if password_file.exists():
             to_check.append(f"{password_file} exists and stays as it is: it must contain the password")
     text = _text(settings, to_check)
-    replaced = output is not None and output.is_file() and _text_of(output) != f"{text}\n"
-    kept = output.with_name(f"{output.name}.old") if output and replaced else None
-    if kept and kept.exists():
-        raise SettingsError(f"{output} has changed, and {kept} exists: move one of them away")
+    kept = None
+    if output and output.is_file() and _text_of(output) != f"{text}\n":
+        kept = output.with_name(f"{output.name}.old")
+        if kept.exists():
+            raise SettingsError(f"{output} has changed, and {kept} exists: move one of them away")
     with contextlib.ExitStack() as temporary:
         env_file = _staged(output, f"{text}\n", temporary) if output else None
         if not env_file and not say(text):

@@ -109,7 +109,8 @@ class Parser(argparse.ArgumentParser):
         given, unknown = self.parse_known_intermixed_args(arguments)
         for action in self._actions:
             if getattr(given, action.dest, None) == "":
-                self.error(f"argument {(action.option_strings or ['PATH'])[0]}: expected one argument")
+                name = action.option_strings[0] if action.option_strings else action.metavar
+                self.error(f"argument {name}: expected one argument")
         if unknown:
             # What follows an unknown flag is probably its value.
             argument = next((one for one in unknown if one.startswith("-")), unknown[0])

@@ -149,7 +149,7 @@ class Poller:
         Each refused login adds a line to the server's error log. After a refusal, the next logins are 1 s apart, then
         up to 5 s. Polls in between get the same refusal.
         """
-        paused = time.monotonic() < self._login_began_at + self._pause_seconds
+        paused = self._since_login_seconds < self._pause_seconds
         if self._logging_in is None and self.login_failure is not None and paused:
             return self.login_failure
         login = self._logging_in or self._begin_login()
@@ -164,8 +164,11 @@ class Poller:
             return False
         stuck_seconds = _STUCK_SECONDS if self._session.reading is not None else 0.0
         interval_seconds = self._login_interval_seconds or stuck_seconds
-        since = time.monotonic() - self._login_began_at
-        return 0 < interval_seconds <= since and self._pause_seconds <= since
+        return interval_seconds > 0 and max(interval_seconds, self._pause_seconds) <= self._since_login_seconds
+
+    @property
+    def _since_login_seconds(self) -> float:
+        return time.monotonic() - self._login_began_at
 
     def _take_new_session(self) -> None:
         """If a login has succeeded, use its session for the polls, and log out of the one before."""

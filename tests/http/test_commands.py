@@ -13,8 +13,8 @@ import pytest
 
 from harness.service import Service, without_settings
 from harness.waiting import wait_for
-from tests.conftest import Services
-from tests.fake_mysql import FakeMySQL, Peer, error, fake_mysql, galera, greets_then
+from tests.conftest import Services, settings_for
+from tests.fake_mysql import Peer, error, fake_mysql, galera, greets_then
 from tests.http.conftest import DONOR
 from tests.http.test_process import SECONDS, redirected, run
 
@@ -22,26 +22,23 @@ SYNCED = "available synced: wsrep_local_state is 4 (Synced)\n"
 REFUSED = greets_then(error(1045))
 
 
-def beside(server: FakeMySQL, **environ: str) -> dict[str, str]:
-    """Give the settings for a hand-written server."""
-    return {"MYSQL_HOST": "127.0.0.1", "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone", **environ}
-
-
 class TestCheck:
     """One human-readable line, and exit status 0, 1 or 2."""
 
     def test_its_line_and_exit_status_are_the_verdicts(self) -> None:
         with fake_mysql(galera()) as server:
-            done = run("check", **beside(server))
+            done = run("check", **settings_for(server))
             server.behaviour = galera(DONOR)
-            donor, allowed = (run("check", *flags, **beside(server)) for flags in ((), ("--available-when-donor",)))
+            donor, allowed = (
+                run("check", *flags, **settings_for(server)) for flags in ((), ("--available-when-donor",))
+            )
         assert (done.returncode, done.stdout, done.stderr) == (0, SYNCED, "")
         line = "draining donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\n"
         assert (donor.returncode, donor.stdout, allowed.returncode) == (1, line, 0)
 
     def test_being_ended_while_it_asks_is_no_yes(self) -> None:
         with fake_mysql(Peer.hang) as server:
-            environ = {**without_settings(os.environ), **beside(server, CLUSTERCHECK_DEADLINE="60")}
+            environ = {**without_settings(os.environ), **settings_for(server, CLUSTERCHECK_DEADLINE="60")}
             asking = subprocess.Popen([sys.executable, "-m", "app", "check"], env=environ, stdout=subprocess.DEVNULL)
             wait_for("the question", lambda: server.connections, seconds=SECONDS)
             asking.terminate()
@@ -49,7 +46,7 @@ class TestCheck:
 
     def test_json(self) -> None:
         with fake_mysql(galera()) as server:
-            document = json.loads(run("check", "--json", **beside(server)).stdout)
+            document = json.loads(run("check", "--json", **settings_for(server)).stdout)
         assert document.pop("node")["wsrep_cluster_size"] == 3
         assert document == {"available": True, "reason": "synced", "detail": "wsrep_local_state is 4 (Synced)"}
         document = json.loads(run("check", "--json", MYSQL_SOCKET="/no.sock").stdout)
@@ -57,9 +54,9 @@ class TestCheck:
 
     def test_a_refused_login_blames_no_account_that_the_service_uses(self, services: Services) -> None:
         with fake_mysql(galera()) as server, fake_mysql(REFUSED) as refusing:
-            service = services.start(**beside(server, CLUSTERCHECK_LOGIN_INTERVAL="200ms"))
+            service = services.start(**settings_for(server, CLUSTERCHECK_LOGIN_INTERVAL="200ms"))
             service.wait_for_verdict(200, "synced")
-            environ = beside(refusing, CLUSTERCHECK_PORT=str(service.port))
+            environ = settings_for(refusing, CLUSTERCHECK_PORT=str(service.port))
             _, advice = run("check", **environ).stdout.splitlines()
             # Once its own logins are refused, the account may be wrong.
             server.behaviour = REFUSED
@@ -129,7 +126,7 @@ class TestServiceUser:
     def test_root_continues_as_the_services_user(self) -> None:
         with fake_mysql(REFUSED) as server:
             # Without a user name, the account is the one of the system's user.
-            done = check_as("root", beside(server, MYSQL_USERNAME="", MYSQL_SSL="0"))
+            done = check_as("root", settings_for(server, MYSQL_USERNAME="", MYSQL_SSL="0"))
         assert "the server refused user clustercheck" in done.stdout
         assert done.stderr == ""
 
@@ -151,13 +148,13 @@ class TestServiceUser:
         self, user: str, environ: dict[str, str], code: int, lines: list[str]
     ) -> None:
         with fake_mysql(galera()) as server:
-            done = check_as(user, beside(server, **environ))
+            done = check_as(user, settings_for(server, **environ))
         assert (done.returncode, done.stderr) == (code, "".join(f"clustercheckd: {line}\n" for line in lines))
 
     def test_a_credential_that_only_systemd_gives_is_told(self) -> None:
         credentials = "mount -t tmpfs none /run; mkdir -p /run/credentials/clustercheckd.service;"
         with fake_mysql(galera()) as server:
-            done = check_as("root", beside(server), credentials)
+            done = check_as("root", settings_for(server), credentials)
         line = "check does not have the credentials that systemd gives the service (LoadCredential=)."
         assert done.stderr == f"clustercheckd: {line} {ASK_IT}\n"
 
@@ -168,7 +165,7 @@ class TestStandardStreams:
     @pytest.mark.parametrize(("closed", "printed"), [(">&-", ""), ("<&- 2>&-", SYNCED), ("<&- >&- 2>&-", "")])
     def test_closed_descriptors_abort_no_check(self, closed: str, printed: str) -> None:
         with fake_mysql(galera()) as server:
-            done = run("check", through=redirected(closed), **beside(server))
+            done = run("check", through=redirected(closed), **settings_for(server))
             misused = run("check", MYSQL_PORT="x", through=redirected(closed))
         assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
         assert (misused.returncode, misused.stdout) == (2, "")
@@ -177,9 +174,9 @@ class TestStandardStreams:
     @pytest.mark.parametrize(("state", "code"), [("4", 0), ("1", 1)])
     def test_output_that_cannot_be_written_changes_no_exit_status(self, state: str, code: int) -> None:
         with fake_mysql(galera({"wsrep_local_state": state})) as server:
-            full = run("check", **beside(server), through=redirected(">/dev/full"))
+            full = run("check", **settings_for(server), through=redirected(">/dev/full"))
             both = redirected(">/dev/full 2>/dev/full")
-            both_full = run("check", AVAILABLE_WHEN_X="1", **beside(server), through=both)
+            both_full = run("check", AVAILABLE_WHEN_X="1", **settings_for(server), through=both)
         assert (full.returncode, full.stderr) == (code, "clustercheckd: standard output: No space left on device\n")
         assert both_full.returncode == code
 
@@ -216,7 +213,7 @@ class TestDrain:
 
     def test_the_reason_is_shown_wherever_the_verdict_is(self, services: Services) -> None:
         with fake_mysql(galera()) as server:
-            service = services.start(**beside(server))
+            service = services.start(**settings_for(server))
             service.wait_for_verdict(200, "synced")
             secretive = ("sh", "-c", 'umask 077; exec "$@"', "sh")
             done = run("drain", "--reason", "ticket 42: all is synced.\nmore", through=secretive, **here(service))
@@ -224,7 +221,7 @@ class TestDrain:
             assert words in done.stdout
             assert service.disabled_file.stat().st_mode & 0o777 == 0o644
             assert words in service.status()["detail"]
-            assert words in run("check", **here(service), **beside(server)).stdout
+            assert words in run("check", **here(service), **settings_for(server)).stdout
             wait_for("its line", lambda: "ticket 42" in service.log.read_text(), seconds=SECONDS)
             assert " draining reason=disabled " in service.log.read_text()
             # Users match on "is synced".

@@ -144,6 +144,7 @@ class TestXinetd:
             (["server_args = - 1 /dev/null 1 /no/file"], (None, None)),
             ([f"server_args = clustercheck {SECRET}"], ("clustercheck", SECRET)),
             (["server = /usr/bin/timeout", f"server_args = 5 SCRIPT me {SECRET}"], ("me", SECRET)),
+            (["env = NOTE=NAMEINARGS", f"server_args = me {SECRET}"], ("me", SECRET)),
             (["server = /usr/sbin/tcpd", "flags = NAMEINARGS", f"server_args = SCRIPT me {SECRET}"], ("me", SECRET)),
         ],
     )
