@@ -108,12 +108,7 @@ def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
     return drain_status if verdict.draining else UNAVAILABLE
 
 
-def decide(
-    result: NodeState | PollFailure | None,
-    age_seconds: float,
-    policy: Policy,
-    switches: Switches,
-) -> Verdict:
+def decide(result: NodeState | PollFailure | None, age_seconds: float, policy: Policy, switches: Switches) -> Verdict:
     """Return the verdict, by the rules in this module's docstring.
 
     result: that of the latest poll, None before the first one has ended. age_seconds: time since that poll began.

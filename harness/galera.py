@@ -377,7 +377,7 @@ class Node:
                 "evs.inactive_timeout=PT6S",
                 "gmcast.time_wait=PT1S",
                 "gmcast.peer_timeout=PT2S",
-            ],
+            ]
         )
         return [
             "--wsrep-on=ON",

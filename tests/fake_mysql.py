@@ -115,7 +115,7 @@ class Peer:
             + bytes(10)
             + b"saltsaltsalt\0"
             + plugin.encode()
-            + b"\0",
+            + b"\0"
         )
 
     def start_tls(self, context: ssl.SSLContext, plugin: str = "mysql_native_password") -> None:

@@ -79,7 +79,7 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 # An int for type checkers only: it is passed to asyncio.wait_for.
                 timeout_graceful_shutdown=self._deadline_seconds + _ANSWER_SECONDS,  # type: ignore[arg-type]
-            ),
+            )
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)

@@ -183,10 +183,7 @@ class TestStandardStreams:
 
 def here(service: Service, path: Path | None = None) -> dict[str, str]:
     """Give the settings of a service's host. path: of the disabled file, if it is another than the service's."""
-    return {
-        "CLUSTERCHECK_DISABLED_FILE": str(path or service.disabled_file),
-        "CLUSTERCHECK_PORT": str(service.port),
-    }
+    return {"CLUSTERCHECK_DISABLED_FILE": str(path or service.disabled_file), "CLUSTERCHECK_PORT": str(service.port)}
 
 
 both = pytest.mark.parametrize("command", ["drain", "undrain"])

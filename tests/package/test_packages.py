@@ -62,12 +62,7 @@ def test_the_places_that_the_texts_name_are_installed(tree: Path) -> None:
 
 def test_the_names_are_clustercheckds_own(tree: Path) -> None:
     outside = sorted(name for name in files_of(tree) if "/clustercheckd/" not in f"/{name}")
-    assert outside == [
-        "usr/bin/clustercheckd",
-        TIMER,
-        SERVICE,
-        "usr/share/lintian/overrides/clustercheckd",
-    ]
+    assert outside == ["usr/bin/clustercheckd", TIMER, SERVICE, "usr/share/lintian/overrides/clustercheckd"]
 
 
 def test_both_commands_run_without_a_python(tree: Path) -> None:

@@ -9,14 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PURE = ("app.reason", "app.node_state", "app.verdict")
-BESIDE_THE_SPINE = (
-    "app.settings",
-    "app.settings_error",
-    "app.variables",
-    "app.log",
-    "app.switches",
-    "app.sentences",
-)
+BESIDE_THE_SPINE = ("app.settings", "app.settings_error", "app.variables", "app.log", "app.switches", "app.sentences")
 ROOTS = ("app.__main__", "app.service")
 EDGES = ("app.database", "app.http", "app.commands", "app.systemd")
 
@@ -77,17 +70,7 @@ def test_only_its_own_folder_imports_the_driver_or_the_web_stack(folder: str, pa
         ("app.database", {"app.reason", "app.node_state", "app.deadline", "app.settings_error"}),
         ("app.settings_error", set()),
         ("app.variables", set()),
-        (
-            "app.settings",
-            {
-                "app.settings_error",
-                "app.variables",
-                "app.database",
-                "app.monitor",
-                "app.switches",
-                *PURE,
-            },
-        ),
+        ("app.settings", {"app.settings_error", "app.variables", "app.database", "app.monitor", "app.switches", *PURE}),
         ("app.http", {"app.monitor", *PURE, *BESIDE_THE_SPINE}),
         ("app.commands", {"app.database", *PURE, *BESIDE_THE_SPINE}),
     ],

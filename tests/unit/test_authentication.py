@@ -48,10 +48,7 @@ def asks_for_the_clear_password(peer: Peer) -> None:
 def asks_for_the_encrypted_password(peer: Peer) -> None:
     """Log in over a channel that is held to be open to all: the password is encrypted with the server's key."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM,
-        serialization.PublicFormat.SubjectPublicKeyInfo,
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     peer.greet(PLUGIN)
     peer.receive()
     peer.send(FULL_AUTHENTICATION)

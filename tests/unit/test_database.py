@@ -58,9 +58,7 @@ def asked_for(database: Database) -> tuple[ssl.VerifyMode, bool] | None:
     ],
 )
 def test_tls_options_of_an_option_file(
-    tmp_path: Path,
-    lines: str,
-    expected: tuple[ssl.VerifyMode, bool] | None,
+    tmp_path: Path, lines: str, expected: tuple[ssl.VerifyMode, bool] | None
 ) -> None:
     assert asked_for(Database(defaults_extra_file=option_file(tmp_path, lines))) == expected
 

@@ -127,8 +127,7 @@ class TestSettings:
     @every_page
     def test_every_variable_that_a_page_names_is_a_setting(self, page: str) -> None:
         named = re.findall(
-            r"\b(?:(?:CLUSTERCHECK|AVAILABLE_WHEN|MYSQL|MAX_RECV)_[A-Z_]*[A-Z]|DEFAULTS_\w+)\b",
-            PAGES[page].read_text(),
+            r"\b(?:(?:CLUSTERCHECK|AVAILABLE_WHEN|MYSQL|MAX_RECV)_[A-Z_]*[A-Z]|DEFAULTS_\w+)\b", PAGES[page].read_text()
         )
         assert set(named) <= KNOWN_VARIABLES | MISSPELT
 

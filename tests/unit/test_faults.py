@@ -7,14 +7,7 @@ import struct
 import pytest
 from pymysql.err import InterfaceError, InternalError, MySQLError, OperationalError
 
-from app.database.faults import (
-    LOOKING_UP,
-    error_number,
-    is_error_of_server,
-    is_refusal,
-    is_rejection,
-    poll_failure,
-)
+from app.database.faults import LOOKING_UP, error_number, is_error_of_server, is_refusal, is_rejection, poll_failure
 from app.database.login import Login
 from app.node_state import PollFailure
 from app.reason import Reason
