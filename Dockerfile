@@ -10,11 +10,11 @@ ARG PIP_NO_INDEX
 WORKDIR /build
 RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends python3-venv
-COPY requirements/image.txt requirements/
+COPY requirements/service.txt requirements/
 RUN python3 -m venv pip \
  && python3 -m venv --without-pip /opt/clustercheckd \
  && pip/bin/pip --python /opt/clustercheckd/bin/python install --no-cache-dir --disable-pip-version-check \
-      --require-hashes --only-binary :all: -r requirements/image.txt
+      --require-hashes --only-binary :all: -r requirements/service.txt
 COPY app app
 # Straight into the environment: with only one package there is nothing for a build backend to do, and nothing to fetch.
 RUN packages="$(/opt/clustercheckd/bin/python -c 'import site; print(site.getsitepackages()[0])')" \

@@ -60,8 +60,6 @@ lock:  ## take new versions of the dependencies into requirements/, with hashes
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	  --custom-compile-command 'make lock' --group package pyproject.toml -c requirements/dev.txt -o requirements/package.txt
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-	  --custom-compile-command 'make lock' --extra cryptography pyproject.toml -c requirements/dev.txt -o requirements/image.txt
-	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	  --custom-compile-command 'make lock' --group kubernetes -c requirements/dev.txt -o requirements/kubernetes.txt
 
 clean:  ## remove what the targets above made

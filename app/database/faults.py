@@ -45,10 +45,6 @@ _IN_WORDS = {
     Reason.CONNECTION_LOST: "the server closed the connection while {phase}",
     Reason.ERROR: "the server answered with an error while {phase}",
 }
-_NO_CRYPTOGRAPHY = (
-    "user {user} authenticates with caching_sha2_password or sha256_password, which over plain TCP needs"
-    " the Python package cryptography: install it, or use the socket or TLS"
-)
 
 
 class UnfitServerError(Exception):
@@ -162,8 +158,6 @@ def _reason_and_words(
             return fault.reason, fault.words.format(login=login, user=user, phase=phase)
         case TimeoutError():
             return Reason.TIMEOUT, f"no answer from {login} within {deadline_seconds:g} s while {phase}"
-        case RuntimeError() if "cryptography" in str(fault):
-            return Reason.ACCESS_DENIED, _NO_CRYPTOGRAPHY.format(user=user)
         case _ if number:
             reason = next((reason for reason, numbers in _ERROR_NUMBERS.items() if number in numbers), Reason.ERROR)
         case BrokenPipeError() | ConnectionResetError() | ConnectionAbortedError() | RuntimeError() | InterfaceError():

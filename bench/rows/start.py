@@ -1,7 +1,6 @@
 """A new service: the time from exec to the first 200, and its memory before and after many health checks.
 
-The time is compared with that to import the packages that it uses. The driver imports cryptography, which takes 8 MiB,
-if it is installed: the packages have it, requirements.txt does not.
+The time is compared with that to import the packages that it uses.
 """
 
 import subprocess
@@ -43,7 +42,7 @@ def rows(rig: Rig) -> list[Row]:
             ratio <= GOAL,
         ),
         Row(
-            f"memory (RSS) with `cryptography` after the start and a scrape, and after {_CHECKS:,} health checks",
+            f"memory (RSS) after the start and a scrape, and after {_CHECKS:,} health checks",
             f"{before:.1f} MiB, {after:.1f} MiB",
             "",
             f"growth {after - before:.1f} MiB",

@@ -102,7 +102,7 @@ def _wheels() -> Path:
             *("--require-hashes", "--only-binary", ":all:", "--implementation", "cp"),
             *("--python-version", _PYTHON_VERSION),
             *(word for platform in _LINUX_WHEELS for word in ("--platform", platform)),
-            *("--requirement", str(ROOT / "requirements" / "image.txt"), "--dest", str(directory)),
+            *("--requirement", str(ROOT / "requirements" / "service.txt"), "--dest", str(directory)),
         ]
     )
     return directory

@@ -51,7 +51,7 @@ def test_it_answers_for_a_node_and_stops_when_it_is_told_to(
 
 
 def test_an_account_of_mysql_8_is_read_over_plain_tcp(podman: Podman) -> None:
-    # That takes the package cryptography: an option elsewhere, included here.
+    # That takes the package cryptography, whose library is not Python.
     with fake_mysql(asks_for_the_encrypted_password) as server:
         settings = {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone"}
         command = podman.run(RANDOM_UID, "check", **settings, MYSQL_PASSWORD=SHA2_PASSWORD)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from pymysql import _auth
 from pymysql.constants import CLIENT
 
 from app.database.login import Database
@@ -88,18 +87,9 @@ def test_over_tls_the_password_is_sent_within_it(tmp_path: Path, new_loop: Loop)
             polls.state()
 
 
-def test_over_plain_tcp_the_password_is_encrypted_where_the_extra_is_there() -> None:
+def test_over_plain_tcp_the_password_is_encrypted() -> None:
     with fake_mysql(asks_for_the_encrypted_password) as server:
         assert isinstance(polled(server), NodeState)
-
-
-def test_over_plain_tcp_without_the_extra_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_auth, "_have_cryptography", False)
-    with fake_mysql(asks_for_the_encrypted_password) as server:
-        seen = polled(server)
-    assert isinstance(seen, PollFailure)
-    assert seen.reason is Reason.ACCESS_DENIED
-    assert seen.detail.endswith("needs the Python package cryptography: install it, or use the socket or TLS")
 
 
 CLEAR, OLD = "mysql_clear_password", "mysql_old_password"

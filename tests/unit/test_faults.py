@@ -47,10 +47,6 @@ UNREACHABLE = "cannot connect to db:3306"
 NO_TLS = "no TLS connection to db:3306"
 NO_MYSQL = "db:3306 sent an answer that is not MySQL while connecting"
 NO_NAME = "the host name in db:3306 or the user name someone is not valid: check MYSQL_HOST and MYSQL_USERNAME"
-NO_PACKAGE = (
-    "user someone authenticates with caching_sha2_password or sha256_password, which over plain TCP needs"
-    " the Python package cryptography: install it, or use the socket or TLS"
-)
 
 OF_SERVER = [
     (Reason.TOO_MANY_CONNECTIONS, NEITHER, FULL, (1040, 1203, 1226)),
@@ -79,7 +75,6 @@ FAULTS: list[tuple[Exception, Reason, str, str]] = [
     (InterfaceError("(0, 'Not connected')"), Reason.CONNECTION_LOST, REJECTED, CLOSED),
     (InternalError("Packet sequence number wrong"), Reason.ERROR, NEITHER, NO_MYSQL),
     (struct.error("unpack requires"), Reason.ERROR, NEITHER, NO_MYSQL),
-    (RuntimeError("'cryptography' package is required"), Reason.ACCESS_DENIED, REFUSED, NO_PACKAGE),
     (UnicodeError(), Reason.ERROR, NEITHER, NO_NAME),
     (SettingsError("MYSQL_SSL_CA: é{}"), Reason.ERROR, NEITHER, "MYSQL_SSL_CA: \\xe9{}"),
     (certificate_error(), Reason.ERROR, REFUSED, f"{NO_TLS}: certificate not accepted: self-signed certificate"),

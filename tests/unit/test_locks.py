@@ -12,7 +12,7 @@ def pins_in(name: str) -> set[str]:
     return set(re.findall(r"^([\w.-]+==[^ ;\\]+)", (ROOT / name).read_text(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("lock", ["requirements/dev.txt", "requirements/image.txt", "requirements/package.txt"])
+@pytest.mark.parametrize("lock", ["requirements/dev.txt", "requirements/package.txt"])
 def test_each_lock_has_all_that_the_service_needs(lock: str) -> None:
     needed = pins_in("requirements/service.txt")
     assert needed
