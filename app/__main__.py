@@ -9,13 +9,14 @@ signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from app.commands.check import check
 from app.commands.drain import drain, undrain
 from app.commands.exit_status import INTERRUPTED, MISUSED
 from app.commands.migrate import migrate
 from app.commands.output import complain, open_missing_streams
-from app.commands.parser import CommandLine, parse
+from app.commands.parser import parse
 from app.commands.services import Service, own_service, service_at
 from app.commands.status import status
 from app.log import goes_to_journal
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     open_missing_streams()
     try:
-        return _run(parse(sys.argv[1:] if arguments is None else arguments))
+        return _run(*parse(sys.argv[1:] if arguments is None else arguments))
     except SettingsError as fault:
         # An error in the journal, so that journalctl -p warning shows why the service did not start.
         priority = "<3>" if goes_to_journal(os.environ) else ""
@@ -40,9 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _run(typed: CommandLine) -> int:
-    flags, env_file, own = typed.settings, typed.env_file, typed.own
-    match typed.command:
+def _run(command: str, flags: Mapping[str, str], env_file: str | None, own: Mapping[str, Any]) -> int:
+    match command:
         case "serve":
             # Imported here, because it would double the start of every other command.
             from app.service import serve  # noqa: PLC0415
@@ -57,7 +57,7 @@ def _run(typed: CommandLine) -> int:
             return status(services or [own_service(settings)], as_json=own["json"], watching=own["watch"])
         case "migrate":
             return migrate(**own)
-        case command:
+        case _:
             # The path is all that a drain needs: no other mistake may stop it.
             path = _load(flags, env_file, ["clustercheck_disabled_file"]).clustercheck_disabled_file
 

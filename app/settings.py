@@ -43,6 +43,7 @@ def _absolute(path: str) -> str:
     return path
 
 
+SslVerify = Literal["identity", "ca", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
@@ -63,7 +64,7 @@ class Settings(BaseModel, frozen=True):
     mysql_ssl_ca: str | None = Field(None, description="certificates to trust (default: the system's)")
     mysql_ssl_cert: str | None = Field(None, description="client certificate, PEM")
     mysql_ssl_key: str | None = Field(None, description="its key, PEM (default: in the same file)")
-    mysql_ssl_verify: Literal["identity", "ca", "none"] = Field("identity", description="verify identity, ca or none")
+    mysql_ssl_verify: SslVerify | None = Field(None, description="verify identity (default), ca or none")
 
     available_when_donor: bool = Field(default=False, description="accept a donor or desynced node")
     available_when_readonly: bool = Field(default=True, description="accept a read-only node")
@@ -87,21 +88,10 @@ class Settings(BaseModel, frozen=True):
         """Return the database settings, for the poller. Raises `SettingsError`."""
         if self.mysql_password is not None and self.mysql_password_file is not None:
             raise SettingsError("MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one")
-        return Database(
-            socket=self.mysql_socket,
-            host=self.mysql_host,
-            port=self.mysql_port,
-            username=self.mysql_username,
-            password=self.mysql_password.get_secret_value() if self.mysql_password else None,
-            password_file=self.mysql_password_file,
-            defaults_extra_file=self.defaults_extra_file,
-            tls=self.mysql_ssl,
-            ssl_ca=self.mysql_ssl_ca,
-            ssl_cert=self.mysql_ssl_cert,
-            ssl_key=self.mysql_ssl_key,
-            # The default leaves it to the option file.
-            ssl_verify=self.mysql_ssl_verify if "mysql_ssl_verify" in self.model_fields_set else None,
-        )
+        given = {name.removeprefix("mysql_"): value for name, value in self if name in DATABASE}
+        if self.mysql_password is not None:
+            given["password"] = self.mysql_password.get_secret_value()
+        return Database(**given)
 
     def require_login(self) -> None:
         """Raise `SettingsError` if the database settings give no login.
@@ -113,14 +103,15 @@ class Settings(BaseModel, frozen=True):
 
     def policy(self) -> Policy:
         """Return the policy for health checks that do not override it."""
-        return Policy(
-            max_age_seconds=oldest_usable_seconds(self.clustercheck_poll_interval, self.clustercheck_deadline),
-            available_when_donor=self.available_when_donor,
-            available_when_readonly=self.available_when_readonly,
-            available_when_full=self.available_when_full,
-            max_recv_queue=self.max_recv_queue,
-        )
+        max_age_seconds = oldest_usable_seconds(self.clustercheck_poll_interval, self.clustercheck_deadline)
+        return Policy(max_age_seconds, **{name: value for name, value in self if name in POLICY})
 
+
+DATABASE = [name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))]
+"""The settings of the database; without `mysql_`, the fields of `Database`."""
+
+POLICY = ["available_when_donor", "available_when_readonly", "available_when_full", "max_recv_queue"]
+"""The settings of the policy, with the names of the fields of `Policy`."""
 
 DURATIONS = [name for name, field in Settings.model_fields.items() if field.annotation is float]
 

@@ -43,14 +43,13 @@ class Variable:
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     """Return the variables of an env file, and one line for each mistake in it. No line contains a value."""
     # Imported here, because the drop-in does without, and starts for each health check.
-    from dotenv.main import resolve_variables  # noqa: PLC0415
     from dotenv.parser import parse_stream  # noqa: PLC0415
 
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as fault:
         return [], [f"{path}: {getattr(fault, 'strerror', None) or 'not UTF-8'}"]
-    given: list[tuple[str, str, str | None]] = []
+    given: dict[str, Variable] = {}
     complaints = []
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{path}, line {number}"
@@ -58,10 +57,8 @@ def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
             if binding.error or (binding.key is not None and binding.value is None):
                 complaints.append(f"{where} is not NAME=value")
             elif binding.key is not None:
-                given.append((where, binding.key, binding.value))
-    values = resolve_variables([(name, value) for _, name, value in given], override=True)
-    wheres = {name: where for where, name, _ in given}
-    return [Variable(name, values[name] or "", where) for name, where in wheres.items()], complaints
+                given[binding.key] = Variable(binding.key, binding.value or "", where)
+    return list(given.values()), complaints
 
 
 def misspelt_names(given: Sequence[Variable], known: Collection[str]) -> Iterator[str]:

@@ -58,7 +58,7 @@ def _become_service_user() -> str | None:
             os.setgid(user.pw_gid)
             os.setuid(user.pw_uid)
     except OSError:
-        return f"check logs in as user {_own_name()}, not as the service's user {_SERVICE_USER}: run it as root"
+        return f"check logs in as user id {os.geteuid()}, not as the service's user {_SERVICE_USER}: run it as root"
     if with_credentials:
         return "check does not have the credentials that systemd gives the service (LoadCredential=)"
     return None
@@ -72,7 +72,7 @@ def _advice(settings: Settings) -> str:
     login = settings.database().login()
     words = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
     if login.socket and not login.password:
-        words += f" by the system's user {_own_name()}; unix_socket accepts only the user of the same name"
+        words += f" by user id {os.geteuid()}; unix_socket accepts only the system's user of the same name"
     elif not login.password:
         words += " without a password; if it has unix_socket, remove MYSQL_HOST and MYSQL_PORT"
     elif not login.socket and login.tls is None:
@@ -80,10 +80,3 @@ def _advice(settings: Settings) -> str:
     if answer.available:
         words = f"The running service answers 200 in the session that it has; its logins fail too. {words}"
     return f'{words}. If it is missing: the section "The account" of docs/install.md creates it'
-
-
-def _own_name() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())

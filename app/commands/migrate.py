@@ -14,17 +14,9 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
 from app import __version__
+from app.commands import script
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
-from app.commands.script import (
-    CONFIGURATION_FILES,
-    DEFAULTS,
-    SCRIPTS_DEFAULT,
-    VARIABLES,
-    assignments,
-    effective,
-    positionals,
-)
 from app.node_state import one_line
 from app.settings import settings_of
 from app.settings_error import SettingsError
@@ -40,7 +32,7 @@ _ATTRIBUTE = re.compile(r"\s*(\w+)\s*(\+?)=\s*(.*?)\s*$")
 _LOOPBACK = ip_address("127.0.0.1")
 _LISTENING = {"interface": "CLUSTERCHECK_HOST", "bind": "CLUSTERCHECK_HOST", "port": "CLUSTERCHECK_PORT"}
 
-_NAMES = "|".join(VARIABLES)
+_NAMES = "|".join(script.VARIABLES)
 # Every form that sets a variable (declare, read, printf -v ...), another file to source, another disabled file.
 _TO_CHECK = re.compile(
     rf"(?<![\w$])(?<!\$\{{)(?:{_NAMES})\b|\$\{{(?:{_NAMES}):?="
@@ -50,7 +42,7 @@ _TO_CHECK = re.compile(
 # The form of the public script: an argument, or its default.
 _OWN_DEFAULT = re.compile(r"""(?P<name>\w+)=(?P<quote>"?)\$\{(?P<position>[1-6]):?-(?P<value>[^}]*)\}(?P=quote)\s*""")
 _MAYBE_SECRET = re.compile(r"(?i)pass|pw|secret|-p")
-# systemd and clustercheckd read these differently.
+# A shell, systemd and clustercheckd read these differently.
 _NOT_PORTABLE = re.compile(r"[\\$`]")
 
 _Service = dict[str, Variable]
@@ -62,7 +54,7 @@ def migrate(
     output: str | None,
     password_file: str | None,
     xinetd: str = "/etc/xinetd.d",
-    configuration_files: Sequence[str] = CONFIGURATION_FILES,
+    configuration_files: Sequence[str] = script.CONFIGURATION_FILES,
 ) -> int:
     """Write the env file and the password file; return the exit status. Raises `SettingsError`."""
     to_check: list[str] = []
@@ -71,7 +63,7 @@ def migrate(
         if not (service or given):
             complain("found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate PATH")
             return FAILED
-        values = effective(given)
+        values = script.effective(given)
         settings = [*_database_and_policy(values.values()), *_listening(service, to_check)]
         settings_of([settings]).require_login()
         if service:
@@ -97,7 +89,7 @@ def _found(
     if len(services) > 1:
         lines = [f"{service['server'].where}: runs clustercheck" for service in services]
         raise SettingsError(*lines, "an env file replaces one of these: clustercheckd migrate PATH")
-    given = [one for path in configuration_files for one in assignments(path, to_check)]
+    given = [one for path in configuration_files for one in script.assignments(path, to_check)]
     if named and not services:
         raise SettingsError(f"{named} has no service of xinetd that runs clustercheck")
     if not services:
@@ -107,7 +99,7 @@ def _found(
         to_check.append(f"{service['flags'].where}: NAMEINARGS: the first argument was used as the user")
     words = (word.partition("=") for word in service["env"].value.split())
     in_env = [Variable(name, value, service["env"].where) for name, _, value in words]
-    given = [*in_env, *given, *positionals(_command(service)[1:], service["server_args"].where)]
+    given = [*in_env, *given, *script.positionals(_command(service)[1:], service["server_args"].where)]
     for before, after in itertools.combinations(given, 2):
         if before.name == after.name and before.value != after.value:
             to_check.append(f"{before.where}: {before.name} has another value in {after.where}, which is used here")
@@ -180,27 +172,27 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
 
 def _lines_to_check(service: _Service, values: Mapping[str, Variable], known_paths: Sequence[str]) -> Iterator[str]:
     """Yield the script's lines that set a variable, but those that do with it what migrate did."""
-    script = _command(service)[0]
-    by_argument = (SCRIPTS_DEFAULT, service["server_args"].where)
+    path = _command(service)[0]
+    by_argument = (script.SCRIPTS_DEFAULT, service["server_args"].where)
     done = [
         (name, str(position), default)
-        for position, (name, default) in enumerate(DEFAULTS.items(), 1)
+        for position, (name, default) in enumerate(script.DEFAULTS.items(), 1)
         if values[name].where in by_argument
     ]
     try:
-        text = _text_of(Path(script))
+        text = _text_of(Path(path))
     except OSError as fault:
-        yield f"{script}: {fault.strerror}: it may set variables itself"
+        yield f"{path}: {fault.strerror}: it may set variables itself"
         return
-    for path in known_paths:
-        text = text.replace(path, "")
+    for known in known_paths:
+        text = text.replace(known, "")
     for number, line in enumerate(text.splitlines(), 1):
         own = _OWN_DEFAULT.fullmatch(line)
         if own and own.group("name", "position", "value") in done:
             continue
         if _TO_CHECK.search(line) and not line.lstrip().startswith("#"):
             shown = "not shown, because it may contain a password" if _MAYBE_SECRET.search(line) else line.strip()
-            yield f"{script}, line {number}: {shown}"
+            yield f"{path}, line {number}: {shown}"
 
 
 def _text(settings: Iterable[Variable], to_check: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, get_args
 
 from app import __version__
 from app.commands.output import say
-from app.settings import WITHOUT_FLAG, Settings, default_of, flag_of
+from app.settings import DATABASE, POLICY, WITHOUT_FLAG, Settings, default_of, flag_of
 from app.settings_error import SettingsError
 
 _PROGRAM = "clustercheckd"
@@ -22,8 +22,6 @@ _HOW_CLOSE = 0.7
 _HARMLESS = re.compile(r"-[A-Za-z]|--?[a-z-]{0,40}|[a-z]{2,12}")
 _PASSWORD_FLAG = re.compile(r"-p(?!ort\b).*|--(?i:(mysql[-_]?)?(pass?wor[dt]|passwd|pass|pwd|pw))", re.DOTALL)
 
-_SERVER = tuple(name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_")))
-_POLICY = ("available_when_donor", "available_when_readonly", "available_when_full", "max_recv_queue")
 _DRAIN = ("clustercheck_disabled_file", "clustercheck_port")
 _JSON = {"--json": {"action": "store_true", "help": "print JSON"}}
 
@@ -44,7 +42,7 @@ COMMANDS = {
     "serve": Command("run the service: poll the node, and answer health checks (default)", Settings.model_fields),
     "check": Command(
         "poll the node once, as the service would, and print the verdict",
-        (*_SERVER, *_POLICY, "clustercheck_disabled_file", "clustercheck_deadline"),
+        (*DATABASE, *POLICY, "clustercheck_disabled_file", "clustercheck_deadline"),
         _JSON,
     ),
     "status": Command(
@@ -139,18 +137,11 @@ class Parser(argparse.ArgumentParser):
             add(flag, metavar=setting.rpartition("_")[2].upper(), help=text)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
-    """What was typed. settings: field of `Settings` to text. own: the command's other arguments."""
+def parse(arguments: Sequence[str]) -> tuple[str, dict[str, str], str | None, dict[str, Any]]:
+    """Parse a command line. Raises `SettingsError`; prints --help and --version and exits.
 
-    command: str
-    settings: Mapping[str, str]
-    env_file: str | None
-    own: Mapping[str, Any]
-
-
-def parse(arguments: Sequence[str]) -> CommandLine:
-    """Parse a command line. Raises `SettingsError`; prints --help and --version and exits."""
+    Return the command, its settings (field of `Settings` to text), the env file, and the command's own arguments.
+    """
     first, rest = (arguments[0], arguments[1:]) if arguments else ("serve", ())
     if first in ("--help", "-h", "help", "--version"):
         say(f"{_PROGRAM} {__version__}" if first == "--version" else help_text())
@@ -167,7 +158,7 @@ def parse(arguments: Sequence[str]) -> CommandLine:
         raise SystemExit(0)
     own = vars(parser.parse(rest))
     settings = {name: own.pop(name) for name in COMMANDS[first].settings if name in own}
-    return CommandLine(first, settings, own.pop("env_file", None), own)
+    return first, settings, own.pop("env_file", None), own
 
 
 def help_text() -> str:

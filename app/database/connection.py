@@ -21,13 +21,7 @@ from pymysql.constants import CLIENT, COMMAND
 from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
 
-from app.database.faults import (
-    PlainTextError,
-    RefusedPluginError,
-    TooManyBytesError,
-    UnaskedBytesError,
-    is_error_of_server,
-)
+from app.database import faults
 from app.database.login import Login
 from app.database.resolver import connect_to_first
 from app.node_state import Rows
@@ -97,7 +91,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self._bytes_left = MOST_BYTES
         self._ensure_alive()
         if await self._has_unread_bytes():
-            raise UnaskedBytesError
+            raise faults.UnaskedBytesError
         # In one write, so that the server wakes once.
         self._write_bytes(b"".join(map(_query, statements)))
         return [await self._answer() for _ in statements]
@@ -135,7 +129,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
     async def _request_authentication(self) -> None:
         # If the greeting offers no TLS, aiomysql would continue in plain text and send the password.
         if self._ssl_context is not None and not self.server_capabilities & CLIENT.SSL:
-            raise PlainTextError
+            raise faults.PlainTextError
         # The greeting names the server's default plugin, which need not be the account's. If we do not support it,
         # answer with the oldest plugin: a server that needs another one then sends a request to switch.
         if self._server_auth_plugin not in PLUGINS:
@@ -150,12 +144,12 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         try:
             await self._read_query_result()
         except MySQLError as fault:
-            if not is_error_of_server(fault):
+            if not faults.is_error_of_server(fault):
                 raise
             return fault
         # A further result may arrive later, and would pass for the answer to the next statement.
         if self._result.has_next:
-            raise UnaskedBytesError
+            raise faults.UnaskedBytesError
         return self._result.rows or ()
 
     async def _has_unread_bytes(self) -> bool:
@@ -171,7 +165,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         # The driver reads everything through this method. asyncio buffers at most 128 KiB of what was not read yet.
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
-            raise TooManyBytesError
+            raise faults.TooManyBytesError
         read: bytes = await super()._read_bytes(num_bytes)
         return read
 
@@ -184,7 +178,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             if not end or not self.server_capabilities & CLIENT.PLUGIN_AUTH:
                 name = b"mysql_old_password"
             if name.decode("latin-1") not in PLUGINS:
-                raise RefusedPluginError(name)
+                raise faults.RefusedPluginError(name)
         return packet
 
 

@@ -44,7 +44,7 @@ class Database:
     password: str | None = field(default=None, repr=False)
     password_file: str | None = None
     defaults_extra_file: str | None = None
-    tls: bool | None = None
+    ssl: bool | None = None
     ssl_ca: str | None = None
     ssl_cert: str | None = None
     ssl_key: str | None = None
@@ -77,11 +77,11 @@ class Database:
         )
 
     def _tls_settings(self) -> Tls | None:
-        given = (self.tls, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify)
+        given = (self.ssl, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify)
         if all(value in (None, "") for value in given):
             return None
         # A setting that says what to verify or trust asks for TLS, unless MYSQL_SSL=0.
-        return Tls(self.tls is not False, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify or VERIFY_IDENTITY)
+        return Tls(self.ssl is not False, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify or VERIFY_IDENTITY)
 
     def _password(self, options: OptionFile) -> str:
         if self.password_file:

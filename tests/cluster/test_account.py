@@ -34,7 +34,7 @@ def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(node:
     environ = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "nobody"}
     refused = check_as("root", environ, user_id=NOBODY)
     assert refused.stdout.startswith("NOT available access-denied: the server refused user nobody (error 1")
-    assert "over the unix socket by the system's user nobody; unix_socket accepts only" in refused.stdout
+    assert "over the unix socket by user id 65534; unix_socket accepts only the system's user" in refused.stdout
     node.sql("CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket WITH MAX_USER_CONNECTIONS 5")
     assert check_as("root", environ, user_id=NOBODY).stdout.startswith("NOT available not-galera: ")
     # Root itself may not use that account.

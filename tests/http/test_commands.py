@@ -140,8 +140,8 @@ class TestServiceUser:
                 2,
                 ["MYSQL_PASSWORD_FILE: Permission denied: the user that runs clustercheckd must be able to read it"],
             ),
-            ("65534", {}, 0, [f"check logs in as user nobody, {AS_ROOT}"]),
-            ("65532", {"MYSQL_USERNAME": ""}, 2, [f"check logs in as user 65532, {AS_ROOT}", NO_NAME]),
+            ("65534", {}, 0, [f"check logs in as user id 65534, {AS_ROOT}"]),
+            ("65532", {"MYSQL_USERNAME": ""}, 2, [f"check logs in as user id 65532, {AS_ROOT}", NO_NAME]),
         ],
     )
     def test_what_is_not_as_for_the_service_is_told(

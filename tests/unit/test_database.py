@@ -79,20 +79,20 @@ def test_no_option_file_weakens_tls_where_a_setting_asks_for_it(tmp_path: Path, 
     file = option_file(tmp_path, lines)
     ca = str(make_authority(tmp_path).cert)
     assert asked_for(Database(defaults_extra_file=file, ssl_ca=ca)) == IDENTITY
-    assert asked_for(Database(defaults_extra_file=file, tls=True)) == IDENTITY
+    assert asked_for(Database(defaults_extra_file=file, ssl=True)) == IDENTITY
     assert asked_for(Database(defaults_extra_file=file, ssl_verify="identity")) == IDENTITY
     assert asked_for(Database(defaults_extra_file=file, ssl_verify="ca")) == ISSUER
-    assert asked_for(Database(defaults_extra_file=file, tls=False)) is None
+    assert asked_for(Database(defaults_extra_file=file, ssl=False)) is None
 
 
 def test_a_setting_takes_precedence_and_leaves_the_rest_of_the_option_file_as_it_is(tmp_path: Path) -> None:
     file = option_file(tmp_path, "skip-ssl\nuser=file\nport=1")
-    login = Database(defaults_extra_file=file, tls=True, port=2).login()
+    login = Database(defaults_extra_file=file, ssl=True, port=2).login()
     assert (login.username, login.host, login.port, login.tls is None) == ("file", "db", 2, False)
 
 
 def test_a_key_without_its_certificate_is_an_error_that_names_both(tmp_path: Path) -> None:
-    for database in (Database(ssl_key="/k"), Database(host="db", ssl_ca="/ca", ssl_key="/k", tls=False)):
+    for database in (Database(ssl_key="/k"), Database(host="db", ssl_ca="/ca", ssl_key="/k", ssl=False)):
         with pytest.raises(SettingsError) as caught:
             database.login()
         assert str(caught.value) == "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or neither"

@@ -105,7 +105,7 @@ def error_of(typed: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("typed", ["", "serve", "--port 9300", "serve --port=9300"])
 def test_without_a_command_it_serves(typed: str) -> None:
-    assert parse(typed.split()).command == "serve"
+    assert parse(typed.split())[0] == "serve"
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_without_a_command_it_serves(typed: str) -> None:
     ],
 )
 def test_a_switch_may_stand_alone_and_a_duration_may_have_a_unit(typed: str, name: str, expected: object) -> None:
-    assert getattr(load_settings(parse(typed.split()).settings)[0], name) == expected
+    assert getattr(load_settings(parse(typed.split())[1])[0], name) == expected
 
 
 def test_arguments_of_status_may_stand_among_its_flags() -> None:
     typed = parse(["status", "--json", "db1", "--port", "9300", "db2:9200", "--watch"])
-    assert typed.own == {"addresses": ["db1", "db2:9200"], "json": True, "watch": True}
-    assert typed.settings == {"clustercheck_port": "9300"}
+    own = {"addresses": ["db1", "db2:9200"], "json": True, "watch": True}
+    assert typed == ("status", {"clustercheck_port": "9300"}, None, own)
 
 
 def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password() -> None:

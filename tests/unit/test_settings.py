@@ -28,8 +28,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
         with monkeypatch.context() as patch:
             for name, value in environ.items():
                 patch.setenv(name, value)
-            typed = parse(arguments)
-            return load_settings(typed.settings, typed.env_file)
+            _, typed, env_file, _ = parse(arguments)
+            return load_settings(typed, env_file)
 
     return loading
 
@@ -94,12 +94,12 @@ def test_two_variables_for_one_thing_are_an_error_that_names_both(load: Load, na
     assert str(caught.value) == f"{names[0]} and {names[1]} are both set: set one"
 
 
-def test_the_env_file_may_name_other_variables(load: Load, env_file: Path) -> None:
+def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load, env_file: Path) -> None:
     env_file.write_text(
-        "export NAME=db\nMYSQL_HOST=${NAME}1\nNAME=later\nMYSQL_USERNAME='${NAME}'\nMYSQL_SSL_CA=${FOLDER}/ca.pem\n"
+        "MYSQL_HOST=db\nexport MYSQL_HOST=db1\nMYSQL_USERNAME='a b'\nMYSQL_PASSWORD=\"$A${MYSQL_HOST}\"\n"
     )
-    settings, _ = load({"CLUSTERCHECK_ENV_FILE": str(env_file), "FOLDER": "/etc"})
-    assert (settings.mysql_host, settings.mysql_username, settings.mysql_ssl_ca) == ("db1", "later", "/etc/ca.pem")
+    settings, _ = load({"CLUSTERCHECK_ENV_FILE": str(env_file), "A": "x"})
+    assert settings.database() == Database(host="db1", username="a b", password="$A${MYSQL_HOST}")
 
 
 @pytest.mark.usefixtures("load")
