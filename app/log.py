@@ -141,6 +141,4 @@ def set_up_log(level: str, layout: str, environ: Mapping[str, str]) -> Log:
     # uvicorn logs a warning for each malformed request, so that any client could fill the disk. Set the level on this
     # very logger: uvicorn reads its `level`, not the effective one, to decide whether to trace.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    # asyncio logs nothing useful below a warning, only which selector it uses.
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
     return log

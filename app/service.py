@@ -83,7 +83,7 @@ async def _serve(settings: Settings, log: Log) -> None:
         feeding.cancel()
         polling.cancel()
         await asyncio.wait([polling, feeding])
-        await poller.close()
+        await poller.aclose()
 
 
 def _say_what_is_watched(settings: Settings, address: str) -> None:

@@ -43,7 +43,6 @@ def _absolute(path: str) -> str:
     return path
 
 
-SslVerify = Literal["identity", "ca", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
@@ -64,7 +63,7 @@ class Settings(BaseModel, frozen=True):
     mysql_ssl_ca: str | None = Field(None, description="certificates to trust (default: the system's)")
     mysql_ssl_cert: str | None = Field(None, description="client certificate, PEM")
     mysql_ssl_key: str | None = Field(None, description="its key, PEM (default: in the same file)")
-    mysql_ssl_verify: SslVerify | None = Field(None, description="verify identity (default), ca or none")
+    mysql_ssl_verify: Literal["identity", "ca", "none"] | None = Field(None, description="identity (default), ca, none")
 
     available_when_donor: bool = Field(default=False, description="accept a donor or desynced node")
     available_when_readonly: bool = Field(default=True, description="accept a read-only node")
@@ -177,7 +176,5 @@ def _line(error: ErrorDetails, variable: Variable) -> str:
     if error["type"].endswith("than_equal") and error["loc"][0] in DURATIONS:
         said += " seconds"
     if value.startswith(("tcp://", "udp://")):
-        said = (
-            f"{value}: Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod's spec"
-        )
+        said = f"{value}: Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
     return f"{variable.called}: {said}"

@@ -11,6 +11,7 @@ from app.verdict import NO_SWITCHES, Switches
 DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
 
 _REASON_BYTES = 120
+_LAST_DATE = 253402300799.0  # the end of the year 9999
 # With PrivateUsers=, systemd shows this process all users but its own and root as this one.
 _UNMAPPED_USER = 65534
 
@@ -30,23 +31,23 @@ class ManualSwitches:
             found = os.stat(self._disabled_file)
         # NotADirectoryError: a part of the path is not a directory, so the file cannot exist either.
         except (FileNotFoundError, NotADirectoryError):
-            return _SHUTTING_DOWN if self.shutting_down else NO_SWITCHES
+            return Switches(shutting_down=True) if self.shutting_down else NO_SWITCHES
         except (OSError, ValueError) as fault:
             words = getattr(fault, "strerror", None) or str(fault)
             seen = f"{self._disabled_file}: {words}; a file that cannot be checked counts as present"
             return Switches(seen, self.shutting_down)
-        seen = _made(self._disabled_file, found.st_uid, found.st_mtime, found.st_size)
-        return Switches(seen, self.shutting_down, found.st_mtime)
-
-
-_SHUTTING_DOWN = Switches(shutting_down=True)
+        # touch(1) can set any time, and not every time can be written as a date.
+        modified_at = min(max(found.st_mtime, 0.0), _LAST_DATE)
+        seen = _made(self._disabled_file, found.st_uid, modified_at, found.st_size)
+        return Switches(seen, self.shutting_down, modified_at)
 
 
 @lru_cache(maxsize=4)
 def _made(path: str, owner: int, modified_at: float, size: int) -> str:
     """Describe the file. The cache spares a health check from reading it again."""
     words = f': "{_first_line(path)}"' if size else ""
-    return f"{path} exists, made{_by(owner)} {_time_of(modified_at)}{words} (clustercheckd undrain removes it)"
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
+    return f"{path} exists, made{_by(owner)} at {at}{words} (clustercheckd undrain removes it)"
 
 
 def _first_line(path: str) -> str:
@@ -75,10 +76,3 @@ def _by(user: int) -> str:
     except OSError:
         pass
     return f" by user {user}"
-
-
-def _time_of(seconds: float) -> str:
-    try:
-        return time.strftime("at %Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-    except (OverflowError, ValueError, OSError):  # touch(1) can set any time
-        return "at an unknown time"

@@ -5,7 +5,6 @@ import io
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 
 _OUR_PREFIXES = ("CLUSTERCHECK_", "AVAILABLE_WHEN_")
@@ -18,8 +17,7 @@ _HOW_CLOSE = 0.82
 _NAME = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+) ?(?P<unit>ms|s|m|h)?")
-# In decimals 800ms is 0.8.
-_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +85,4 @@ def seconds_in(text: str) -> float:
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         raise ValueError(f"{text!r} is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h")
-    return float(Decimal(found["number"]) * _UNITS[found["unit"] or "s"])
+    return round(float(found["number"]) * _UNITS[found["unit"] or "s"], 6)

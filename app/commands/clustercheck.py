@@ -38,6 +38,9 @@ USAGE = (
 # In addition to the script's own.
 _DEFAULTS = {"CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE, "CLUSTERCHECK_DEADLINE": "0.8"}
 
+# Fields of `Policy`, in lower case.
+_FLAGS = ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY")
+
 # How long to wait for a client's request, and after the answer for the end of its connection.
 _CLIENT_SECONDS = 0.1
 _REQUEST_BYTES = 8192
@@ -83,7 +86,7 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
 
 
 def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
-    for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
+    for name in _FLAGS:
         if values[name] not in ("0", "1"):
             raise SettingsError(f"{name}={values[name]}: must be 0 or 1")
     if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
@@ -104,12 +107,7 @@ def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
         # The script ignores a file that it cannot read.
         defaults_extra_file=defaults_file if os.access(defaults_file, os.R_OK) else None,
     )
-    policy = Policy(
-        max_age_seconds=deadline_seconds,
-        available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
-        available_when_readonly=values["AVAILABLE_WHEN_READONLY"] == "1",
-    )
-    return database, policy
+    return database, Policy(deadline_seconds, **{name.lower(): values[name] == "1" for name in _FLAGS})
 
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:

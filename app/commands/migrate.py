@@ -171,14 +171,9 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
 
 
 def _lines_to_check(service: _Service, values: Mapping[str, Variable], known_paths: Sequence[str]) -> Iterator[str]:
-    """Yield the script's lines that set a variable, but those that do with it what migrate did."""
+    """Yield the script's lines that set a variable, but not those that set what migrate has taken over."""
     path = _command(service)[0]
-    by_argument = (script.SCRIPTS_DEFAULT, service["server_args"].where)
-    done = [
-        (name, str(position), default)
-        for position, (name, default) in enumerate(script.DEFAULTS.items(), 1)
-        if values[name].where in by_argument
-    ]
+    positions = list(script.DEFAULTS)
     try:
         text = _text_of(Path(path))
     except OSError as fault:
@@ -188,8 +183,10 @@ def _lines_to_check(service: _Service, values: Mapping[str, Variable], known_pat
         text = text.replace(known, "")
     for number, line in enumerate(text.splitlines(), 1):
         own = _OWN_DEFAULT.fullmatch(line)
-        if own and own.group("name", "position", "value") in done:
-            continue
+        if own and own["name"] == positions[int(own["position"]) - 1]:
+            taken = values[own["name"]]
+            if taken.where == service["server_args"].where or taken.value == own["value"]:
+                continue
         if _TO_CHECK.search(line) and not line.lstrip().startswith("#"):
             shown = "not shown, because it may contain a password" if _MAYBE_SECRET.search(line) else line.strip()
             yield f"{path}, line {number}: {shown}"

@@ -22,6 +22,7 @@ _HOW_CLOSE = 0.7
 _HARMLESS = re.compile(r"-[A-Za-z]|--?[a-z-]{0,40}|[a-z]{2,12}")
 _PASSWORD_FLAG = re.compile(r"-p(?!ort\b).*|--(?i:(mysql[-_]?)?(pass?wor[dt]|passwd|pass|pwd|pw))", re.DOTALL)
 
+_CHECK = (*DATABASE, *POLICY, "clustercheck_disabled_file", "clustercheck_deadline")
 _DRAIN = ("clustercheck_disabled_file", "clustercheck_port")
 _JSON = {"--json": {"action": "store_true", "help": "print JSON"}}
 
@@ -40,11 +41,7 @@ class Command:
 
 COMMANDS = {
     "serve": Command("run the service: poll the node, and answer health checks (default)", Settings.model_fields),
-    "check": Command(
-        "poll the node once, as the service would, and print the verdict",
-        (*DATABASE, *POLICY, "clustercheck_disabled_file", "clustercheck_deadline"),
-        _JSON,
-    ),
+    "check": Command("poll the node once, as the service would, and print the verdict", _CHECK, _JSON),
     "status": Command(
         "ask running services, and print a row for each",
         ("clustercheck_host", "clustercheck_port"),
@@ -149,9 +146,8 @@ def parse(arguments: Sequence[str]) -> tuple[str, dict[str, str], str | None, di
     if first.startswith("-"):
         first, rest = "serve", arguments
     if first not in COMMANDS:
-        raise SettingsError(
-            f"{_shown(first)} is not a command{_close_to(first, COMMANDS)}; for help, run: {_PROGRAM} --help"
-        )
+        said = f"{_shown(first)} is not a command{_close_to(first, COMMANDS)}"
+        raise SettingsError(f"{said}; for help, run: {_PROGRAM} --help")
     parser = Parser(first)
     if {"--help", "-h"} & set(rest):
         say(parser.format_help().rstrip())

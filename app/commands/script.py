@@ -22,9 +22,6 @@ DEFAULTS = {
 }
 """The script's defaults."""
 
-SCRIPTS_DEFAULT = "the script's default"
-"""Where a value of `effective` comes from if nothing was given."""
-
 _OURS = ("CLUSTERCHECK_DISABLED_FILE", "CLUSTERCHECK_DEADLINE")
 VARIABLES = (*DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET", *_OURS)
 """Every variable that is read; others are ignored."""
@@ -74,7 +71,7 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
 
 def effective(given: Iterable[Variable]) -> dict[str, Variable]:
     """Return what applies for each variable: the last one that was given, or the script's default."""
-    values = {name: Variable(name, value, SCRIPTS_DEFAULT) for name, value in DEFAULTS.items()}
+    values = {name: Variable(name, value, "the script's default") for name, value in DEFAULTS.items()}
     for variable in given:
         if variable.name in VARIABLES and (variable.value or variable.name in _KEPT_EMPTY):
             values[variable.name] = variable

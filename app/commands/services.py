@@ -58,9 +58,7 @@ class Answer:
     @property
     def reason(self) -> str:
         """Why the node is not available, or why there is no answer."""
-        if self.fault:
-            return f"{self.fault}{self.service.hint}"
-        return why(self.status or {})
+        return f"{self.fault}{self.service.hint}" if self.status is None else why(self.status)
 
 
 def text_in(document: Mapping[str, Any], name: str) -> str:
@@ -90,8 +88,7 @@ def service_at(text: str, default_port: int) -> Service:
     if found is None or not 1 <= port <= MOST_PORT:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "
-        separate = f"did you mean {one_line(text.replace(',', ' '))}?" if shown and "," in text else ""
-        raise SettingsError(f"status: {shown}not an address; {separate or 'examples: db1 db1:9200 [fd00::1]:9200'}")
+        raise SettingsError(f"status: {shown}not an address; examples: db1 db1:9200 [fd00::1]:9200")
     return Service(text, found["bracketed"] or found["host"], port)
 
 

@@ -15,7 +15,7 @@ _PAUSE_SECONDS = 1.0
 _CELL_LENGTH = 60
 _MOST = 10**9
 _HEADER = ("node", "verdict", "reason", "since", "state", "size", "recvq")
-_HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
+_CLEAR = "\x1b[H\x1b[J"
 
 
 def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int:
@@ -34,11 +34,8 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
 
 
 def _in_place(text: str) -> str:
-    """On a terminal, overwrite the previous text."""
-    if not sys.stdout.isatty():
-        return text
-    # Overwriting, and clearing only the rest, avoids flicker.
-    return f"{_HOME}{text}\n".replace("\n", f"{_CLEAR_LINE}\n") + _CLEAR_REST
+    """On a terminal, replace the previous text."""
+    return f"{_CLEAR}{text}" if sys.stdout.isatty() else text
 
 
 def _as_json(answers: Sequence[Answer]) -> str:

@@ -94,7 +94,7 @@ def poll_failure(fault: BaseException, login: Login | None, phase: str, deadline
 
     login: None if it could not be resolved. phase: the step that failed, such as "connecting".
     """
-    reason, words = _reason_and_words(fault, login, phase, deadline_seconds)
+    reason, words = _in_words(fault, login, phase, deadline_seconds)
     # Paths and names may contain any byte.
     return PollFailure(reason, one_line(words))
 
@@ -141,9 +141,7 @@ def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
     return next((one for one in (fault, fault.__cause__) if isinstance(one, ssl.SSLError)), None)
 
 
-def _reason_and_words(
-    fault: BaseException, login: Login | None, phase: str, deadline_seconds: float
-) -> tuple[Reason, str]:
+def _in_words(fault: BaseException, login: Login | None, phase: str, deadline_seconds: float) -> tuple[Reason, str]:
     if tls := _tls_fault(fault):
         return Reason.ERROR, f"no TLS connection to {login}: {_tls_words(tls)}"
     user = login.username if login else "unknown"

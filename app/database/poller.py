@@ -15,6 +15,7 @@ connections.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import math
@@ -102,7 +103,7 @@ class Poller:
             return dataclasses.replace(result, rejects_logins=self.login_failure.detail)
         return result
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Log out and close the connection, within 0.5 s."""
         if self._logging_in is not None:
             self._logging_in.cancel()
@@ -260,10 +261,7 @@ def poll_once(database: Database, deadline_seconds: float) -> NodeState | PollFa
     """Poll a node once, from code without an event loop, and return the result."""
 
     async def once() -> NodeState | PollFailure:
-        poller = Poller(database, deadline_seconds)
-        try:
+        async with contextlib.aclosing(Poller(database, deadline_seconds)) as poller:
             return await poller.poll()
-        finally:
-            await poller.close()
 
     return asyncio.run(once())

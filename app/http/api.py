@@ -106,16 +106,14 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
 
 def _status(sources: ServiceMetrics) -> Status:
     monitor = sources.monitor
-    verdict, seen = monitor.verdict(), monitor.result
-    changes = [
-        StatusChange(at=datetime.fromtimestamp(change.at, UTC), **asdict(change.verdict)) for change in monitor.changes
-    ]
+    verdict, seen, disabled_at = monitor.verdict(), monitor.result, monitor.switches().disabled_at
+    changes = [StatusChange(at=datetime.fromtimestamp(one.at, UTC), **asdict(one.verdict)) for one in monitor.changes]
     return Status(
         version=__version__,
         **asdict(verdict),
         draining=verdict.draining,
         since=changes[-1].at,
-        disabled_since=_moment(monitor.switches().disabled_at),
+        disabled_since=None if disabled_at is None else datetime.fromtimestamp(disabled_at, UTC),
         age_seconds=round(monitor.age_seconds, 3),
         node=seen if isinstance(seen, NodeState) else None,
         failure=seen if isinstance(seen, PollFailure) else None,
@@ -124,10 +122,3 @@ def _status(sources: ServiceMetrics) -> Status:
         connections=StatusConnections(open=len(sources.connections), closed=sources.connections.closed),
         changes=changes,
     )
-
-
-def _moment(at: float | None) -> datetime | None:
-    try:
-        return None if at is None else datetime.fromtimestamp(at, UTC)
-    except (OverflowError, ValueError, OSError):  # touch(1) can set any time
-        return None

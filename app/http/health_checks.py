@@ -14,7 +14,7 @@ from app.monitor import Monitor
 from app.node_state import one_line
 from app.reason import Reason
 from app.sentences import sentence_of
-from app.settings import Settings
+from app.settings import POLICY, Settings
 from app.settings_error import SettingsError
 from app.verdict import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
 
@@ -36,12 +36,7 @@ OTHER_PATHS = "other"
 _BAD_REQUEST, _NOT_FOUND = 400, 404
 
 _FLAG, _COUNT = ("[01]", "0 or 1"), ("[0-9]{1,19}", "a whole number")
-OVERRIDES = {
-    "available_when_donor": _FLAG,
-    "available_when_readonly": _FLAG,
-    "available_when_full": _FLAG,
-    "max_recv_queue": _COUNT,
-}
+OVERRIDES = {name: _COUNT if name == "max_recv_queue" else _FLAG for name in POLICY}
 """The query parameters that replace a setting of the policy for one request, each with the pattern of its values."""
 
 
@@ -142,11 +137,8 @@ def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
 def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer:
     """Return an answer in plain text that must not be cached. The guard adds `connection: close`."""
     encoded = body.encode("ascii", "replace")
-    headers = [
-        (b"content-type", b"text/plain"),
-        (b"content-length", str(len(encoded)).encode()),
-        (b"cache-control", b"no-store"),
-    ]
+    length = str(len(encoded)).encode()
+    headers = [(b"content-type", b"text/plain"), (b"content-length", length), (b"cache-control", b"no-store")]
     if reason is not None:
         headers.append((b"x-clustercheck-reason", reason.value.encode()))
     return Answer(status, tuple(headers), encoded)

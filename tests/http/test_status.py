@@ -10,7 +10,6 @@ import sys
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -61,14 +60,6 @@ class TestEndpoint:
         assert [change["reason"] for change in status["changes"]] == ["synced", "disabled"]
         assert status["since"] == status["changes"][-1]["at"]
         assert datetime.fromisoformat(status["disabled_since"]).timestamp() == pytest.approx(made_at, abs=0.001)
-
-    def test_a_disabled_file_from_no_date_is_no_error(self, services: Services) -> None:
-        # Disks clamp such a time; what is in memory keeps it.
-        with TemporaryDirectory(dir="/dev/shm") as directory:
-            service = services.start(CLUSTERCHECK_DISABLED_FILE=f"{directory}/disabled")
-            service.disabled_file.touch()
-            os.utime(service.disabled_file, (0, 253402300800))  # the year 10000
-            assert (service.status()["reason"], service.status()["disabled_since"]) == ("disabled", None)
 
     def test_the_schema_has_dates(self, unreachable: Service) -> None:
         schema = json.loads(unreachable.get("/openapi.json").body)["components"]["schemas"]["Status"]

@@ -89,7 +89,7 @@ def polls_of(
         try:
             yield Polls(runner, poller)
         finally:
-            runner.run(poller.close())
+            runner.run(poller.aclose())
 
 
 @contextmanager

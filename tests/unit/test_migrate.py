@@ -208,9 +208,10 @@ class TestLinesToCheck:
             host.serve(f"server_args = me {SECRET}", more)
             assert host.migrate() == DONE
             assert f"check: {host.script}, line 1: {line}\n" in host.error
-        # One that was changed.
+        # Its own defaults, where no argument takes their place.
         host.password.unlink()
         host.write(host.script, SCRIPT.replace("clustercheckpassword!", "another").replace("/dev/null", "/log"))
+        host.serve("server_args = me")
         host.settings()
         lines = [f"{host.script}, line 4: {HIDDEN}", f'{host.script}, line 5: ERR_FILE="${{4:-/log}}"']
         assert host.error.splitlines()[-2:] == [f"clustercheckd: check: {line}" for line in lines]

@@ -59,7 +59,7 @@ def test_flags_go_before_variables_before_the_env_file(load: Load, env_file: Pat
 NO_DURATION = "is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h"
 NO_NETWORK = "contains no network: nobody could connect; to allow everybody, remove it"
 NO_PATH = "is not an absolute path; example: /var/tmp/clustercheck.disabled"
-OF_A_SERVICE = "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod's spec"
+OF_A_SERVICE = "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import re
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import pytest
 
@@ -59,6 +60,16 @@ def test_the_file_is_read_only_when_it_has_changed(tmp_path: Path) -> None:
         path.write_text(words)
         os.utime(path, (0, modified_at))
         assert f'"{expected}"' in (switches().disabled_file or "")
+
+
+@pytest.mark.parametrize(("modified_at", "date"), [(-(10**9), "1970-01-01T00:00:00"), (10**12, "9999-12-31T23:59:59")])
+def test_a_time_that_is_no_date_is_the_nearest_one(modified_at: int, date: str) -> None:
+    # Disks clamp such a time; what is in memory keeps it.
+    with NamedTemporaryFile(dir="/dev/shm") as file:
+        os.utime(file.name, (0, modified_at))
+        switches = ManualSwitches(file.name)()
+    assert f" at {date}Z" in (switches.disabled_file or "")
+    assert datetime.fromtimestamp(switches.disabled_at or 0, UTC).isoformat() == f"{date}+00:00"
 
 
 def test_what_any_user_may_put_there_is_not_shown(tmp_path: Path) -> None:
