@@ -61,7 +61,8 @@ if [ -n "$packages" ]; then
     fi
     $sudo apt-get update -qq
     # shellcheck disable=SC2086 # a list of words
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        -o Dpkg::Options::=--force-confold $packages >/dev/null
     # The packages start services. Stop them: they did not run before.
     if [ -d /run/systemd/system ]; then
         for service in mariadb haproxy xinetd prometheus; do

@@ -22,7 +22,9 @@ install_packages() {
         say "using sudo for this step only"
     fi
     $sudo apt-get update -qq
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    # Nobody answers dpkg's question about a configuration file that was changed: keep it.
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        -o Dpkg::Options::=--force-confold "$@" >/dev/null
 }
 
 venv() {
