@@ -27,7 +27,7 @@ _SECONDS = 900
 # The runtime wants control groups of version 2 alone, and this host may have both.
 _WITH_CGROUP2 = ("unshare", "--mount", "sh", "-c", 'mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null; exec "$@"', "sh")
 # Root may be unable to raise the limits here.
-_HERE = ("--cgroups", "disabled", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
+_LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 
 
 class Podman:
@@ -49,7 +49,9 @@ class Podman:
         settings = [word for name, value in environ.items() for word in ("--env", f"{name}={value}")]
         restricted = ("--read-only", "--read-only-tmpfs=false", "--cap-drop", "ALL", "--network", "host")
         as_user = ("--user", str(uid), "--security-opt", "no-new-privileges")
-        return self.command("run", "--rm", *_HERE, *restricted, *as_user, *settings, IMAGE, *arguments)
+        return self.command(
+            "run", "--rm", "--cgroups", "disabled", *_LIMITS, *restricted, *as_user, *settings, IMAGE, *arguments
+        )
 
     def files(self, image: str) -> Path:
         """Return the root directory of an image."""
@@ -63,7 +65,7 @@ def image_of(version: str) -> Iterator[Podman]:
         podman = Podman(store)
         podman("import", str(_base_archive()), BASE)
         podman(
-            *("build", "--isolation", "chroot", "--pull=never", "--tag", IMAGE),
+            *("build", "--isolation", "chroot", *_LIMITS, "--pull=never", "--tag", IMAGE),
             *("--build-arg", f"BASE={BASE}", "--build-arg", f"VERSION={version}"),
             *("--build-arg", "PIP_FIND_LINKS=/wheels", "--build-arg", "PIP_NO_INDEX=1"),
             *("--volume", f"{_wheels()}:/wheels:ro", str(ROOT)),

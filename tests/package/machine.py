@@ -45,9 +45,10 @@ def system(release: str) -> Path:
 @contextmanager
 def booted(release: str) -> Iterator["Machine"]:
     """Boot a system. Its changes survive a reboot, and are removed at the end."""
+    base = system(release)
     # Not in /tmp, which is an overlay in many containers: the upper layer of an overlay must not be one.
     with tempfile.TemporaryDirectory(dir=SYSTEMS, prefix=f"{release}-") as directory:
-        machine = Machine(release, Path(directory))
+        machine = Machine(release, base, Path(directory))
         try:
             machine.wait_until_up()
             yield machine
@@ -58,13 +59,18 @@ def booted(release: str) -> Iterator["Machine"]:
 class Machine:
     """A booted system."""
 
-    def __init__(self, release: str, directory: Path) -> None:
+    def __init__(self, release: str, base: Path, directory: Path) -> None:
         self.release = release
+        self._base = base
         self._directory = directory
         for name in ("root", "written", "work"):
             (directory / name).mkdir()
         mounted = ["findmnt", "--first-only", "--noheadings", "--output=TARGET", "--types=cgroup2"]
-        mount = subprocess.check_output(mounted, text=True).strip()
+        mount = subprocess.run(mounted, capture_output=True, text=True, check=False).stdout.strip()
+        if not mount:
+            # As in a chroot.
+            mount = str(SYSTEMS / "cgroup")
+            subprocess.run(["mount", "--mkdir", "--types", "cgroup2", "none", mount], check=True)
         own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
         self._cgroup = Path(mount, own, f"clustercheckd-{os.getpid()}-{release}")
         self._process = self._boot()
@@ -73,7 +79,7 @@ class Machine:
         self._cgroup.mkdir(exist_ok=True)
         # Enter a new control group before the namespaces are created, or systemd would see this host's groups.
         enter = f'echo $$ > "{self._cgroup}/cgroup.procs" && exec "$@"'
-        boot = [str(_HERE / "boot.sh"), str(system(self.release)), str(self._directory)]
+        boot = [str(_HERE / "boot.sh"), str(self._base), str(self._directory)]
         unshare = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--propagation", "private", *boot]
         return Process(f"Debian {self.release}", ["sh", "-c", enter, "sh", *unshare], self._directory / "boot.log")
 
