@@ -38,7 +38,7 @@ USAGE = (
 # In addition to the script's own.
 _DEFAULTS = {"CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE, "CLUSTERCHECK_DEADLINE": "0.8"}
 
-# Fields of `Policy`, in lower case.
+# In lower case, fields of `Policy`.
 _FLAGS = ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY")
 
 # How long to wait for a client's request, and after the answer for the end of its connection.

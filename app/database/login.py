@@ -8,7 +8,7 @@ import os
 import pwd
 import ssl
 import stat
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from app.database.address import Address, resolve_address
@@ -70,10 +70,8 @@ class Database:
         return Login(
             username=self.username or options.value("user") or _own_name(),
             password=self._password(options),
-            socket=address.socket,
-            host=address.host,
-            port=address.port,
             tls=None if address.socket else (tls or Tls.of_file(options)).context(),
+            **asdict(address),
         )
 
     def _tls_settings(self) -> Tls | None:

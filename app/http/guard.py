@@ -7,6 +7,7 @@ uvicorn's internals, so the version of uvicorn is pinned.
 
 import asyncio
 import logging
+import re
 import resource
 import time
 from collections import Counter
@@ -39,6 +40,9 @@ _SWEEP_SECONDS = 0.25
 _OTHER_DESCRIPTORS = 32
 """How many descriptors to reserve for everything but clients. Without one for the database, a healthy node would get
 503."""
+
+_ORIGIN = re.compile(rb"^https?://[^/?#]+/?", re.IGNORECASE)
+"""What a proxy puts before the path: it asks for http://db_1:9200/ instead of / (RFC 9112, 3.2.2)."""
 
 _log = logging.getLogger(__name__)
 _LOG_SECONDS = 60.0
@@ -102,6 +106,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """Begin the answer, after which uvicorn closes the connection. uvicorn adds `connection: close` to it."""
         if len(self.url) > TARGET_BYTES:
             raise ValueError("the target is too long")
+        # The parser would refuse a host with an underscore, and a target without a path.
+        self.url = _ORIGIN.sub(b"/", self.url)
         super().on_headers_complete()
         self.cycle.keep_alive = False
 

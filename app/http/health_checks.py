@@ -136,12 +136,11 @@ def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
 
 def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer:
     """Return an answer in plain text that must not be cached. The guard adds `connection: close`."""
-    encoded = body.encode("ascii", "replace")
-    length = str(len(encoded)).encode()
-    headers = [(b"content-type", b"text/plain"), (b"content-length", length), (b"cache-control", b"no-store")]
+    raw = body.encode("ascii", "replace")
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(raw)), (b"cache-control", b"no-store")]
     if reason is not None:
         headers.append((b"x-clustercheck-reason", reason.value.encode()))
-    return Answer(status, tuple(headers), encoded)
+    return Answer(status, tuple(headers), raw)
 
 
 _ENDPOINTS = ", ".join(path for path in (*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS) if path != "*")

@@ -53,9 +53,7 @@ class Server(uvicorn.Server):
         self._switches = switches
         self._give_up = give_up
         self._on_stop = on_stop
-        self._drain_seconds = settings.clustercheck_drain_seconds
-        # How long a health check may be held.
-        self._deadline_seconds = settings.clustercheck_deadline
+        self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
 
@@ -78,7 +76,7 @@ class Server(uvicorn.Server):
                 # Do not trust what a client says about its own address.
                 proxy_headers=False,
                 # An int for type checkers only: it is passed to asyncio.wait_for.
-                timeout_graceful_shutdown=self._deadline_seconds + _ANSWER_SECONDS,  # type: ignore[arg-type]
+                timeout_graceful_shutdown=settings.clustercheck_deadline + _ANSWER_SECONDS,  # type: ignore[arg-type]
             )
         )
 
@@ -94,16 +92,17 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does, but first answer the held health checks: uvicorn would answer them with 500."""
-        giving_up = self._loop.call_later(self._deadline_seconds, self._give_up)
+        giving_up = self._loop.call_later(self._settings.clustercheck_deadline, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()
 
     def _stop(self, signal_name: str) -> None:
-        if self._drain_seconds and not self._switches.shutting_down:
-            _log.info("draining", extra={"signal": signal_name, "seconds": self._drain_seconds})
+        seconds = self._settings.clustercheck_drain_seconds
+        if seconds and not self._switches.shutting_down:
+            _log.info("draining", extra={"signal": signal_name, "seconds": seconds})
             self._switches.shutting_down = True
-            self._on_stop(self._drain_seconds)
-            self._loop.call_later(self._drain_seconds, self._ended.set)
+            self._on_stop(seconds)
+            self._loop.call_later(seconds, self._ended.set)
         else:
             _log.info("stopping", extra={"signal": signal_name})
             self._on_stop(0)

@@ -114,6 +114,8 @@ def test_20000_random_requests_are_answered_or_closed_and_change_nothing(service
     # The node runs in this process, which is busy: what it is late with is no fault of the requests.
     service = services.beside(node, CLUSTERCHECK_DEADLINE="10")
     descriptors = service.process.descriptors
+    # The log may come later than the answer.
+    wait_for("the log", lambda: "reason=synced" in service.log.read_text(), seconds=10)
     log = service.log.read_text()
     seen, wrong = asyncio.run(ask_all(service.port))
     assert wrong[:5] == []

@@ -12,33 +12,20 @@ from app.database.login import Database, Login
 from app.node_state import PollFailure
 from app.reason import Reason
 from harness.waiting import wait_for
-from tests.fake_mysql import (
-    EOF,
-    OK,
-    Behaviour,
-    FakeMySQL,
-    Peer,
-    auth_switch,
-    error,
-    fake_mysql,
-    galera,
-    greets_then,
-    packet,
-    says,
-)
+from tests import fake_mysql as fake
 from tests.unit.polling import LOOPS, Loop, database_of, polling, polls_of
 
 ADDRESS_SECONDS = 10.0
 """Much longer than the wait for one address, and much shorter than the kernel's patience with it."""
 
 
-def cuts_after_login(peer: Peer) -> None:
+def cuts_after_login(peer: fake.Peer) -> None:
     """Let the client in, then hang up on its first statement."""
     peer.log_in()
     peer.receive()
 
 
-def cuts_mid_packet(peer: Peer) -> None:
+def cuts_mid_packet(peer: fake.Peer) -> None:
     """Hang up in the middle of a result."""
     peer.log_in()
     peer.answer_queries(statements=2)
@@ -46,47 +33,54 @@ def cuts_mid_packet(peer: Peer) -> None:
     peer.connection.sendall(b"\xff\x00\x00\x01\x02")
 
 
-def fails_statements(peer: Peer) -> None:
+def fails_statements(peer: fake.Peer) -> None:
     """Let the client in, then refuse its statements with an error that has no cause of its own."""
     peer.log_in()
     peer.answer_queries(statements=2)
     while peer.receive():
-        peer.send(error(1205, "Lock wait timeout exceeded"))
+        peer.send(fake.error(1205, "Lock wait timeout exceeded"))
 
 
-def resets(peer: Peer) -> None:
+def resets(peer: fake.Peer) -> None:
     """Reset the connection instead of a greeting."""
     peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 NO_MYSQL = "sent an answer that is not MySQL"
-BROKEN: list[tuple[str, Behaviour, Reason, str]] = [
-    ("never greets", Peer.hang, Reason.TIMEOUT, "within 0.3 s while connecting"),
-    ("greets and never answers", greets_then(), Reason.TIMEOUT, "within 0.3 s while connecting"),
-    ("logs in and never answers", greets_then(OK), Reason.TIMEOUT, "while logging in"),
-    ("never answers a poll", greets_then(OK, OK, OK), Reason.TIMEOUT, "while reading the node's state"),
-    ("half a greeting, then silence", says(b"\x4a\x00\x00"), Reason.TIMEOUT, "within 0.3 s"),
+BROKEN: list[tuple[str, fake.Behaviour, Reason, str]] = [
+    ("never greets", fake.Peer.hang, Reason.TIMEOUT, "within 0.3 s while connecting"),
+    ("greets and never answers", fake.greets_then(), Reason.TIMEOUT, "within 0.3 s while connecting"),
+    ("logs in and never answers", fake.greets_then(fake.OK), Reason.TIMEOUT, "while logging in"),
+    (
+        "never answers a poll",
+        fake.greets_then(fake.OK, fake.OK, fake.OK),
+        Reason.TIMEOUT,
+        "while reading the node's state",
+    ),
+    ("half a greeting, then silence", fake.says(b"\x4a\x00\x00"), Reason.TIMEOUT, "within 0.3 s"),
     ("half a greeting", lambda peer: peer.connection.sendall(b"\x4a\x00"), Reason.CONNECTION_LOST, "while connecting"),
     ("closes at once", lambda _: None, Reason.CONNECTION_LOST, "closed the connection while connecting"),
     ("resets", resets, Reason.CONNECTION_LOST, "closed the connection while connecting"),
     ("cuts after login", cuts_after_login, Reason.CONNECTION_LOST, "while logging in"),
     ("cuts mid-packet", cuts_mid_packet, Reason.CONNECTION_LOST, "while reading the node's state"),
-    ("a web server", says(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9), Reason.ERROR, NO_MYSQL),
-    ("zeros", says(bytes(400)), Reason.ERROR, NO_MYSQL),
-    ("a packet of no sense", says(packet(0, b"\x0a\x00\x01")), Reason.ERROR, NO_MYSQL),
-    ("an empty packet", says(packet(0, b"")), Reason.ERROR, NO_MYSQL),
-    ("a greeting refused", says(packet(0, error(1040))), Reason.TOO_MANY_CONNECTIONS, "(error 1040)"),
-    ("a login refused", greets_then(error(1045)), Reason.ACCESS_DENIED, "refused user someone (error 1045)"),
-    ("a plugin", greets_then(auth_switch("client_ed25519")), Reason.ACCESS_DENIED, "plugin client_ed25519"),
-    ("init_connect fails", greets_then(OK, error(1184)), Reason.REJECTS_LOGINS, "(error 1184)"),
+    ("a web server", fake.says(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9), Reason.ERROR, NO_MYSQL),
+    ("zeros", fake.says(bytes(400)), Reason.ERROR, NO_MYSQL),
+    ("a packet of no sense", fake.says(fake.packet(0, b"\x0a\x00\x01")), Reason.ERROR, NO_MYSQL),
+    ("an empty packet", fake.says(fake.packet(0, b"")), Reason.ERROR, NO_MYSQL),
+    ("a greeting refused", fake.says(fake.packet(0, fake.error(1040))), Reason.TOO_MANY_CONNECTIONS, "(error 1040)"),
+    ("a login refused", fake.greets_then(fake.error(1045)), Reason.ACCESS_DENIED, "refused user someone (error 1045)"),
+    ("a plugin", fake.greets_then(fake.auth_switch("client_ed25519")), Reason.ACCESS_DENIED, "plugin client_ed25519"),
+    ("init_connect fails", fake.greets_then(fake.OK, fake.error(1184)), Reason.REJECTS_LOGINS, "(error 1184)"),
     ("a statement refused", fails_statements, Reason.ERROR, "answered with an error while reading"),
 ]
 
 
 @LOOPS
 @pytest.mark.parametrize(("behaviour", "cause", "words"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-def test_a_failure_is_a_value_with_its_cause(behaviour: Behaviour, cause: Reason, words: str, new_loop: Loop) -> None:
-    with fake_mysql(behaviour) as server, polls_of(database_of(server), new_loop=new_loop) as polls:
+def test_a_failure_is_a_value_with_its_cause(
+    behaviour: fake.Behaviour, cause: Reason, words: str, new_loop: Loop
+) -> None:
+    with fake.fake_mysql(behaviour) as server, polls_of(database_of(server), new_loop=new_loop) as polls:
         seen = polls.failure()
         assert (cause, True) == (seen.reason, words in seen.detail), seen
         assert "geheim" not in seen.detail
@@ -100,7 +94,7 @@ def test_a_server_that_asks_for_a_local_file_gets_nothing() -> None:
     # The request of LOAD DATA LOCAL INFILE, which a hostile server may send in answer to any statement.
     received: list[bytes] = []
 
-    def asks_for_a_file(peer: Peer) -> None:
+    def asks_for_a_file(peer: fake.Peer) -> None:
         peer.log_in()
         peer.receive()
         peer.send(b"\xfb/etc/passwd")
@@ -129,7 +123,7 @@ def test_nobody_listening_is_unreachable(tmp_path: Path) -> None:
 
 def test_a_full_accept_queue_is_a_timeout_until_there_is_room(tmp_path: Path) -> None:
     path = str(tmp_path / "mysqld.sock")
-    with FakeMySQL(galera(), path) as server, socket.socket(socket.AF_UNIX) as waiting:
+    with fake.FakeMySQL(fake.galera(), path) as server, socket.socket(socket.AF_UNIX) as waiting:
         server.socket.listen(0)
         waiting.connect(path)
         with polls_of(Database(socket=path, username="someone")) as polls:
@@ -147,7 +141,7 @@ def test_an_address_that_drops_packets_does_not_use_up_the_time_of_the_next(new_
             connection = await Connection.to(login, ["127.0.0.2", "127.0.0.1"])
         await connection.quit()
 
-    with fake_mysql(galera()) as server, socket.socket() as deaf:
+    with fake.fake_mysql(fake.galera()) as server, socket.socket() as deaf:
         deaf.bind(("127.0.0.2", server.port))
         deaf.listen(0)
         # Once the queue is full, the kernel drops the packets of further clients.
@@ -162,10 +156,10 @@ def test_an_address_that_drops_packets_does_not_use_up_the_time_of_the_next(new_
             client.close()
 
 
-def worked_once_then(*payloads: bytes) -> Behaviour:
+def worked_once_then(*payloads: bytes) -> fake.Behaviour:
     """Give one poll, then answer every statement with these packets and close."""
 
-    def behaviour(peer: Peer) -> None:
+    def behaviour(peer: fake.Peer) -> None:
         peer.poll_once()
         peer.receive()
         for payload in payloads:
@@ -176,8 +170,8 @@ def worked_once_then(*payloads: bytes) -> Behaviour:
 
 HELD_CONNECTION_FAULTS = {
     "closed": (),
-    "error 1927, killed by an administrator": (error(1927),),
-    "error 1969, over max_statement_time": (error(1969),),
+    "error 1927, killed by an administrator": (fake.error(1927),),
+    "error 1969, over max_statement_time": (fake.error(1969),),
     "no MySQL packet": (b"",),
     "a result of no columns": (b"\x01", b"\x00"),
 }
@@ -187,7 +181,7 @@ HELD_CONNECTION_FAULTS = {
 def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(payloads: tuple[bytes, ...]) -> None:
     with polling(worked_once_then(*payloads)) as (polls, server):
         first = polls.state()
-        server.behaviour = galera()
+        server.behaviour = fake.galera()
         assert first == polls.poll()
         # One connection serves all polls that follow.
         assert first == polls.poll()
@@ -195,7 +189,7 @@ def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(payloads: t
 
 
 def test_a_new_connection_that_fails_as_well_is_not_replaced_again() -> None:
-    with polling(worked_once_then(error(1927))) as (polls, server):
+    with polling(worked_once_then(fake.error(1927))) as (polls, server):
         polls.state()
         server.behaviour = fails_statements
         assert "(error 1205)" in polls.failure().detail
@@ -204,7 +198,7 @@ def test_a_new_connection_that_fails_as_well_is_not_replaced_again() -> None:
 
 @pytest.mark.parametrize(("number", "attempts"), [(1045, 1), (1040, 5)], ids=["refused", "full"])
 def test_only_a_refusal_is_repeated_without_asking_again_each_time(number: int, attempts: int) -> None:
-    with polling(greets_then(error(number))) as (polls, server):
+    with polling(fake.greets_then(fake.error(number))) as (polls, server):
         first = polls.failure()
         for _ in range(4):
             assert first == polls.poll()
@@ -212,7 +206,7 @@ def test_only_a_refusal_is_repeated_without_asking_again_each_time(number: int, 
 
 
 def test_after_a_refusal_a_server_that_has_gone_is_asked_at_each_poll_again() -> None:
-    with polling(greets_then(error(1045))) as (polls, server):
+    with polling(fake.greets_then(fake.error(1045))) as (polls, server):
         polls.failure()
         server.behaviour = lambda _: None
         while server.connections == 1:
@@ -226,8 +220,8 @@ def test_after_a_refusal_a_server_that_has_gone_is_asked_at_each_poll_again() ->
 ENDLESS = {
     "a packet of 16 MiB instead of a greeting": (b"\xff\xff\xff\x00\x0a", b"x" * 65536, "connecting"),
     "rows without end": (
-        packet(1, b"\x01") + packet(2, b"\x03def\0\0\0\x01n\0\x0c" + bytes(12)) + packet(3, EOF),
-        b"".join(packet((4 + number) % 256, b"\xc8" + b"x" * 200) for number in range(256)),
+        fake.packet(1, b"\x01") + fake.packet(2, b"\x03def\0\0\0\x01n\0\x0c" + bytes(12)) + fake.packet(3, fake.EOF),
+        b"".join(fake.packet((4 + number) % 256, b"\xc8" + b"x" * 200) for number in range(256)),
         "logging in",
     ),
 }
@@ -237,7 +231,7 @@ ENDLESS = {
 def test_nothing_a_server_sends_is_taken_without_bound(first: bytes, then: bytes, phase: str) -> None:
     taken: list[int] = []
 
-    def behaviour(peer: Peer) -> None:
+    def behaviour(peer: fake.Peer) -> None:
         # The client's own buffer is bounded by asyncio; ours would take megabytes more.
         peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
         if phase != "connecting":
@@ -254,5 +248,5 @@ def test_nothing_a_server_sends_is_taken_without_bound(first: bytes, then: bytes
 
 
 def test_a_packet_within_the_budget_is_read() -> None:
-    with polling(greets_then(auth_switch("x" * 60_000))) as (polls, _):
+    with polling(fake.greets_then(fake.auth_switch("x" * 60_000))) as (polls, _):
         assert f"plugin {'x' * 64}," in polls.failure().detail

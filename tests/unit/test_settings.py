@@ -9,7 +9,7 @@ import pytest
 
 from app.commands.parser import parse
 from app.database.login import Database
-from app.settings import Settings, load_settings
+from app.settings import DATABASE, POLICY, Settings, load_settings
 from app.settings_error import SettingsError
 from app.verdict import Policy
 from harness.service import without_settings
@@ -46,6 +46,15 @@ def test_the_defaults_are_the_documented_ones(load: Load) -> None:
     assert dataclasses.replace(settings.policy(), max_age_seconds=0) == Policy(0)
     assert settings.policy().max_age_seconds == pytest.approx(1 + 0.8 + 0.1)
     assert (settings.clustercheck_host, settings.clustercheck_port, warnings) == ("*", 9200, [])
+
+
+def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> None:
+    environ = dict.fromkeys(map(str.upper, (*DATABASE, *POLICY)), "1")
+    environ |= dict.fromkeys(("AVAILABLE_WHEN_READONLY", "AVAILABLE_WHEN_FULL"), "0")
+    settings, _ = load({**environ, "MYSQL_SSL_VERIFY": "ca", "MYSQL_PASSWORD_FILE": ""})
+    assert dataclasses.astuple(settings.database()) == ("1", "1", 1, "1", "1", None, "1", True, "1", "1", "1", "ca")
+    assert dataclasses.astuple(settings.policy())[1:] == (True, False, False, 1)
+    assert load({"MYSQL_PASSWORD_FILE": "/p"})[0].database() == Database(password_file="/p")
 
 
 def test_flags_go_before_variables_before_the_env_file(load: Load, env_file: Path) -> None:
