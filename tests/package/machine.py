@@ -109,7 +109,8 @@ class Machine:
         Raises `AssertionError` with the output if check is set and the command fails.
         """
         done = subprocess.run(
-            ["nsenter", f"--target={self._init()}", *NAMESPACES, "--", "/bin/bash", "-c", f"cd /root && {command}"],
+            # The root of the mount namespace may be another one: this process may be in a chroot.
+            ["nsenter", f"--target={self._init()}", "--all", "--root", "--wdns=/root", "/bin/bash", "-c", command],
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "TERM": "dumb"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
