@@ -66,11 +66,7 @@ class Machine:
         for name in ("root", "written", "work"):
             (directory / name).mkdir()
         mounted = ["findmnt", "--first-only", "--noheadings", "--output=TARGET", "--types=cgroup2"]
-        mount = subprocess.run(mounted, capture_output=True, text=True, check=False).stdout.strip()
-        if not mount:
-            # As in a chroot.
-            mount = str(SYSTEMS / "cgroup")
-            subprocess.run(["mount", "--mkdir", "--types", "cgroup2", "none", mount], check=True)
+        mount = subprocess.check_output(mounted, text=True).strip()
         own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
         self._cgroup = Path(mount, own, f"clustercheckd-{os.getpid()}-{release}")
         self._process = self._boot()
@@ -109,8 +105,7 @@ class Machine:
         Raises `AssertionError` with the output if check is set and the command fails.
         """
         done = subprocess.run(
-            # The root of the mount namespace may be another one: this process may be in a chroot.
-            ["nsenter", f"--target={self._init()}", "--all", "--root", "--wdns=/root", "/bin/bash", "-c", command],
+            ["nsenter", f"--target={self._init()}", *NAMESPACES, "--", "/bin/bash", "-c", f"cd /root && {command}"],
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "TERM": "dumb"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
