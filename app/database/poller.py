@@ -19,7 +19,6 @@ import contextlib
 import dataclasses
 import logging
 import math
-import time
 from collections import Counter
 
 from app.database.connection import Connection
@@ -169,7 +168,7 @@ class Poller:
 
     @property
     def _since_login_seconds(self) -> float:
-        return time.monotonic() - self._login_began_at
+        return asyncio.get_running_loop().time() - self._login_began_at
 
     def _take_new_session(self) -> None:
         """If a login has succeeded, use its session for the polls, and log out of the one before."""
@@ -182,7 +181,7 @@ class Poller:
             self._session = outcome
 
     def _begin_login(self) -> asyncio.Task[Session | PollFailure]:
-        self._login_began_at = time.monotonic()
+        self._login_began_at = asyncio.get_running_loop().time()
         self._logging_in = asyncio.create_task(self._log_in())
         return self._logging_in
 
