@@ -9,30 +9,38 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 _STEPS = 8
+_REPEATS = 8
 
 
 @asynccontextmanager
 async def deadline(seconds: float) -> AsyncIterator[None]:
     """Raise TimeoutError in the body after so many seconds, as `asyncio.timeout` does.
 
-    The time is counted in steps of an eighth. A step that ends more than a step late does not count: the event loop did
-    not run meanwhile, and still has to read what has arrived.
+    The time is counted in steps of an eighth. Each step counts once, however late it ends: a pause of any length costs
+    at most one. If the last step ends more than a step late, it is repeated, because the event loop did not run
+    meanwhile and still has to read what has arrived. It is repeated at most eight times, so that a loop which is always
+    late reaches the deadline too.
     """
     loop = asyncio.get_running_loop()
     step_seconds = seconds / _STEPS
     left = _STEPS
     timer: asyncio.TimerHandle
 
+    def begin_step() -> asyncio.TimerHandle:
+        due = loop.time() + step_seconds
+        return loop.call_at(due, end_step, due)
+
     def end_step(due: float) -> None:
         nonlocal left, timer
+        left -= 1
         now = loop.time()
-        left -= now - due <= step_seconds
-        if left:
-            timer = loop.call_at(now + step_seconds, end_step, now + step_seconds)
+        on_time = now - due <= step_seconds
+        if left > 0 or (not on_time and left > -_REPEATS):
+            timer = begin_step()
         else:
             timeout.reschedule(now)
 
-    timer = loop.call_later(step_seconds, end_step, loop.time() + step_seconds)
+    timer = begin_step()
     try:
         async with asyncio.timeout(None) as timeout:
             yield

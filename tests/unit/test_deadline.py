@@ -1,0 +1,74 @@
+"""The deadline, on an event loop whose clock jumps when this process would have been paused or busy."""
+
+import asyncio
+
+import pytest
+
+from app.deadline import deadline
+
+SECONDS = 0.8
+STEP_SECONDS = SECONDS / 8
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test puts forward."""
+
+    ahead_seconds = 0.0
+
+    def time(self) -> float:
+        """Return the time with all jumps."""
+        return super().time() + self.ahead_seconds
+
+
+def run_until_the_deadline(turn_seconds: float, seconds: float) -> float:
+    """Do so much work in each turn of the loop; return after how much time the deadline ended that."""
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, JumpingLoop)
+        async with deadline(seconds):
+            while loop.ahead_seconds < 100:
+                loop.ahead_seconds += turn_seconds
+                await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        loop = runner.get_loop()
+        began_at = loop.time()
+        with pytest.raises(TimeoutError):
+            runner.run(work())
+        return loop.time() - began_at
+
+
+@pytest.mark.parametrize(
+    ("turn_seconds", "at_least", "at_most"),
+    [
+        # Turns that are short beside a step cost nothing.
+        (0.001, SECONDS, SECONDS + 0.1),
+        # Longer ones are late at each step, and still end.
+        (0.015, SECONDS, 2 * SECONDS),
+        (0.3, SECONDS, 16 * 0.6 + SECONDS),
+    ],
+)
+def test_a_loop_that_is_always_busy_reaches_the_deadline(turn_seconds: float, at_least: float, at_most: float) -> None:
+    assert at_least <= run_until_the_deadline(turn_seconds, SECONDS) <= at_most
+
+
+def test_a_short_deadline_ends_although_each_turn_takes_longer_than_a_step() -> None:
+    assert run_until_the_deadline(0.015, 0.05) < 0.5
+
+
+@pytest.mark.parametrize("before_steps", [0, 4, 7])
+def test_what_has_arrived_during_a_pause_is_read_before_the_deadline_ends(before_steps: int) -> None:
+    async def paused() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, JumpingLoop)
+        async with deadline(SECONDS):
+            loop.ahead_seconds += before_steps * STEP_SECONDS
+            await asyncio.sleep(0)
+            loop.ahead_seconds += 3600
+            # An answer passes through several turns of the loop until the poll has it.
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        runner.run(paused())
