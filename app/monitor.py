@@ -102,7 +102,7 @@ class Monitor:
         self._interval_seconds = interval_seconds
         self._deadline_seconds = deadline_seconds
         self._clock = clock
-        self._began_at = clock()
+        self._began_at = self._ended_at = clock()
         self._decided: Verdict | None = None
         self._unlogged = 0
         self._logged_at = -math.inf
@@ -131,23 +131,32 @@ class Monitor:
         For a node that is unavailable anyway, wait at most `REFUSAL_SECONDS`, then return the verdict as it is known.
         In every other case, a poll that does not end within the deadline makes the result stale.
         """
-        fresh = self.result is not None and self.age_seconds <= self._interval_seconds
+        age_seconds = self.age_seconds
+        fresh = self.result is not None and age_seconds <= self._interval_seconds
         if fresh and policy is None and self._decided is not None and self.switches() is NO_SWITCHES:
             return self._decided
-        verdict = self.verdict(policy)
+        verdict = decide(self.result, age_seconds, policy or self.policy, self.switches())
         if fresh or verdict.reason in _BY_HAND:
             return verdict
         patient = verdict.available or verdict.reason in _UNKNOWN
-        self._asked.set()
+        # The poll ends by its own deadline, which began when this wait did, or before.
+        limit = deadline(self._deadline_seconds + _SLACK_SECONDS) if patient else asyncio.timeout(REFUSAL_SECONDS)
         try:
-            # The poll ends by its own deadline, which began when this wait did, or before.
-            limit = deadline(self._deadline_seconds + _SLACK_SECONDS) if patient else asyncio.timeout(REFUSAL_SECONDS)
             async with limit:
-                await self._poll_ended.wait()
+                return await self._verdict_of_next_poll(policy)
         except TimeoutError:
             # An old 200 is no answer.
             return decide(self.result, math.inf, policy or self.policy, self.switches()) if patient else verdict
-        return self.verdict(policy)
+
+    async def _verdict_of_next_poll(self, policy: Policy | None) -> Verdict:
+        """Wait for a poll that ends now. After a pause of this process, one that ended before says nothing."""
+        while True:
+            self._asked.set()
+            await self._poll_ended.wait()
+            if self._clock() - self._ended_at <= self._interval_seconds:
+                verdict = self.verdict(policy)
+                if verdict.reason is not Reason.STALE:
+                    return verdict
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -163,9 +172,9 @@ class Monitor:
                 # Most health checks get this verdict. To decide for each would be a sixth of the cost of an answer.
                 self._decided = decide(result, 0.0, self.policy, NO_SWITCHES)
                 # The age counts from the start of the poll: a value may have changed right after the server sent it.
-                self._began_at = began_at
+                self._began_at, self._ended_at = began_at, self._clock()
                 self._asked.clear()
-                self._count(result, self.age_seconds)
+                self._count(result, self._ended_at - began_at)
                 self._release_waiters()
                 self.note_change()
                 await self._pause()

@@ -13,7 +13,7 @@ import pytest
 from app.monitor import IDLE_SECONDS, REFUSAL_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
-from app.verdict import NO_SWITCHES, Policy, Switches
+from app.verdict import NO_SWITCHES, Policy, Switches, Verdict
 from tests.measured import within
 
 INTERVAL_SECONDS = 0.01
@@ -79,6 +79,7 @@ async def running(
     interval_seconds: float = INTERVAL_SECONDS,
     max_age_seconds: float = MAX_AGE_SECONDS,
     clock: Callable[[], float] = boot_seconds,
+    on_verdict: Callable[[Verdict], None] = lambda _: None,
 ) -> AsyncIterator[Monitor]:
     """Run a monitor on the poller."""
     monitor = Monitor(
@@ -88,6 +89,7 @@ async def running(
         policy=Policy(max_age_seconds),
         switches=switches,
         clock=clock,
+        on_verdict=on_verdict,
     )
     task = asyncio.create_task(monitor.run())
     try:
@@ -203,6 +205,21 @@ async def test_after_a_sleep_of_the_machine_a_question_waits_for_a_poll_instead_
         assert (await monitor.fresh_verdict()).available
         asleep_seconds = 3600.0
         assert monitor.verdict().reason is Reason.STALE
+        assert (await monitor.fresh_verdict()).reason is Reason.NOT_READY
+
+
+async def test_after_a_pause_right_after_a_poll_a_question_waits_for_one_more() -> None:
+    asleep_seconds = 0.0
+
+    def fall_asleep(_verdict: Verdict) -> None:
+        # The poll has ended, and those that wait for it have not run yet.
+        nonlocal asleep_seconds
+        asleep_seconds = 3600.0 if poller.calls == 2 else asleep_seconds
+
+    poller = ScriptedPoller(SYNCED, SYNCED, dataclasses.replace(SYNCED, wsrep_ready="OFF"))
+    async with running(poller, clock=lambda: boot_seconds() + asleep_seconds, on_verdict=fall_asleep) as monitor:
+        assert (await monitor.fresh_verdict()).available
+        await asyncio.sleep(2 * INTERVAL_SECONDS)
         assert (await monitor.fresh_verdict()).reason is Reason.NOT_READY
 
 
