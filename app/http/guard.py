@@ -9,6 +9,7 @@ import asyncio
 import logging
 import re
 import resource
+import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -40,6 +41,12 @@ _SWEEP_SECONDS = 0.25
 _OTHER_DESCRIPTORS = 32
 """How many descriptors to reserve for everything but clients. Without one for the database, a healthy node would get
 503."""
+
+_MAPPED_IPV4 = "::ffff:"
+"""How the address of an IPv4 client of a dual-stack socket begins."""
+
+_NETWORK_BYTES = 8
+"""The part of an IPv6 address that names its network (RFC 4291)."""
 
 _ORIGIN = re.compile(rb"^https?://[^/?#]+/?", re.IGNORECASE)
 """What a proxy puts before the path: it asks for http://db_1:9200/ instead of / (RFC 9112, 3.2.2)."""
@@ -76,6 +83,7 @@ class GuardedProtocol(HttpToolsProtocol):
         # check. This is one.
         peer = transport.get_extra_info("peername")
         self.address: str = peer[0] if peer else ""
+        self.counted_as = _client_of(self.address)
         self.connections.add(self)
         self.transport = transport
         self.flow = FlowControl(transport)
@@ -134,9 +142,11 @@ class GuardedProtocol(HttpToolsProtocol):
 class ConnectionRegister:
     """Decides who may connect, and limits the number of connections.
 
-    The client address with the most connections loses one of them for a new one. So no client can cost another one its
-    answer. allowed: the networks that may connect; None for all. closed: how many connections the guard has closed
-    since the start, by cause. All but the malformed requests, which got a 400, got no answer.
+    The client with the most connections loses one of them for a new one. So no client can cost another one its
+    answer. A client is an IPv4 address, or an IPv6 network of 64 bits, all of which one host may have.
+
+    allowed: the networks that may connect; None for all. closed: how many connections the guard has closed since the
+    start, by cause. All but the malformed requests, which got a 400, got no answer.
     """
 
     def __init__(self, allowed: Sequence[IPNetwork] | None = None) -> None:
@@ -164,15 +174,16 @@ class ConnectionRegister:
         return False
 
     def add(self, protocol: GuardedProtocol) -> None:
-        """Register a new connection. If there are too many, close one of the address that has the most.
+        """Register a new connection. If there are too many, close one of the client that has the most.
 
-        Of that address, close the oldest connection without a complete request or, if there is none, the oldest one.
+        Of that client, close the oldest connection without a complete request. If all are being answered, close the
+        newest: several clients may have the most, and the one that has waited longest is not to lose its answer.
         """
         if len(self._made_at) >= self._most:
-            count = Counter(other.address for other in self._made_at)
+            count = Counter(other.counted_as for other in self._made_at)
             most = max(count.values())
-            crowd = [other for other in self._made_at if count[other.address] == most]
-            self._end("evicted", next((other for other in crowd if not other.being_answered), crowd[0]))
+            crowd = [other for other in self._made_at if count[other.counted_as] == most]
+            self._end("evicted", next((other for other in crowd if not other.being_answered), crowd[-1]))
         self._made_at[protocol] = time.monotonic()
         # One timer for all: a timer for each connection would be a twentieth of the cost of a health check.
         if self._timer is None:
@@ -201,6 +212,12 @@ def connections_within(descriptors: int) -> int:
     if descriptors == resource.RLIM_INFINITY:
         return CONNECTIONS
     return min(CONNECTIONS, max(1, descriptors - _OTHER_DESCRIPTORS))
+
+
+def _client_of(address: str) -> str | bytes:
+    if ":" not in address or address.startswith(_MAPPED_IPV4):
+        return address
+    return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:_NETWORK_BYTES]
 
 
 def _is_in(host: str, networks: Sequence[IPNetwork]) -> bool:

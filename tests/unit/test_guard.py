@@ -1,11 +1,15 @@
 """Who may connect, and how many connections the descriptors allow."""
 
+import asyncio
 import resource
 from ipaddress import ip_network
 
 import pytest
+from starlette.types import Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.server import ServerState
 
-from app.http.guard import ConnectionRegister, connections_within
+from app.http.guard import ConnectionRegister, GuardedProtocol, connections_within
 
 
 @pytest.mark.parametrize(
@@ -34,3 +38,78 @@ def test_a_client_in_one_of_the_networks_may_connect(networks: str, address: str
 )
 def test_connections_leave_descriptors_for_the_database(descriptors: int, connections: int) -> None:
     assert connections_within(descriptors) == connections
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run the tests of this file on asyncio only."""
+    return "asyncio"
+
+
+DESCRIPTORS = 40
+MOST = connections_within(DESCRIPTORS)
+
+
+class Transport(asyncio.Transport):
+    """The transport of a client's connection."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 40000)})
+        self.aborted = False
+
+    def abort(self) -> None:
+        """Note that the guard has closed the connection."""
+        self.aborted = True
+
+    def is_closing(self) -> bool:
+        """Return whether it has."""
+        return self.aborted
+
+
+@pytest.fixture
+def register() -> ConnectionRegister:
+    """Make a register that allows `MOST` connections."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, limits[1]))
+    try:
+        return ConnectionRegister()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def never_answers(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """Hold each answer, as while a poll hangs."""
+    await asyncio.Event().wait()
+
+
+def connect(register: ConnectionRegister, address: str, sent: bytes = b"GET / HTTP/1.0\r\n\r\n") -> Transport:
+    """Connect a client, which sends something."""
+
+    class Protocol(GuardedProtocol):
+        _register = register
+
+    transport = Transport(address)
+    config = Config(never_answers, http=Protocol, lifespan="off", log_config=None)
+    protocol = Protocol(config=config, server_state=ServerState(), app_state={})
+    protocol.connection_made(transport)
+    protocol.data_received(sent)
+    return transport
+
+
+@pytest.mark.anyio
+async def test_a_host_with_many_addresses_counts_as_one_client(register: ConnectionRegister) -> None:
+    load_balancers = [connect(register, address) for address in ("::ffff:192.0.2.1", "192.0.2.2", "2001:db8:0:2::1")]
+    crowd = [connect(register, f"2001:db8:0:1::{number:x}") for number in range(2 * MOST)]
+    assert not any(transport.aborted for transport in load_balancers)
+    assert sum(transport.aborted for transport in crowd) == len(crowd) + len(load_balancers) - MOST
+
+
+@pytest.mark.anyio
+async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(register: ConnectionRegister) -> None:
+    load_balancer = connect(register, "192.0.2.1")
+    silent = connect(register, "192.0.2.2", b"GET /")
+    crowd = [connect(register, f"198.51.100.{number}") for number in range(2 * MOST)]
+    assert silent.aborted
+    assert not load_balancer.aborted
+    assert len(register) == MOST
+    assert sum(transport.aborted for transport in crowd) == len(crowd) + 1 - MOST
