@@ -65,7 +65,11 @@ def _begin(host: str) -> asyncio.Future[list[str] | Exception]:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(answer.set_result, found)
 
-    threading.Thread(target=look_up, name=f"resolver of {host}", daemon=True).start()
+    try:
+        threading.Thread(target=look_up, name=f"resolver of {host}", daemon=True).start()
+    except RuntimeError:
+        # Not the server's fault, as a RuntimeError from a connection would be.
+        raise socket.gaierror(socket.EAI_SYSTEM, "clustercheckd could not start a thread") from None
     return answer
 
 

@@ -1,7 +1,9 @@
 """Host names to addresses; a resolver that hangs is in tests/cluster/test_host_names.py."""
 
 import asyncio
+import resource
 import socket
+import threading
 
 import pytest
 
@@ -41,3 +43,16 @@ def test_a_lookup_given_up_answers_whoever_asks_again_and_no_other_name() -> Non
         return await resolver.addresses("localhost")
 
     assert "127.0.0.1" in asyncio.run(asked_again())
+
+
+def test_without_a_thread_for_it_a_lookup_is_no_fault_of_the_servers() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    stack_bytes = threading.stack_size(1 << 40)
+    try:
+        # More than the limit: no thread can start, as where the limit on threads is reached.
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 39, limits[1]))
+        with pytest.raises(socket.gaierror, match="clustercheckd could not start a thread"):
+            addresses_of("db.invalid")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        threading.stack_size(stack_bytes)
