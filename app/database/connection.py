@@ -14,6 +14,7 @@ It adds these guarantees to the driver's:
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import Sequence
 from typing import Self
 
@@ -42,6 +43,13 @@ MOST_BYTES = 64 * 1024
 
 _ACCEPT_QUEUE_SECONDS = 0.01
 """How long to wait before another try while the accept queue of a unix socket is full."""
+_KEEPALIVE = {
+    socket.TCP_KEEPIDLE: 10,  # seconds
+    socket.TCP_KEEPINTVL: 5,  # seconds
+    socket.TCP_KEEPCNT: 3,
+    socket.TCP_USER_TIMEOUT: 25_000,  # milliseconds; the same for a statement that the peer never received
+}
+"""How a TCP session notices in half a minute that its peer is lost (tcp(7))."""
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 
@@ -122,6 +130,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self._secure = True
         else:
             self._reader, self._writer = await connect_to_first(addresses, self._port)
+            _find_lost_peers(self._writer.get_extra_info("socket"))
         self._next_seq_id = 0
         await self._get_server_information()
         await self._request_authentication()
@@ -183,12 +192,32 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
 
 async def _open_unix_connection(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    while True:
-        try:
-            return await asyncio.open_unix_connection(path)
-        except BlockingIOError:
-            # The accept queue is full. TCP would wait for a place; a unix socket has to be asked again.
+    connecting = socket.socket(socket.AF_UNIX)
+    try:
+        connecting.setblocking(False)  # noqa: FBT003 (socket's own signature)
+        # Not left to the event loop: asyncio takes a full accept queue for a connection that is being made.
+        while not _is_accepted(connecting, path):  # noqa: ASYNC110 (nothing tells when there is a place)
             await asyncio.sleep(_ACCEPT_QUEUE_SECONDS)
+        return await asyncio.open_unix_connection(sock=connecting)
+    except BaseException:
+        connecting.close()
+        raise
+
+
+def _is_accepted(connecting: socket.socket, path: str) -> bool:
+    """Connect, and return False if the accept queue is full. TCP would wait for a place; a unix socket asks again."""
+    try:
+        connecting.connect(path)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _find_lost_peers(connected: socket.socket) -> None:
+    """Have the kernel end a TCP connection whose peer has gone without a word: a host that was reset, a cut network."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        connected.setsockopt(socket.IPPROTO_TCP, name, value)
 
 
 def _query(statement: str) -> bytes:

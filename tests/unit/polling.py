@@ -16,7 +16,6 @@ import uvloop
 from app.database.login import Database
 from app.database.poller import Poller
 from app.node_state import NodeState, PollFailure
-from harness.ports import LOOPBACK
 from tests.fake_mysql import Behaviour, FakeMySQL, fake_mysql
 
 DEADLINE_SECONDS = 0.3
@@ -59,11 +58,11 @@ class Polls:
         """Let what the poller does beside the polls go on."""
         self._runner.run(asyncio.sleep(seconds))
 
-    def check_closed(self, server: FakeMySQL) -> None:
+    def check_closed(self, server: FakeMySQL, seconds: float = 10) -> None:
         """Check that the poller soon has no connection to a server, though the server closes none."""
         began = time.monotonic()
         while _connections_to(server.port):
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < seconds
             self.wait(0.01)
 
 
@@ -101,4 +100,4 @@ def polling(behaviour: Behaviour, *, login_interval: float = 0) -> Iterator[tupl
 
 def database_of(server: FakeMySQL) -> Database:
     """Return the settings that lead to a server."""
-    return Database(host=LOOPBACK, port=server.port, username="someone", password="geheim")
+    return Database(host=str(server.server_address[0]), port=server.port, username="someone", password="geheim")

@@ -11,12 +11,16 @@ from app.database.connection import Connection
 from app.database.login import Database, Login
 from app.node_state import PollFailure
 from app.reason import Reason
+from harness.network import RemoteHost
 from harness.waiting import wait_for
 from tests import fake_mysql as fake
 from tests.unit.polling import LOOPS, Loop, database_of, polling, polls_of
 
 ADDRESS_SECONDS = 10.0
 """Much longer than the wait for one address, and much shorter than the kernel's patience with it."""
+
+LOST_SECONDS = 45.0
+"""Keepalive gives up after 25 s, and the kernel's timers are coarse."""
 
 
 def cuts_after_login(peer: fake.Peer) -> None:
@@ -121,12 +125,13 @@ def test_nobody_listening_is_unreachable(tmp_path: Path) -> None:
         assert expected == polls.poll()
 
 
-def test_a_full_accept_queue_is_a_timeout_until_there_is_room(tmp_path: Path) -> None:
+@LOOPS
+def test_a_full_accept_queue_is_a_timeout_until_there_is_room(new_loop: Loop, tmp_path: Path) -> None:
     path = str(tmp_path / "mysqld.sock")
     with fake.FakeMySQL(fake.galera(), path) as server, socket.socket(socket.AF_UNIX) as waiting:
         server.socket.listen(0)
         waiting.connect(path)
-        with polls_of(Database(socket=path, username="someone")) as polls:
+        with polls_of(Database(socket=path, username="someone"), new_loop=new_loop) as polls:
             assert polls.failure().reason is Reason.TIMEOUT
             with server.serving():
                 polls.state()
@@ -250,3 +255,17 @@ def test_nothing_a_server_sends_is_taken_without_bound(first: bytes, then: bytes
 def test_a_packet_within_the_budget_is_read() -> None:
     with polling(fake.greets_then(fake.auth_switch("x" * 60_000))) as (polls, _):
         assert f"plugin {'x' * 64}," in polls.failure().detail
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("polled", [False, True], ids=["idle", "polled"])
+def test_a_session_whose_host_is_gone_without_a_word_ends(remote_host: RemoteHost, *, polled: bool) -> None:
+    with remote_host.entered():
+        server = fake.FakeMySQL(fake.galera(), (remote_host.address, 0))
+    with server, server.serving(), polls_of(database_of(server)) as polls:
+        polls.state()
+        with remote_host.cut_off():
+            if polled:
+                polls.failure()
+            polls.check_closed(server, LOST_SECONDS)
+        polls.state()
