@@ -40,9 +40,43 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LINE_LIMIT else f"{line[: _LINE_LIMIT - 3]}..."
 
 
+STATUS_VARIABLES = (
+    "wsrep_local_state",
+    "wsrep_local_state_comment",
+    "wsrep_cluster_status",
+    "wsrep_ready",
+    "wsrep_connected",
+    "wsrep_cluster_size",
+    "wsrep_local_index",
+    "wsrep_local_recv_queue",
+    "wsrep_flow_control_active",
+    "wsrep_flow_control_status",
+    "Threads_connected",
+)
+"""The status variables that a poll reads. A server omits those it does not have."""
+
+SYSTEM_VARIABLES = (
+    "wsrep_on",
+    "wsrep_provider",
+    "wsrep_desync",
+    "wsrep_reject_queries",
+    "wsrep_node_name",
+    "read_only",
+    "super_read_only",
+    "offline_mode",
+    "tx_read_only",
+    "transaction_read_only",
+    "skip_networking",
+    "pxc_maint_mode",
+    "max_connections",
+    "version",
+)
+"""The global system variables that a poll reads. A server omits those it does not have."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What one poll read from a node. The fields have the server's names, and are the variables that a poll reads.
+    """What one poll read from a node. The fields are the variables above, in lower case.
 
     A field is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` if the value was
     anything else. Text is stripped, shortened and printable ASCII.
@@ -50,7 +84,6 @@ class NodeState:
     rejects_logins is no variable, but the poller's: why the server takes no logins, None if it does.
     """
 
-    # Status variables.
     wsrep_local_state: int | None = None
     wsrep_local_state_comment: str | None = None
     wsrep_cluster_status: str | None = None
@@ -62,12 +95,10 @@ class NodeState:
     wsrep_flow_control_active: str | None = None
     wsrep_flow_control_status: str | None = None
     threads_connected: int | None = None
-    # Global system variables.
     wsrep_on: str | None = None
     wsrep_provider: str | None = None
     wsrep_desync: str | None = None
     wsrep_reject_queries: str | None = None
-    wsrep_sst_donor_rejects_queries: str | None = None
     wsrep_node_name: str | None = None
     read_only: str | None = None
     super_read_only: str | None = None
@@ -86,17 +117,9 @@ class NodeState:
         return self.wsrep_flow_control_active or self.wsrep_flow_control_status
 
 
-_NAMES = [field.name for field in fields(NodeState)]
-_LAST_OF_STATUS = _NAMES.index("threads_connected")
-
-STATUS_VARIABLES = (*_NAMES[:_LAST_OF_STATUS], "Threads_connected")
-"""The status variables that a poll reads. A server omits those it does not have."""
-
-SYSTEM_VARIABLES = tuple(_NAMES[_LAST_OF_STATUS + 1 : _NAMES.index("rejects_logins")])
-"""The global system variables that a poll reads. A server omits those it does not have."""
-
+_NAMES = {name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES}
 _INTEGER_FIELDS = frozenset(field.name for field in fields(NodeState) if field.type == int | None)
-_TEXT_FIELDS = frozenset(_NAMES) - _INTEGER_FIELDS - {"rejects_logins"}
+_TEXT_FIELDS = _NAMES - _INTEGER_FIELDS
 _FREE_TEXT = ("wsrep_node_name", "version")
 # A switch is 1 or 0 if it was read with SELECT.
 _SWITCH_POSITIONS = {"1": "ON", "0": "OFF"}

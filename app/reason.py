@@ -31,7 +31,6 @@ class Reason(StrEnum):
     DESYNCED = "desynced"
     DONOR = "donor"
     JOINED = "joined"
-    DONOR_REJECTS_QUERIES = "donor-rejects-queries"
     UNKNOWN_STATE = "unknown-state"
     READ_ONLY = "read-only"
     LAGGING = "lagging"

@@ -20,22 +20,22 @@ rule accepts is unavailable. Every answer anywhere (health check, status, log, c
     14  skip_networking on                                             no-networking
     15  pxc_maint_mode other than DISABLED                             maintenance
     16  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
-    17  state 2 or 3, wsrep_sst_donor_rejects_queries on, and
-        wsrep_desync not ON                                            donor-rejects-queries
-    18  wsrep_local_state 2, donors not allowed                        donor
-    19  wsrep_local_state 3, donors not allowed                        joined
-    20  wsrep_local_state not 2, 3 or 4                                unknown-state
-    21  read-only, and read-only nodes not allowed                     read-only
-    22  wsrep_local_recv_queue above max_recv_queue                    lagging
-    23  Threads_connected at max_connections, full nodes not allowed   full
-    24  wsrep_local_state 2 or 3                                       AVAILABLE: donor
-    25  wsrep_local_state 4                                            AVAILABLE: synced
+    17  wsrep_local_state 2, donors not allowed                        donor
+    18  wsrep_local_state 3, donors not allowed                        joined
+    19  wsrep_local_state not 2, 3 or 4                                unknown-state
+    20  read-only, and read-only nodes not allowed                     read-only
+    21  wsrep_local_recv_queue above max_recv_queue                    lagging
+    22  Threads_connected at max_connections, full nodes not allowed   full
+    23  wsrep_local_state 2 or 3                                       AVAILABLE: donor
+    24  wsrep_local_state 4                                            AVAILABLE: synced
 
 If a rule needs a variable that the server did not send, or that clustercheckd cannot read, the rule makes the node
-unavailable. There are two exceptions. Some servers do not have the variables of rules 12 to 15 and 17, or those of rule
-21 but read_only: such a server does not have the feature either, so a missing variable does not match. Percona XtraDB
-Cluster has wsrep_on only as a session variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of
+unavailable. There are two exceptions. Some servers do not have the variables of rules 12 to 15, or those of rule 20 but
+read_only: such a server does not have the feature either, so a missing variable does not match. Percona XtraDB Cluster
+has wsrep_on only as a session variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of
 wsrep_local_state in the Galera documentation.
+
+No rule reads wsrep_sst_donor_rejects_queries. Galera 4 only logs it: such a donor serves its clients.
 """
 
 from dataclasses import dataclass
@@ -152,7 +152,7 @@ def _component_verdict(node: NodeState) -> Verdict | None:
 
 
 def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Apply rules 11 to 25: whether a working member of a primary component may take traffic under this policy."""
+    """Apply rules 11 to 24: whether a working member of a primary component may take traffic under this policy."""
     state = node.wsrep_local_state
     if node.rejects_logins is not None:
         return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
@@ -165,16 +165,10 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
         return _no(Reason.NO_NETWORKING, f"skip_networking is {seen}: no client can connect over TCP")
     if not _absent_or(node.pxc_maint_mode, "DISABLED"):
         return _no(Reason.MAINTENANCE, f"pxc_maint_mode is {_seen(node.pxc_maint_mode)}")
-    strict = not policy.available_when_donor
-    desynced = _is(node.wsrep_desync, "ON")
-    if strict and state == _DONOR and desynced:
-        return _no(Reason.DESYNCED, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
-    # Must precede the planned reasons below: the sessions cannot run queries, so a drain must not keep them. On a node
-    # that was desynced by hand, they can.
-    if state in (_DONOR, _JOINED) and not desynced and not _absent_or(node.wsrep_sst_donor_rejects_queries, *_OFF):
-        return _no(Reason.DONOR_REJECTS_QUERIES, f"{_state(node)}, wsrep_sst_donor_rejects_queries is ON")
-    if strict and state in (_DONOR, _JOINED):
+    if not policy.available_when_donor and state in (_DONOR, _JOINED):
         reason = Reason.DONOR if state == _DONOR else Reason.JOINED
+        if state == _DONOR and _is(node.wsrep_desync, "ON"):
+            reason = Reason.DESYNCED
         return _no(reason, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
     if state not in (_DONOR, _JOINED, _SYNCED):
         return _no(Reason.UNKNOWN_STATE, _state(node))
@@ -186,7 +180,7 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Apply rules 21 to 23, for a node whose wsrep state is accepted. Return None if the node passes all of them."""
+    """Apply rules 20 to 22, for a node whose wsrep state is accepted. Return None if the node passes all of them."""
     if not policy.available_when_readonly:
         if not _is(node.read_only, *_OFF):
             return _no(Reason.READ_ONLY, f"read_only is {_seen(node.read_only)}; AVAILABLE_WHEN_READONLY=0")

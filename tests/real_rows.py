@@ -41,7 +41,6 @@ SYNCED = {
     "wsrep_on": "ON",
     "wsrep_provider": "/usr/lib/galera/libgalera_smm.so",
     "wsrep_reject_queries": "NONE",
-    "wsrep_sst_donor_rejects_queries": "OFF",
 }
 DONOR = SYNCED | {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced"}
 DESYNCED = DONOR | {"wsrep_desync": "ON"}

@@ -182,10 +182,3 @@ def test_read_only_transactions_take_a_writer_out(node: Node, service: Service) 
     with node.setting("tx_read_only", "ON", "OFF"):
         wait_for("the writer to be read-only", lambda: service.get(strict).reason == "read-only", seconds=5)
         assert service.get().status == 200
-
-
-def test_a_node_that_is_desynced_by_hand_serves_although_donors_reject_queries(node: Node, service: Service) -> None:
-    with node.setting("wsrep_sst_donor_rejects_queries", "ON", "OFF"), node.setting("wsrep_desync", "ON", "OFF"):
-        wait_for("the node to be desynced", lambda: service.get().reason == "desynced", seconds=5)
-        assert service.get("/?available_when_donor=1").reason == "donor"
-        assert client_error(node) == 0

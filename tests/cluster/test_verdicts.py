@@ -100,7 +100,9 @@ def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) 
 
 
 def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_allowed(stack: Stack) -> None:
-    with stack.cluster.full_transfer_to(stack.nodes[2]):
+    # Galera 4 only logs this variable: a donor that has it serves its clients.
+    rejecting = [node.setting("wsrep_sst_donor_rejects_queries", "ON", "OFF") for node in stack.nodes[:2]]
+    with rejecting[0], rejecting[1], stack.cluster.full_transfer_to(stack.nodes[2]):
         donor = wait_for(
             "one of the other nodes to be the donor",
             lambda: next((b for b in stack.backends[:2] if b.service.get().reason == "donor"), None),
@@ -108,8 +110,9 @@ def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_all
         donor.service.wait_for_verdict(503, "donor")
         assert_node_is(donor.service, real_rows.DONOR)
         donor.service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
-        with donor.node.setting("wsrep_sst_donor_rejects_queries", "ON", "OFF"):
-            donor.service.wait_for_verdict(503, "donor-rejects-queries", target="/?available_when_donor=1")
+        with donor.node.connect_as_client() as client, client.cursor() as cursor:
+            assert cursor.execute("SELECT COUNT(*) FROM writes") == 1
+        assert "Rejecting client queries for the duration of SST" in donor.node.log.read_text(errors="replace")
         donor.service.wait_for_verdict(503, "donor")
         # A joiner in a physical transfer does not even listen.
         stack.services[2].wait_for_verdict(503, "unreachable")

@@ -12,7 +12,6 @@ from tests.unit.polling import database_of, polling
 # All of them, as Percona XtraDB Cluster answers.
 VARIABLES = {
     "wsrep_desync": "ON",
-    "wsrep_sst_donor_rejects_queries": "OFF",
     "wsrep_node_name": "pxc1",
     "read_only": "ON",
     "super_read_only": "OFF",

@@ -32,8 +32,8 @@ def names(model: type) -> set[str]:
 STABLE = {
     "reasons": (
         """
-            access-denied connection-lost desynced disabled disconnected donor donor-rejects-queries
-            error full host-blocked inconsistent joined joining lagging maintenance no-networking
+            access-denied connection-lost desynced disabled disconnected donor error
+            full host-blocked inconsistent joined joining lagging maintenance no-networking
             non-primary not-galera not-ready offline read-only rejects-logins rejects-queries
             shutting-down stale starting synced timeout too-many-connections unknown-state unreachable
         """,
@@ -86,7 +86,7 @@ STABLE = {
             wsrep_cluster_size wsrep_cluster_status wsrep_connected wsrep_desync
             wsrep_flow_control_active wsrep_flow_control_status wsrep_local_index wsrep_local_recv_queue
             wsrep_local_state wsrep_local_state_comment wsrep_node_name wsrep_on wsrep_provider
-            wsrep_ready wsrep_reject_queries wsrep_sst_donor_rejects_queries
+            wsrep_ready wsrep_reject_queries
         """,
         names(NodeState),
     ),

@@ -35,8 +35,6 @@ DESYNCED = real_rows.parsed(real_rows.DESYNCED)
 JOINED = real_rows.parsed(real_rows.JOINED)
 NON_PRIMARY = real_rows.parsed(real_rows.NON_PRIMARY)
 
-REJECTS_AS_DONOR = {"wsrep_sst_donor_rejects_queries": "ON"}
-BY_HAND = REJECTS_AS_DONOR | {"wsrep_desync": "ON"}
 READ_ONLY_TOO = ("super_read_only", "tx_read_only", "transaction_read_only")
 
 but = partial(replace, SYNCED)
@@ -103,19 +101,8 @@ ROWS = [
     Row("pxc shutting down", Reason.MAINTENANCE, but(pxc_maint_mode="SHUTDOWN"), draining=True),
     Row("pxc no maintenance", Reason.SYNCED, but(pxc_maint_mode="DISABLED")),
     Row("pxc maintenance, not primary", Reason.NON_PRIMARY, replace(NON_PRIMARY, pxc_maint_mode="MAINTENANCE")),
-    *(
-        Row(f"donor that rejects queries, {policy}", Reason.DONOR_REJECTS_QUERIES, node, policy)
-        for node in (donor_but(**REJECTS_AS_DONOR), joined_but(**REJECTS_AS_DONOR))
-        for policy in (STRICT, DONORS)
-    ),
-    Row("synced, rejects as a donor", Reason.SYNCED, but(**REJECTS_AS_DONOR), DONORS),
-    # Desynced by hand, a node that rejects queries as a donor still takes them.
-    *(
-        Row(f"desynced, state {node.wsrep_local_state}", Reason.DONOR, node, DONORS)
-        for node in (donor_but(**BY_HAND), joined_but(**BY_HAND))
-    ),
-    Row("desynced, strict", Reason.DESYNCED, donor_but(**BY_HAND), draining=True),
     Row("joined", Reason.JOINED, JOINED, draining=True, detail="AVAILABLE_WHEN_DONOR=0"),
+    Row("joined, desynced", Reason.JOINED, joined_but(wsrep_desync="ON"), draining=True),
     Row("joined, donors allowed", Reason.DONOR, JOINED, DONORS),
     Row("joined, not ready", Reason.NOT_READY, joined_but(wsrep_ready="OFF"), DONORS),
     Row("logins rejected", Reason.REJECTS_LOGINS, but(rejects_logins="error 1135"), DONORS, detail="error 1135"),
@@ -241,12 +228,11 @@ def no_rule_refuses(node: NodeState, age_seconds: float, policy: Policy) -> bool
     # No text that was parsed holds the character of the word for what is missing.
     seen = {name: getattr(node, name) for name in NodeState.__dataclass_fields__}
     text = {name: "<" if value is None else str(value).upper() for name, value in seen.items()}
-    is_donor = node.wsrep_local_state in (2, 3)
     queue, connected, most = node.wsrep_local_recv_queue, node.threads_connected, node.max_connections
     off = ("OFF", "0", "NO")
     return bool(
         age_seconds <= policy.max_age_seconds
-        and (node.wsrep_local_state == 4 or (is_donor and policy.available_when_donor))
+        and (node.wsrep_local_state == 4 or (node.wsrep_local_state in (2, 3) and policy.available_when_donor))
         and (text["wsrep_cluster_status"], text["wsrep_ready"], text["wsrep_connected"]) == ("PRIMARY", "ON", "ON")
         and text["wsrep_on"] in ("<", "ON")
         and re.search("[A-Z0-9]", text["wsrep_provider"])
@@ -254,7 +240,6 @@ def no_rule_refuses(node: NodeState, age_seconds: float, policy: Policy) -> bool
         and {text["skip_networking"], text["offline_mode"]} <= {"<", *off}
         and text["wsrep_reject_queries"] in ("<", "NONE")
         and text["pxc_maint_mode"] in ("<", "DISABLED")
-        and (not is_donor or text["wsrep_desync"] == "ON" or text["wsrep_sst_donor_rejects_queries"] in ("<", *off))
         and (
             policy.available_when_readonly
             or (text["read_only"] in off and {text[name] for name in READ_ONLY_TOO} <= {"<", *off})
