@@ -12,8 +12,8 @@ from tests.unit.manifests import ROOT
 FOLDER = ROOT / "contrib" / "kubernetes"
 KUSTOMIZE = ROOT / "build" / "tools" / "kustomize"
 VALIDATOR = ROOT / "build" / "kubernetes-venv" / "bin" / "kubernetes-validate"
-# Native sidecars are there from the first on; the second is the newest that there are schemas of.
-VERSIONS = ("1.29", "1.37")
+# A preStop may sleep from the first on; the second is the newest that there are schemas of.
+VERSIONS = ("1.30", "1.37")
 SECONDS = 600
 
 pytestmark = pytest.mark.skipif(
@@ -45,7 +45,7 @@ metadata:
 spec:
   replicas: 3
   serviceName: galera-nodes
-  podManagementPolicy: Parallel
+  podManagementPolicy: OrderedReady
   selector: {matchLabels: {app: galera}}
   template:
     metadata: {labels: {app: galera, tier: database}}
@@ -120,7 +120,9 @@ def test_the_page_names_these_versions() -> None:
 @USERS
 def test_the_component_adds_its_lines_and_changes_nothing_else(tmp_path: Path, base: str) -> None:
     stateful_set, expected = yaml.safe_load(made_of(tmp_path, base)), yaml.safe_load(base)
-    added = yaml.safe_load((FOLDER / "sidecar.yaml").read_text())["spec"]["template"]["spec"]
+    patch = yaml.safe_load((FOLDER / "sidecar.yaml").read_text())["spec"]
+    expected["spec"]["podManagementPolicy"] = patch["podManagementPolicy"]
+    added = patch["template"]["spec"]
     made, pod = stateful_set["spec"]["template"]["spec"], expected["spec"]["template"]["spec"]
     (sidecar,), (volume,), (database,) = added["initContainers"], added["volumes"], added["containers"]
     assert made["initContainers"][0].pop("image").startswith("registry.example/clustercheckd:")
@@ -131,6 +133,7 @@ def test_the_component_adds_its_lines_and_changes_nothing_else(tmp_path: Path, b
     pod["enableServiceLinks"] = False
     (mariadb,) = [container for container in pod["containers"] if container["name"] == "mariadb"]
     mariadb["readinessProbe"] = database["readinessProbe"]
+    mariadb["lifecycle"] = database["lifecycle"]
     # kustomize may put the container that it changes first, which means nothing.
     for spec in (made, pod):
         spec["containers"].sort(key=lambda container: container["name"])

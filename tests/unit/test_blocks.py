@@ -17,7 +17,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-import yaml
 
 from app.commands.parser import parse
 from app.commands.services import Answer, Service
@@ -28,7 +27,7 @@ from app.settings import Settings
 from app.variables import misspelt_names, read_env_file
 from app.verdict import Policy, Switches, Verdict, decide
 from tests import real_rows
-from tests.unit.manifests import ROOT, StrictLoader, documents_in
+from tests.unit.manifests import ROOT
 from tests.unit.pages import PAGES, Block, blocks_of, checked_blocks, commands_of, flags_in, without_blocks
 
 
@@ -267,14 +266,6 @@ def systemd_accepts_it(block: Block) -> None:
     assert said == []
 
 
-def is_what_the_component_adds(block: Block) -> None:
-    """Compare it with the sidecar, without what only kustomize reads."""
-    (patch,) = documents_in(ROOT / "contrib" / "kubernetes" / "sidecar.yaml")
-    pod = patch["spec"]["template"]["spec"]
-    del pod["containers"][0]["readinessProbe"]["$patch"]
-    assert yaml.load(block.text, Loader=StrictLoader) == pod  # noqa: S506 (a safe loader)
-
-
 def is_an_env_file(block: Block) -> None:
     """Check that it can be read, and has settings alone."""
     with TemporaryDirectory() as directory:
@@ -294,7 +285,6 @@ CHECKS: dict[str, Callable[[Block], None]] = {
     "console": commands_exist,
     "text": lambda block: output_is_real(block.page, block.text.partition("\n")[0], block.text),
     "ini": systemd_accepts_it,
-    "yaml": is_what_the_component_adds,
     "sh": is_an_env_file,
     "diff": is_a_variation,
     "haproxy": read_by("tests/haproxy/test_example.py", 'checked_blocks("haproxy")'),

@@ -1,5 +1,7 @@
 """contrib/kubernetes: what a schema cannot say. What kustomize makes of it: tests/package/test_kubernetes.py."""
 
+from pathlib import Path
+
 from app import __version__
 from tests.unit.manifests import ROOT, documents_in, settings_from
 
@@ -33,7 +35,23 @@ def test_readiness_is_the_verdict_and_liveness_is_not() -> None:
     # Before the database runs, whose start waits for the startup probe, there is no verdict but 503.
     assert [probe["httpGet"]["path"] for probe in PROBES] == ["/livez", "/livez", "/readyz"]
     # Without a probe of its own, the database's container would be ready as soon as it runs.
-    assert {"name": "mariadb", "readinessProbe": {**PROBES[2], "$patch": "replace"}} == DATABASE
+    assert {**PROBES[2], "$patch": "replace"} == DATABASE["readinessProbe"]
+
+
+def test_a_cluster_that_lost_all_its_pods_starts_them_all() -> None:
+    # With OrderedReady, the first one waits to be ready before there is a second one.
+    assert PATCH["spec"]["podManagementPolicy"] == "Parallel"
+
+
+def test_a_pod_that_is_deleted_serves_until_the_services_know_it() -> None:
+    assert DATABASE.keys() == {"name", "readinessProbe", "lifecycle"}
+    assert DATABASE["lifecycle"] == {"preStop": {"sleep": {"seconds": 3}}}
+
+
+def test_it_can_be_drained_although_the_root_is_read_only() -> None:
+    assert SIDECAR["securityContext"]["readOnlyRootFilesystem"] is True
+    # The Pod's containers share this folder, which outlives each of them, and everybody may write there.
+    assert Path(SETTINGS.clustercheck_disabled_file).parent == Path("/dev", "shm")
 
 
 def test_each_probe_waits_longer_than_an_answer_may_be_held() -> None:
