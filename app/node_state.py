@@ -111,11 +111,6 @@ class NodeState:
     version: str | None = None
     rejects_logins: str | None = None
 
-    @property
-    def wsrep_flow_control(self) -> str | None:
-        """Whether flow control pauses the cluster, as MariaDB reports it, else as Percona XtraDB Cluster does."""
-        return self.wsrep_flow_control_active or self.wsrep_flow_control_status
-
 
 _NAMES = {name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES}
 _INTEGER_FIELDS = frozenset(field.name for field in fields(NodeState) if field.type == int | None)

@@ -33,6 +33,10 @@ _NODE_COUNTS = {
     "threads_connected": "Threads_connected: the open sessions on the node.",
     "max_connections": "max_connections: the most sessions that the node allows.",
 }
+_NODE_FLAGS = {
+    "wsrep_flow_control_active": "1 while the node obeys a pause of flow control, whoever asked for it, else 0.",
+    "wsrep_flow_control_status": "1 while this node asks for a pause of flow control, else 0.",
+}
 _ON = ("TRUE", "ON", "1")
 
 
@@ -120,9 +124,10 @@ def _node_metrics(node: NodeState) -> Iterator[Metric]:
         value = getattr(node, name)
         if value is not None and value >= 0:
             yield _gauge(name, words, value)
-    if node.wsrep_flow_control is not None:
-        words = "1 while flow control pauses the cluster, else 0."
-        yield _gauge("wsrep_flow_control_active", words, node.wsrep_flow_control.upper() in _ON)
+    for name, words in _NODE_FLAGS.items():
+        value = getattr(node, name)
+        if value is not None:
+            yield _gauge(name, words, value.upper() in _ON)
 
 
 def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:

@@ -59,8 +59,9 @@ class TestContents:
     """The verdict, the node and the polls as they are."""
 
     def test_a_synced_node_and_then_a_drained_one(self, services: Services) -> None:
-        status = {"wsrep_local_recv_queue": "7", "wsrep_flow_control_active": "true", "wsrep_local_index": "2"}
-        with fake_mysql(galera(status)) as server:
+        status = {"wsrep_local_recv_queue": "7", "wsrep_local_index": "2"}
+        flow_control = {"wsrep_flow_control_active": "true", "wsrep_flow_control_status": "OFF"}
+        with fake_mysql(galera(status | flow_control)) as server:
             service = services.beside(server, CLUSTERCHECK_DEADLINE="0.5")
             synced = scrape(service)
             service.disabled_file.touch()
@@ -73,6 +74,7 @@ class TestContents:
             "wsrep_local_index": 2,
             "wsrep_local_recv_queue": 7,
             "wsrep_flow_control_active": 1,
+            "wsrep_flow_control_status": 0,
             "threads_connected": 5,
             "max_connections": 151,
             "poll_interval_seconds": 0.25,
@@ -225,6 +227,11 @@ class TestPolls:
         # A size that cannot be read is left out.
         wsrep = {name: value for name, value in fresh.items() if name.startswith("wsrep_")}
         assert wsrep == {"wsrep_flow_control_active": 0}
+        # One says that the node obeys a pause, the other that it asks for one: neither replaces the other.
+        older = self.scraped_after([(0.0, NodeState(wsrep_flow_control_status="ON"))], 0, tmp_path)
+        assert {name: value for name, value in older.items() if "flow_control" in name} == {
+            "wsrep_flow_control_status": 1
+        }
         stale = self.scraped_after([(0.0, node)], 200.1, tmp_path)
         assert reasons_in(stale) == ["stale"]
         assert stale["poll_age_seconds"] == pytest.approx(200.1)

@@ -59,8 +59,8 @@ STABLE = {
             disabled_timestamp_seconds draining health_checks_total log_lines_dropped_total
             login_refused logins_total max_connections poll_age_seconds poll_duration_seconds
             poll_interval_seconds polls_total reason threads_connected verdict_changed_timestamp_seconds
-            verdict_changes_total wsrep_cluster_size wsrep_flow_control_active wsrep_local_index
-            wsrep_local_recv_queue wsrep_local_state
+            verdict_changes_total wsrep_cluster_size wsrep_flow_control_active wsrep_flow_control_status
+            wsrep_local_index wsrep_local_recv_queue wsrep_local_state
         """,
         set(metrics_on_the_page()),
     ),
