@@ -22,7 +22,7 @@ _REFRESH_SECONDS = 0.5
 _RESTART_SECONDS = 10.0
 _STEP_SECONDS = 60.0
 _FEW, _CROWD = 6, 100
-_STALLED_WRITES = 150  # more than the reader's max_recv_queue
+_STALLED_WRITES = 250  # more than the reader's max_recv_queue
 _ROW = "{:6}  {:33}  {:7}  {:16}  {:14}  {:15}  {}"
 _TITLES = ("node", "wsrep_local_state", "verdict", "reason", "HAProxy writer", "HAProxy readers", "ask it yourself")
 

@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parent.parent / "haproxy.cfg.example"
 
 WRITER, READER = "writer", "readers"
 WRITER_QUESTION = "/?available_when_readonly=0"
-READER_QUESTION = "/?available_when_donor=1&max_recv_queue=100"
+READER_QUESTION = "/?available_when_donor=1&max_recv_queue=200"
 """The targets of the two sections' health checks."""
 
 _SECONDS = 10

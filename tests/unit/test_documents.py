@@ -132,6 +132,22 @@ class TestSettings:
         assert set(named) <= KNOWN_VARIABLES | MISSPELT
 
 
+class TestPolicies:
+    """docs/policies.md, and the files that follow it."""
+
+    def test_every_example_of_the_longest_queue_is_above_what_flow_control_allows_a_synced_node(self) -> None:
+        paths = [*PAGES.values(), ROOT / "haproxy.cfg.example", ROOT / "contrib" / "kubernetes" / "sidecar.yaml"]
+        figure = re.compile(r"""max_recv_queue(?:=|\n +value: ")(\d+)""", re.IGNORECASE)
+        figures = {path.name: set(figure.findall(path.read_text())) for path in paths}
+        places = {"README.md", "policies.md", "kubernetes.md", "haproxy.cfg.example", "sidecar.yaml"}
+        assert {name: {"200"} for name in places} == {name: found for name, found in figures.items() if found}
+        page = PAGES["docs/policies.md"].read_text()
+        allowed = [(int(limit), int(queue)) for limit, queue in re.findall(r"(\d+) . √3 = (\d+)", page)]
+        # Galera cuts the sum.
+        assert [(limit, int(limit * 3**0.5 + 0.5)) for limit in (16, 100)] == allowed
+        assert max(allowed)[1] < 200
+
+
 class TestReasons:
     """docs/reference/reasons.md."""
 
