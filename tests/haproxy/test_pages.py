@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from collections import Counter
 from dataclasses import replace
 
 import pymysql
@@ -12,7 +13,7 @@ from harness.galera import DEMO, Installation, Node
 from harness.haproxy import WRITER
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
-from tests.haproxy.front import PAGE, Front, MockNodes, varied
+from tests.haproxy.front import CROWD, PAGE, Front, MockNodes, switched, varied
 from tests.unit.pages import blocks_under, commands_of, typed_on_pages
 
 CLIENT = "127.0.0.5"
@@ -73,6 +74,31 @@ def test_reloads_can_keep_sessions_and_one_command_ends_those_of_old_processes(n
     wait_for("the sessions to end", lambda: all(client.ended_at for client in held), seconds=5)
     assert all(client.is_served for client in kept)
     assert front.haproxy.worker() == worker, front.haproxy.log.read_text()
+
+
+def test_the_last_donor_takes_the_writes_and_keeps_them_so_that_there_is_one_writer(nodes: MockNodes) -> None:
+    front = nodes.front(text=varied("The last donor"))
+    first, second, third = nodes.nodes
+    # A donor is the last choice, wherever it stands in the file.
+    first.become("donor")
+    front.haproxy.wait_for_status(first, writer="DOWN", donors="UP")
+    assert front.writers.landings(CROWD) == Counter({"node2": CROWD})
+    held = front.writers.open(5)
+    for node in (second, third):
+        node.become("non-primary")
+    for node in (second, third):
+        front.haproxy.wait_for_status(node, writer="DOWN", donors="DOWN")
+    wait_for("the sessions to end", lambda: all(client.ended_at for client in held))
+    held = front.writers.open(5)
+    assert {client.node for client in held} == {"node1"}
+    for node in nodes.nodes:
+        node.become("synced")
+    for node in nodes.nodes:
+        front.haproxy.wait_for_status(node, writer="UP", donors="UP")
+    assert front.writers.landings(CROWD) == Counter({"node1": CROWD})
+    assert all(client.is_served for client in held)
+    with switched(front, first):
+        first.become("non-primary")
 
 
 @pytest.fixture(scope="module")
