@@ -91,6 +91,13 @@ def as_another_user(arguments: Sequence[str]) -> None:
     PROGRAMS[program](its_arguments)
 
 
+def within_a_time_limit(arguments: Sequence[str]) -> None:
+    """Check the limit and the program."""
+    seconds, program, *_ = arguments
+    assert seconds.isdigit()
+    assert program in OTHER_PROGRAMS.split()
+
+
 def a_target_of_make(arguments: Sequence[str]) -> None:
     """Check the target, and the flags that ARGS passes on."""
     target, *variables = arguments
@@ -142,6 +149,7 @@ def an_image(arguments: Sequence[str]) -> None:
 PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
     "clustercheckd": a_command_of_clustercheckd,
     "runuser": as_another_user,
+    "timeout": within_a_time_limit,
     "make": a_target_of_make,
     "curl": a_request,
     "systemctl": a_verb_of_systemctl,
