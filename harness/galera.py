@@ -8,7 +8,8 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ _PROVIDERS = (
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 (its subdirectories are made by mkdtemp)
 _ROOM_BYTES = 4 << 30
 """What all the nodes of a run need at the most, twice over."""
+_BINARY_LOG_BYTES = 64 << 20
+"""Enough for the commits of some hours."""
 _START_SECONDS = 60.0
 _RESTARTS = 2
 _LOG_LINES = 30
@@ -48,9 +51,16 @@ _SQL_OF_INSTALLATION = (
     f"CREATE TABLE {DEMO}.writes (id INT PRIMARY KEY AUTO_INCREMENT, node VARCHAR(64), at TIMESTAMP(6) DEFAULT NOW(6))",
     f"CREATE USER '{DEMO}'@'{LOOPBACK}' IDENTIFIED BY '{DEMO}'",
     f"GRANT ALL ON {DEMO}.* TO '{DEMO}'@'{LOOPBACK}'",
+    f"CREATE TABLE {DEMO}.altered (id INT PRIMARY KEY)",
 )
 
 Rows = tuple[tuple[Any, ...], ...]
+
+
+def can_mount() -> bool:
+    """Return whether this process may mount a file system. It tries, in a mount namespace that ends at once."""
+    mounting = ["mount", "-t", "tmpfs", "tmpfs", tempfile.gettempdir()]
+    return subprocess.run(["unshare", "--mount", *mounting], capture_output=True, check=False).returncode == 0
 
 
 def _has_memory() -> bool:
@@ -70,13 +80,17 @@ class Installation(Block):
 
     When the `with` block ends, everything is removed, processes included. If root starts it, the servers run as the
     user mysql, because an rsync state transfer refuses to write as root.
+
+    binary_logs: each node has a binary log, on a small file system of its own. That needs the right to mount.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, binary_logs: bool = False) -> None:
         self.user = "mysql" if os.geteuid() == 0 else None
         self.directory = Path(tempfile.mkdtemp(prefix="clustercheckd-", dir=_IN_MEMORY if _has_memory() else None))
         self.ports = Ports()
         self._nodes: list[Node] = []
+        self._binary_logs = binary_logs
+        self._mounted: list[Path] = []
 
     def _start(self) -> None:
         """Install, which takes about two seconds."""
@@ -93,6 +107,8 @@ class Installation(Block):
         """Kill the nodes and remove their data."""
         for node in self._nodes:
             node.kill()
+        for path in self._mounted:
+            subprocess.run(["umount", str(path)], check=True)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.ports.close()
 
@@ -100,6 +116,8 @@ class Installation(Block):
         """Return a new node. It is not started, and only the first one has data yet."""
         node = Node(self, name, options, self.directory / f"{name}-{len(self._nodes)}")
         self._nodes.append(node)
+        if self._binary_logs:
+            self._mount(node.binary_log)
         return node
 
     def give_to_server(self, path: Path) -> None:
@@ -113,6 +131,12 @@ class Installation(Block):
         template = self._nodes[0].data
         # Not shutil, which does not preserve owners and holes.
         subprocess.run(["cp", "-a", str(template), str(node.data)], check=True)
+
+    def _mount(self, path: Path) -> None:
+        path.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_BINARY_LOG_BYTES}", "tmpfs", str(path)], check=True)
+        self._mounted.append(path)
+        self.give_to_server(path)
 
     def _install(self, node: "Node") -> None:
         command = [
@@ -135,7 +159,8 @@ class Installation(Block):
 class Node:
     """One MariaDB server: its own data, socket and ports on the loopback address.
 
-    data: the directory of its data. Its other files are beside it.
+    data: the directory of its data. Its other files are beside it. binary_log: the directory of its binary log, if it
+    has one.
     """
 
     def __init__(self, installation: Installation, name: str, options: Sequence[str], data: Path) -> None:
@@ -144,6 +169,7 @@ class Node:
         self.port, self.group_port = ports.free(), ports.free()
         self.data = data
         self.socket, self.log, self._temporary = (data.with_suffix(suffix) for suffix in (".sock", ".log", ".tmp"))
+        self.binary_log = data.with_suffix(".binlog")
         self._temporary.mkdir()
         installation.give_to_server(self._temporary)
         self._installation = installation
@@ -171,6 +197,7 @@ class Node:
         if not self.data.exists():
             self._installation.copy_data(self)
         galera = [] if addresses is None else self._galera_options(addresses)
+        logs = [f"--log-bin={self.binary_log}/log", "--sync-binlog=1"] if self.binary_log.exists() else []
         command = [
             "mariadbd",
             "--no-defaults",
@@ -184,6 +211,7 @@ class Node:
             "--innodb-log-file-size=16M",
             "--innodb-flush-log-at-trx-commit=0",
             *galera,
+            *logs,
             *self._options,
             *(["--wsrep-new-cluster"] if bootstrap else []),
         ]
@@ -283,11 +311,37 @@ class Node:
             self._set(name, back)
 
     @contextmanager
-    def stalled(self) -> Iterator[None]:
-        """Have the node apply nothing while the block runs: a FLUSH TABLES WITH READ LOCK, held by a session."""
-        with self.connect() as locking, locking.cursor() as cursor:
-            cursor.execute("FLUSH TABLES WITH READ LOCK")
+    def holding(self, *statements: str) -> Iterator[None]:
+        """Hold a session that has run these statements while the block runs."""
+        with self.connect() as session, session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
             yield
+
+    def stalled(self) -> AbstractContextManager[None]:
+        """Have the node apply nothing while the block runs: a FLUSH TABLES WITH READ LOCK, held by a session."""
+        return self.holding("FLUSH TABLES WITH READ LOCK")
+
+    def without_commits(self) -> AbstractContextManager[None]:
+        """Have every commit wait while the block runs, as at the end of a backup by mariadb-backup."""
+        return self.holding("BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT")
+
+    @contextmanager
+    def with_full_disk(self) -> Iterator[None]:
+        """Have the disk under the binary log full while the block runs: the next commits hang.
+
+        Needs an installation with binary logs, and gdb: by itself, the server looks for space once a minute.
+        """
+        ballast = self.binary_log / "ballast"
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(self.binary_log).free)
+        try:
+            yield
+        finally:
+            ballast.unlink()
+            for thread, state in self.sql("SELECT TID, STATE FROM information_schema.PROCESSLIST"):
+                if state == "Waiting for someone to free space":
+                    self._wake(thread)
 
     @contextmanager
     def full(self) -> Iterator[None]:
@@ -341,11 +395,23 @@ class Node:
 
     def _call(self, function: str) -> None:
         # The debugger calls it in the server's first thread, which is then the owner of the lock.
-        call = f"print (int){function}((void*)&LOCK_all_status_vars)"
-        command = ["gdb", "-p", str(self.process.pid), "-batch", "-nx", "-ex", call]
-        printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        printed = self._debug(f"print (int){function}((void*)&LOCK_all_status_vars)")
         if "$1 = 0" not in printed:
             raise RuntimeError(f"{self.name}: gdb could not call {function}: {printed[-300:]}")
+
+    def _wake(self, thread: int) -> None:
+        # THD::signal_wakeup_ready(current_thd), in the thread that waits.
+        threads = "gdb.selected_inferior().threads()"
+        self._debug(
+            f"python [one.switch() for one in {threads} if one.ptid[1] == {thread}]",
+            "call ((void(*)(void*))_ZN3THD19signal_wakeup_readyEv)(((void*(*)())_current_thd)())",
+        )
+
+    def _debug(self, *commands: str) -> str:
+        """Run gdb's commands in the server, and return what it printed."""
+        options = [option for command in commands for option in ("-ex", command)]
+        command = ["gdb", "-p", str(self.process.pid), "-batch", "-nx", *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
     @contextmanager
     def holding_up_transfer(self) -> Iterator[None]:
@@ -441,6 +507,20 @@ class Cluster:
             node.kill()
             self.start_node(node)
         node.wait_for_state("Synced")
+
+    @contextmanager
+    def altering(self, node: Node) -> Iterator[None]:
+        """Have an ALTER TABLE on node hold up the commits of all nodes while the block runs.
+
+        Galera runs it in total order (TOI), so every later commit waits for it. On each node, it waits for a lock.
+        """
+        table = f"{DEMO}.altered"
+        with ThreadPoolExecutor(1) as pool, ExitStack() as locks:
+            for member in self.nodes:
+                locks.enter_context(member.holding(f"FLUSH TABLES {table} WITH READ LOCK"))
+            altered = pool.submit(node.sql, f"ALTER TABLE {table} FORCE")
+            yield
+        altered.result()
 
     @contextmanager
     def full_transfer_to(self, node: Node) -> Iterator[None]:
