@@ -21,7 +21,7 @@ from app.node_state import (
 )
 from app.reason import POLL_FAILURES, Reason
 from app.verdict import Policy, Switches, decide
-from tests import real_rows
+from tests import pxc, real_rows
 
 STRICT = Policy(max_age_seconds=1.15)
 DONORS = replace(STRICT, available_when_donor=True)
@@ -185,12 +185,16 @@ def test_every_reason_is_in_the_table() -> None:
     assert set(Reason) == {row.reason for row in ROWS}
 
 
-HEALTHY: Mapping[str, Cell] = real_rows.SYNCED | {
-    "super_read_only": "OFF",
-    "transaction_read_only": "OFF",
-    "offline_mode": "OFF",
-    "pxc_maint_mode": "DISABLED",
-}
+DUMPS = pxc.dumps()
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids=[dump.name for dump in DUMPS])
+def test_a_published_dump_of_another_server_gives_the_reason_of_its_situation(dump: pxc.Dump) -> None:
+    verdict = decide(real_rows.parsed(dump.filled_in()), 0.1, STRICT, Switches())
+    assert (dump.reason, dump.reason is Reason.SYNCED) == (verdict.reason, verdict.available)
+
+
+HEALTHY: Mapping[str, Cell] = real_rows.SYNCED | pxc.VARIABLES
 cells = st.one_of(
     st.none(),
     st.binary(max_size=80),

@@ -1,0 +1,44 @@
+"""What PXC does with its maintenance mode, on a mock node."""
+
+from harness.waiting import wait_for
+from tests.conftest import Services
+from tests.fake_mysql import fake_mysql
+from tests.pxc import Node
+
+
+def test_a_node_drains_in_the_transition_period_of_its_shutdown(services: Services) -> None:
+    node = Node()
+    with fake_mysql(node) as server:
+        service = services.beside(server, CLUSTERCHECK_DRAIN_STATUS="404")
+        node.begin_shutdown()
+        reply = service.wait_for_verdict(404, "maintenance")
+        assert "pxc_maint_mode is SHUTDOWN" in reply.body
+        assert service.status()["node"]["wsrep_local_state_comment"] == "Synced"
+    server.drop_connections()
+    service.wait_for_verdict(503, "unreachable")
+
+
+def test_a_partition_undoes_a_drain_by_maintenance_mode_but_not_one_by_the_disabled_file(services: Services) -> None:
+    node = Node()
+    with fake_mysql(node) as server:
+        service = services.beside(server, CLUSTERCHECK_DRAIN_STATUS="404")
+        node.set_maintenance()
+        service.wait_for_verdict(404, "maintenance")
+        server.statements.clear()
+        node.lose_majority()
+        # Not maintenance, although the mode is on: the sessions could not work.
+        service.wait_for_verdict(503, "non-primary")
+        assert service.status()["node"]["pxc_maint_mode"] == "MAINTENANCE"
+        # A refused SELECT is asked again as a SHOW.
+        asked = [statement for statement in server.statements if statement.startswith(("SELECT", "SHOW GLOBAL"))]
+        shown = next(at for at, statement in enumerate(asked) if statement.startswith("SHOW GLOBAL"))
+        assert asked[shown - 1].startswith("SELECT @@global.")
+        node.find_majority()
+        service.wait_for_verdict(200, "synced")
+        service.command("drain")
+        node.lose_majority()
+        wait_for("the partition", lambda: service.status()["node"]["wsrep_cluster_status"] == "non-Primary")
+        assert (service.get().status, service.get().reason) == (404, "disabled")
+        node.find_majority()
+        wait_for("its end", lambda: service.status()["node"]["wsrep_cluster_status"] == "Primary")
+        assert (service.get().status, service.get().reason) == (404, "disabled")
