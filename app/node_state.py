@@ -48,6 +48,7 @@ STATUS_VARIABLES = (
     "wsrep_connected",
     "wsrep_cluster_size",
     "wsrep_local_index",
+    "wsrep_last_committed",
     "wsrep_local_recv_queue",
     "wsrep_flow_control_active",
     "wsrep_flow_control_status",
@@ -91,6 +92,7 @@ class NodeState:
     wsrep_connected: str | None = None
     wsrep_cluster_size: int | None = None
     wsrep_local_index: int | None = None
+    wsrep_last_committed: int | None = None
     wsrep_local_recv_queue: int | None = None
     wsrep_flow_control_active: str | None = None
     wsrep_flow_control_status: str | None = None

@@ -30,6 +30,7 @@ SYNCED = {
     "wsrep_cluster_status": "Primary",
     "wsrep_connected": "ON",
     "wsrep_local_index": "0",
+    "wsrep_last_committed": "42",
     "wsrep_ready": "ON",
     "max_connections": "151",
     "read_only": "OFF",
@@ -69,6 +70,7 @@ JOINING = SYNCED | {
 JOINING_IN_PRIMARY = JOINING | {"wsrep_cluster_status": "Primary", "wsrep_local_index": "0"}
 """At the end of it."""
 OF_A_PROVIDER = {
+    "wsrep_last_committed",
     "wsrep_local_recv_queue",
     "wsrep_flow_control_active",
     "wsrep_local_state",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
-from app.commands.services import Service, ask
+from app.commands.services import Service, ask, part_of
 from app.reason import Reason
 from app.settings_error import SettingsError
 from app.switches import ManualSwitches
@@ -69,4 +69,7 @@ def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained
         complain(f"{seen}: it does not see that {disabled_file} {'exists' if drained else 'is gone'}")
         return FAILED
     say(seen)
+    size = part_of(answer.status, "node").get("wsrep_cluster_size")
+    if size == 1 and part_of(answer.status, "otherwise").get("available"):
+        complain("this was the last available node: its wsrep_cluster_size is 1")
     return DONE

@@ -5,12 +5,13 @@ clustercheckd reads at most `_MOST_BYTES`, and passes no control characters to a
 """
 
 import json
+import math
 import re
+import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from app.node_state import one_line
@@ -18,8 +19,10 @@ from app.settings import MOST_PORT, Settings
 from app.settings_error import SettingsError
 
 SECONDS = 2.0
+_PAUSE_SECONDS = 1.0
 _MOST_BYTES = 1 << 18
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
+_ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
 _TYPED = re.compile(r"(\[(?P<bracketed>[^\s\[\]/@,]+)\]|(?P<host>[^\s:\[\]/@,]+))(:(?P<port>[0-9]{1,9}))?")
 # Where to connect if the service listens on every address.
 _LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
@@ -58,13 +61,19 @@ class Answer:
     @property
     def reason(self) -> str:
         """Why the node is not available, or why there is no answer."""
-        return f"{self.fault}{self.service.hint}" if self.status is None else why(self.status)
+        return self.fault if self.status is None else why(self.status)
 
 
 def text_in(document: Mapping[str, Any], name: str) -> str:
     """Return a text of a document as one printable line; `-` if there is none."""
     value = document.get(name)
     return one_line(value) if isinstance(value, str) and value else "-"
+
+
+def part_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an object in a document; an empty one if there is none."""
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def why(document: Mapping[str, Any]) -> str:
@@ -94,26 +103,44 @@ def service_at(text: str, default_port: int) -> Service:
 
 def ask(services: Sequence[Service]) -> list[Answer]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers = [Answer(service, fault=_NO_ANSWER) for service in services]
-    end = time.monotonic() + SECONDS
+    return next(keep_asking(services))
+
+
+def keep_asking(services: Sequence[Service]) -> Iterator[list[Answer]]:
+    """Ask each service every second, whatever the others do, and yield the latest answers every second.
+
+    The first come when all have answered, or after `SECONDS`.
+    """
+    none = [Answer(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services]
+    latest = [(-math.inf, answer) for answer in none]
+    answered = [threading.Event() for _ in services]
+    stopped = threading.Event()
 
     def ask_one(index: int) -> None:
-        answers[index] = _answer(services[index])
+        while not stopped.is_set():
+            answer = _answer(services[index])
+            latest[index] = (time.monotonic(), answer)
+            answered[index].set()
+            stopped.wait(_PAUSE_SECONDS)
 
-    # Nothing can stop the lookup of a name, and a slow answer takes its time: such a thread is left behind.
-    threads = [threading.Thread(target=ask_one, args=(index,), daemon=True) for index in range(len(services))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    return list(answers)
+    # Nothing can stop the lookup of a name: such a thread is left behind.
+    for index in range(len(services)):
+        threading.Thread(target=ask_one, args=(index,), daemon=True).start()
+    end = time.monotonic() + SECONDS
+    for one in answered:
+        one.wait(max(0.0, end - time.monotonic()))
+    try:
+        while True:
+            oldest = time.monotonic() - _PAUSE_SECONDS - 2 * SECONDS
+            yield [answer if at > oldest else no for (at, answer), no in zip(latest, none, strict=True)]
+            time.sleep(_PAUSE_SECONDS)
+    finally:
+        stopped.set()
 
 
 def _answer(service: Service) -> Answer:
-    connection = HTTPConnection(service.host, service.port, timeout=SECONDS)
     try:
-        connection.request("GET", "/status")
-        status = json.loads(connection.getresponse().read(_MOST_BYTES).decode(errors="replace"))
+        status = json.loads(_received(service).decode(errors="replace"))
         if isinstance(status["available"], bool) and isinstance(status["reason"], str):
             return Answer(service, status)
     except UnicodeError:
@@ -121,10 +148,23 @@ def _answer(service: Service) -> Answer:
     except (ConnectionResetError, BrokenPipeError):
         return Answer(service, fault="closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
     except OSError as fault:
-        # The connection's own timeout has no such text.
-        return Answer(service, fault=fault.strerror or _NO_ANSWER)
-    except (HTTPException, ValueError, TypeError, LookupError, RecursionError):
+        # A timeout of ours has no such text.
+        return Answer(service, fault=f"{fault.strerror or _NO_ANSWER}{service.hint}")
+    except (ValueError, TypeError, LookupError, RecursionError):
         pass
-    finally:
-        connection.close()
-    return Answer(service, fault="something other than clustercheckd answers there")
+    return Answer(service, fault=_ANOTHER)
+
+
+def _received(service: Service) -> bytes:
+    """Return the body of an answer. Raises `OSError`, and the connection is closed at the latest after `SECONDS`."""
+    end = time.monotonic() + SECONDS
+    received = b""
+    with socket.create_connection((service.host, service.port), SECONDS) as connection:
+        connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
+        while (left := end - time.monotonic()) > 0:
+            connection.settimeout(left)
+            chunk = connection.recv(_MOST_BYTES)
+            received += chunk
+            if not chunk or len(received) > _MOST_BYTES:
+                return received.partition(b"\r\n\r\n")[2]
+    raise TimeoutError

@@ -13,7 +13,7 @@ from app.http.health_checks import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
 from app.http.metrics import ServiceMetrics
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
-from app.verdict import Policy
+from app.verdict import NO_SWITCHES, Policy, Verdict, decide
 
 
 class StatusChange(BaseModel):
@@ -44,6 +44,7 @@ class Status(BaseModel):
     draining: bool = Field(description="whether the node is unavailable for a planned reason: sessions may finish")
     reason: Reason
     detail: str = Field(description="what clustercheckd saw, and which setting decided")
+    otherwise: Verdict | None = Field(description="the verdict without the drain or shutdown; null if there is none")
     since: datetime = Field(description="when the verdict last changed")
     disabled_since: datetime | None = Field(description="when the disabled file was created; null if there is none")
     age_seconds: float = Field(description="time since the latest completed poll began")
@@ -106,12 +107,16 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
 
 def _status(sources: ServiceMetrics) -> Status:
     monitor = sources.monitor
-    verdict, seen, disabled_at = monitor.verdict(), monitor.result, monitor.switches().disabled_at
+    verdict, seen, switches = monitor.verdict(), monitor.result, monitor.switches()
+    by_hand = switches is not NO_SWITCHES
+    otherwise = decide(seen, monitor.age_seconds, monitor.policy, NO_SWITCHES) if by_hand else None
+    disabled_at = switches.disabled_at
     changes = [StatusChange(at=datetime.fromtimestamp(one.at, UTC), **asdict(one.verdict)) for one in monitor.changes]
     return Status(
         version=__version__,
         **asdict(verdict),
         draining=verdict.draining,
+        otherwise=otherwise,
         since=changes[-1].at,
         disabled_since=None if disabled_at is None else datetime.fromtimestamp(disabled_at, UTC),
         age_seconds=round(monitor.age_seconds, 3),

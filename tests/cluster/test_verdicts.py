@@ -12,11 +12,13 @@ from app.database.login import Database
 from app.database.session import Session
 from app.node_state import SYSTEM_VARIABLES, NodeState, PollFailure
 from harness.galera import ACCOUNT, DEMO, PASSWORD, Installation, Node
+from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests import real_rows
 from tests.conftest import Services
+from tests.http.test_process import run
 from tests.http.test_requests import REQUESTS, check_answer
 from tests.measured import within
 
@@ -32,6 +34,7 @@ OWN = {
     "wsrep_node_name",
     "wsrep_provider",
     "wsrep_local_index",
+    "wsrep_last_committed",
     "wsrep_local_recv_queue",
     "wsrep_flow_control_active",
     "threads_connected",
@@ -129,6 +132,10 @@ def test_an_isolated_node_is_unavailable_and_joining_until_it_has_applied_what_i
             assert "wsrep_cluster_status is non-Primary" in service.wait_for_verdict(503, "non-primary").body
             assert_node_is(service, real_rows.NON_PRIMARY)
             assert_select_is_like_show(node)
+            # What to compare before a bootstrap is shown, and only there.
+            shown = run("status", *(f"{LOOPBACK}:{one.port}" for one in stack.services)).stdout
+            committed = f"{LOOPBACK}:{service.port}: wsrep_last_committed is {node.status('wsrep_last_committed')}"
+            assert [line for line in shown.splitlines() if "last_committed" in line] == [committed]
             # The others are the majority.
             assert [s.get().status for s in stack.services[:2]] == [200, 200]
             wait_for("the others to commit what the node will miss", stack.nodes[0].commits)
@@ -143,6 +150,10 @@ def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_health
     node, service = stack.nodes[0], stack.services[0]
     with node.setting("wsrep_reject_queries", "ALL", "NONE"):
         service.wait_for_verdict(503, "rejects-queries")
+        service.disabled_file.touch()
+        shown = run("status", f"{LOOPBACK}:{service.port}").stdout
+        service.disabled_file.unlink()
+        assert "  disabled; otherwise rejects-queries  " in shown
         assert [node.status(name) for name in ("wsrep_local_state", "wsrep_ready")] == ["4", "ON"]
         assert_node_is(service, real_rows.REJECTING)
         assert_select_is_like_show(node)

@@ -97,7 +97,7 @@ def restart_by_the_runbook(stack: Stack, backend: Backend) -> None:
         elif command == "systemctl start mariadb":
             stack.cluster.start_node(node)
         elif command == "clustercheckd status --watch":
-            stack.cluster.wait_until_synced(node)
+            wait_for("it to be synced", lambda: backend.service.status()["otherwise"]["reason"] == "synced", seconds=60)
         elif command == "clustercheckd status db1 db2 db3":
             assert {service.get().status for service in stack.services} == {200}
         else:

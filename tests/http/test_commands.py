@@ -208,6 +208,22 @@ class TestDrain:
             assert done.stdout.startswith(first)
             assert done.stdout.splitlines()[1].startswith(f"{where} is {confirmed}")
 
+    def test_the_last_available_node_is_told(self, services: Services) -> None:
+        with fake_mysql(galera({"wsrep_cluster_size": "1"})) as server:
+            service = services.beside(server)
+            alone = run("drain", **here(service))
+            server.behaviour = galera({"wsrep_cluster_size": "1", "wsrep_ready": "OFF"})
+            server.drop_connections()
+            wait_for("the fault", lambda: service.status()["otherwise"]["reason"] == "not-ready", seconds=SECONDS)
+            unavailable = run("drain", **here(service))
+            server.behaviour = galera()
+            server.drop_connections()
+            wait_for("its peers", lambda: service.status()["otherwise"]["available"], seconds=SECONDS)
+            one_of_three = run("drain", **here(service))
+        told = "clustercheckd: this was the last available node: its wsrep_cluster_size is 1\n"
+        assert [done.stderr for done in (alone, unavailable, one_of_three)] == [told, "", ""]
+        assert [done.returncode for done in (alone, unavailable, one_of_three)] == [0, 0, 0]
+
     def test_the_reason_is_shown_wherever_the_verdict_is(self, services: Services) -> None:
         with fake_mysql(galera()) as server:
             service = services.start(**settings_for(server))

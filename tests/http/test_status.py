@@ -1,15 +1,19 @@
 """/status, human-readable; and `clustercheckd status`, which prints it for several services side by side."""
 
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -22,7 +26,7 @@ from tests.http.conftest import DONOR
 from tests.http.test_process import SECONDS, run
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
-NO_CLUSTERCHECKD = "something other than clustercheckd answers there"
+NO_CLUSTERCHECKD = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
 
 
 class TestEndpoint:
@@ -39,7 +43,7 @@ class TestEndpoint:
         assert status["since"] == status["changes"][-1]["at"]
         for number in (status["age_seconds"], status["policy"]["max_age_seconds"]):
             assert number == round(number, 3)
-        assert (status["failure"], status["login_failure"]) == (None, None)
+        assert (status["failure"], status["login_failure"], status["otherwise"]) == (None, None, None)
         closed = {"refused": 0, "evicted": 0, "timed-out": 0, "malformed": 0}
         assert status["connections"] == {"open": 1, "closed": closed}
 
@@ -57,6 +61,8 @@ class TestEndpoint:
         os.utime(service.disabled_file, (made_at, made_at))
         status = service.status()
         assert (status["available"], status["draining"], status["reason"]) == (False, True, "disabled")
+        synced = {"available": True, "reason": "synced", "detail": "wsrep_local_state is 4 (Synced)"}
+        assert status["otherwise"] == synced
         assert [change["reason"] for change in status["changes"]] == ["synced", "disabled"]
         assert status["since"] == status["changes"][-1]["at"]
         assert datetime.fromisoformat(status["disabled_since"]).timestamp() == pytest.approx(made_at, abs=0.001)
@@ -90,8 +96,14 @@ def answers(body: bytes, *, forever: bool = False) -> Behaviour:
     return behaviour
 
 
+def watching(*addresses: str, output: int = subprocess.PIPE) -> "subprocess.Popen[str]":
+    """Start `status --watch`."""
+    command = [sys.executable, "-m", "app", "status", "--watch", *addresses]
+    return subprocess.Popen(command, env=without_settings(os.environ), stdout=output, text=True)
+
+
 class TestCommand:
-    """A row for each service, a line for each node without traffic; exit code 0 where at least one is available."""
+    """A row for each service, a line for each node without traffic; exit code 0 where all are available."""
 
     def test_a_cluster_is_a_table(self, services: Services) -> None:
         with (
@@ -100,9 +112,10 @@ class TestCommand:
         ):
             first, second, third = services.beside(synced), services.start(**settings_for(donor)), services.start()
             second.wait_for_verdict(503, "donor")
-            since = [re.sub(r"\.\d+", "", service.status()["since"]) for service in (first, second, third)]
             done = run("status", address(first), address(second), address(third), f"{LOOPBACK}:1")
-        assert (done.returncode, done.stderr) == (0, "")
+            alone = run("status", address(first))
+        # The runbook goes on only if all are available.
+        assert (done.returncode, done.stderr, alone.returncode) == (1, "", 0)
         header, *lines = done.stdout.splitlines()
         assert header.split() == ["node", "verdict", "reason", "since", "state", "size", "recvq"]
         # Columns stand in line.
@@ -111,11 +124,14 @@ class TestCommand:
             [line[at:until].strip() for at, until in zip(columns, [*columns[1:], None], strict=True)]
             for line in lines[:4]
         ]
+        ages = [row.pop(3) for row in rows]
+        assert [age[:-1].isdecimal() and age[-1] == "s" for age in ages[:3]] == 3 * [True]
+        assert ages[3] == "-"
         assert rows == [
-            [f"{address(first)} (db1)", "available", "synced", since[0], "Synced", "3", "3"],
-            [f"{address(second)} (db2)", "draining", "donor", since[1], "Donor/Desynced", "3", "0"],
-            [address(third), "NOT available", "unreachable", since[2], "-", "-", "-"],
-            [f"{LOOPBACK}:1", "no answer", "-", "-", "-", "-", "-"],
+            [f"{address(first)} (db1)", "available", "synced", "Synced", "3", "3"],
+            [f"{address(second)} (db2)", "draining", "donor", "Donor/Desynced", "3", "0"],
+            [address(third), "NOT available", "unreachable", "-", "-", "-"],
+            [f"{LOOPBACK}:1", "no answer", "-", "-", "-", "-"],
         ]
         assert lines[4:] == [
             f"{address(second)}: donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0",
@@ -172,22 +188,63 @@ class TestCommand:
         assert (first["status"]["reason"], first["status"]["since"]) == ("unreachable", unreachable.status()["since"])
         assert second == {"target": f"{LOOPBACK}:1", "status": None, "fault": "Connection refused"}
 
-    def test_watch_goes_on_until_it_is_interrupted(self, services: Services) -> None:
+    def test_since_is_an_age(self) -> None:
+        began = {"2m": 121, "118m": 118 * 60 + 1, "47h": 47 * 3600 + 1, "3d": 3 * 86400 + 1, "0s": -60}
+        documents = {age: (datetime.now(UTC) - timedelta(seconds=ago)).isoformat() for age, ago in began.items()}
+        documents |= {"-": "yesterday"}
+        document = {"available": True, "reason": "synced"}
+        with ExitStack() as exits:
+            others = [answers(json.dumps({**document, "since": since}).encode()) for since in documents.values()]
+            ports = [exits.enter_context(fake_mysql(other)).port for other in others]
+            done = run("status", *(f"{LOOPBACK}:{port}" for port in ports))
+        assert [line.split()[3] for line in done.stdout.splitlines()[1:]] == list(documents)
+
+    def test_watch_goes_on_with_the_time_until_it_is_interrupted(self, services: Services) -> None:
         service = services.start()
-        with subprocess.Popen(
-            [sys.executable, "-m", "app", "status", "--watch", address(service)],
-            env=without_settings(os.environ),
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as watching:
-            assert watching.stdout is not None
-            shown = [watching.stdout.readline() for _ in range(6)]
+        with watching(address(service)) as process:
+            shown = [process.stdout.readline() for _ in range(8)]  # type: ignore[union-attr]
             service.disabled_file.touch()
-            while "draining" not in watching.stdout.readline():
-                assert watching.poll() is None
-            watching.send_signal(signal.SIGINT)
-            assert watching.wait(SECONDS) == 0
-        assert [line.split()[0] for line in shown] == 2 * ["node", address(service), f"{address(service)}:"]
+            wait_for("the drain", lambda: "disabled; otherwise unreachable" in process.stdout.readline())  # type: ignore[union-attr]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 0
+        assert [line.split()[0] for line in shown if not ISO.fullmatch(line.strip())] == 2 * [
+            "node",
+            address(service),
+            f"{address(service)}:",
+        ]
+
+    def test_watch_waits_for_no_service_that_hangs_and_keeps_none_of_its_connections(self, services: Services) -> None:
+        service = services.start()
+        with (
+            fake_mysql(answers(b"{", forever=True)) as trickling,
+            watching(address(service), f"{LOOPBACK}:{trickling.port}") as process,
+        ):
+            times: list[datetime] = []
+            while len(times) < 9:
+                line = process.stdout.readline().strip()  # type: ignore[union-attr]
+                times += [datetime.fromisoformat(line)] if ISO.fullmatch(line) else []
+            assert len(os.listdir(f"/proc/{process.pid}/fd")) <= 5  # noqa: PTH208
+            assert len(os.listdir(f"/proc/{process.pid}/task")) == 3  # noqa: PTH208
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 0
+        # A round of the one that hangs takes three seconds.
+        assert (times[-1] - times[0]).total_seconds() < 2 * 8
+
+    def test_watch_fits_the_window(self, services: Services) -> None:
+        service = services.start()
+        ours, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 4, 40, 0, 0))
+        with watching(*5 * [address(service)], output=its) as process:
+            shown = ""
+            while shown.count("\x1b[H\x1b[J") < 2:
+                shown += os.read(ours, 10_000).decode()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 0
+        os.close(ours)
+        os.close(its)
+        lines = shown.split("\x1b[H\x1b[J")[1].splitlines()
+        assert (len(lines), max(map(len, lines))) == (3, 40)
+        assert lines[1].startswith("node ")
 
     def test_with_addresses_it_reads_no_env_file_and_no_setting_but_the_port(self, unreachable: Service) -> None:
         port = str(unreachable.port)

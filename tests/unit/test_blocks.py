@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -211,7 +212,9 @@ def table_of_status(printed: str) -> None:
     _, *lines = printed.splitlines()
     answers = []
     for line in lines[:3]:
-        name, verdict, reason, since, state, size, queue = re.split("  +", line)
+        name, verdict, reason, age, state, size, queue = re.split("  +", line)
+        seconds = {"d": 86400, "m": 60, "s": 1}[age[-1]] * (int(age[:-1]) + 0.5)
+        since = datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
         (detail,) = [one.split(": ", 2)[2] for one in lines[3:] if one.startswith(f"{name}: ")] or [""]
         node = {"wsrep_local_state_comment": state} if state != "-" else {}
         node |= {"wsrep_cluster_size": int(size), "wsrep_local_recv_queue": int(queue)} if node else {}

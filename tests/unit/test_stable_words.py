@@ -68,7 +68,7 @@ STABLE = {
     "fields of /status": (
         """
             age_seconds available changes connections detail disabled_since draining failure
-            login_failure node policy reason since version
+            login_failure node otherwise policy reason since version
         """,
         set(Status.model_fields),
     ),
@@ -84,9 +84,9 @@ STABLE = {
             max_connections offline_mode pxc_maint_mode read_only rejects_logins skip_networking
             super_read_only threads_connected transaction_read_only tx_read_only version
             wsrep_cluster_size wsrep_cluster_status wsrep_connected wsrep_desync
-            wsrep_flow_control_active wsrep_flow_control_status wsrep_local_index wsrep_local_recv_queue
-            wsrep_local_state wsrep_local_state_comment wsrep_node_name wsrep_on wsrep_provider
-            wsrep_ready wsrep_reject_queries
+            wsrep_flow_control_active wsrep_flow_control_status wsrep_last_committed wsrep_local_index
+            wsrep_local_recv_queue wsrep_local_state wsrep_local_state_comment wsrep_node_name wsrep_on
+            wsrep_provider wsrep_ready wsrep_reject_queries
         """,
         names(NodeState),
     ),
