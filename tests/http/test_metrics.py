@@ -108,6 +108,13 @@ class TestContents:
         assert dict(re.findall(r"^# TYPE clustercheckd_(\w+) (\w+)$", reply.body, re.MULTILINE)) == types
         assert len(named) == len(types)
 
+    def test_a_server_that_is_down_shows_what_tells_it_from_a_refusal(self, services: Services) -> None:
+        # By these, the alert ClustercheckdAccountRefused is silent: tries that go on, and nothing read.
+        service, tries = services.start(), 'logins_total{outcome="unreachable"}'
+        before = scrape(service)
+        assert "wsrep_local_state" not in before
+        wait_for("another login", lambda: scrape(service)[tries] > before[tries])
+
     def test_scrapes_never_touch_the_database(self, services: Services, node: FakeMySQL) -> None:
         service = services.beside(node, CLUSTERCHECK_POLL_INTERVAL="60")
         statements = len(node.statements)

@@ -44,7 +44,7 @@ def test_each_alert_has_a_summary_and_what_to_type_first() -> None:
 
 def test_the_page_has_every_alert_with_its_severity() -> None:
     section = PAGE.partition("\n### Alerts\n")[2].partition("\n###")[0]
-    found = {}
+    found: dict[str, str] = {}
     for severity, names in re.findall(r"^- \*\*(\w+)\*\*: (.+(?:\n  .+)*)", section, re.MULTILINE):
         found |= dict.fromkeys(re.findall(r"`(\w+)`", names), severity)
     assert found == {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS}
