@@ -82,7 +82,10 @@ class NodeState:
     A field is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` if the value was
     anything else. Text is stripped, shortened and printable ASCII.
 
-    rejects_logins is no variable, but the poller's: why the server takes no logins, None if it does.
+    The last fields are no variables, but what the poller found in other ways. rejects_logins: why the server takes no
+    logins, None if it does. returning: whether the server hung, and no read in sync has been answered since.
+    sync_wait_seconds: for how long no read in sync has been answered: 0 if the latest was, None if nothing is known.
+    sync_refused: whether the server refused a read in sync since then.
     """
 
     wsrep_local_state: int | None = None
@@ -112,6 +115,9 @@ class NodeState:
     max_connections: int | None = None
     version: str | None = None
     rejects_logins: str | None = None
+    returning: bool = False
+    sync_wait_seconds: float | None = None
+    sync_refused: bool = False
 
 
 _NAMES = {name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES}

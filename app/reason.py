@@ -19,6 +19,7 @@ class Reason(StrEnum):
     CONNECTION_LOST = "connection-lost"
     ERROR = "error"
     REJECTS_LOGINS = "rejects-logins"
+    BLOCKED = "blocked"
     NOT_GALERA = "not-galera"
     INCONSISTENT = "inconsistent"
     JOINING = "joining"

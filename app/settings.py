@@ -69,6 +69,9 @@ class Settings(BaseModel, frozen=True):
     available_when_readonly: bool = Field(default=True, description="accept a read-only node")
     available_when_full: bool = Field(default=True, description="accept a node at max_connections")
     max_recv_queue: int | None = Field(None, ge=0, description="longest receive queue (default: no limit)")
+    max_sync_wait: Seconds | None = Field(
+        None, ge=0.1, le=3600, description="longest wait of a read in sync (no limit)"
+    )
 
     clustercheck_disabled_file: AbsolutePath = Field(DISABLED_FILE, description="the node is drained while it exists")
     clustercheck_drain_status: Literal["404", "503"] = Field("503", description="HTTP status for planned reasons")
@@ -101,7 +104,9 @@ class Settings(BaseModel, frozen=True):
         self.database().login()
 
     def policy(self) -> Policy:
-        """Return the policy for health checks that do not override it."""
+        """Return the policy for health checks that do not override it. Raises `SettingsError`."""
+        if self.max_sync_wait is not None and not self.clustercheck_login_interval:
+            raise SettingsError("MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync")
         max_age_seconds = oldest_usable_seconds(self.clustercheck_poll_interval, self.clustercheck_deadline)
         return Policy(max_age_seconds, **{name: value for name, value in self if name in POLICY})
 
@@ -109,10 +114,10 @@ class Settings(BaseModel, frozen=True):
 DATABASE = [name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))]
 """The settings of the database; without `mysql_`, the fields of `Database`."""
 
-POLICY = ["available_when_donor", "available_when_readonly", "available_when_full", "max_recv_queue"]
+POLICY = ["available_when_donor", "available_when_readonly", "available_when_full", "max_recv_queue", "max_sync_wait"]
 """The settings of the policy, with the names of the fields of `Policy`."""
 
-DURATIONS = [name for name, field in Settings.model_fields.items() if field.annotation is float]
+DURATIONS = [name for name, field in Settings.model_fields.items() if field.annotation in (float, float | None)]
 
 
 def flag_of(name: str) -> str:

@@ -15,22 +15,25 @@ rule accepts is unavailable. Every answer anywhere (health check, status, log, c
      9  wsrep_cluster_status not Primary                               non-primary
     10  wsrep_ready not ON                                             not-ready
     11  the server takes no logins                                     rejects-logins
-    12  wsrep_reject_queries other than NONE                           rejects-queries
-    13  offline_mode on                                                offline
-    14  skip_networking on                                             no-networking
-    15  pxc_maint_mode other than DISABLED                             maintenance
-    16  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
-    17  wsrep_local_state 2, donors not allowed                        donor
-    18  wsrep_local_state 3, donors not allowed                        joined
-    19  wsrep_local_state not 2, 3 or 4                                unknown-state
-    20  read-only, and read-only nodes not allowed                     read-only
-    21  wsrep_local_recv_queue above max_recv_queue                    lagging
-    22  Threads_connected at max_connections, full nodes not allowed   full
-    23  wsrep_local_state 2 or 3                                       AVAILABLE: donor
-    24  wsrep_local_state 4                                            AVAILABLE: synced
+    12  the server hung, and no read in sync has been answered since   blocked
+    13  wsrep_reject_queries other than NONE                           rejects-queries
+    14  offline_mode on                                                offline
+    15  skip_networking on                                             no-networking
+    16  pxc_maint_mode other than DISABLED                             maintenance
+    17  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
+    18  wsrep_local_state 2, donors not allowed                        donor
+    19  wsrep_local_state 3, donors not allowed                        joined
+    20  wsrep_local_state not 2, 3 or 4                                unknown-state
+    21  read-only, and read-only nodes not allowed                     read-only
+    22  wsrep_local_recv_queue above max_recv_queue                    lagging
+    23  a read in sync has waited longer than max_sync_wait, or was
+        refused                                                        blocked
+    24  Threads_connected at max_connections, full nodes not allowed   full
+    25  wsrep_local_state 2 or 3                                       AVAILABLE: donor
+    26  wsrep_local_state 4                                            AVAILABLE: synced
 
 If a rule needs a variable that the server did not send, or that clustercheckd cannot read, the rule makes the node
-unavailable. There are two exceptions. Some servers do not have the variables of rules 12 to 15, or those of rule 20 but
+unavailable. There are two exceptions. Some servers do not have the variables of rules 13 to 16, or those of rule 21 but
 read_only: such a server does not have the feature either, so a missing variable does not match. Percona XtraDB Cluster
 has wsrep_on only as a session variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of
 wsrep_local_state in the Galera documentation.
@@ -52,7 +55,8 @@ class Policy:
     """What the operator allows.
 
     max_age_seconds: the age above which a poll is stale. The age counts from the start of its poll.
-    max_recv_queue: how many write-sets wsrep_local_recv_queue may hold; None disables the rule.
+    max_recv_queue: how many write-sets wsrep_local_recv_queue may hold; None disables the rule. max_sync_wait: for how
+    many seconds a read in sync may wait; None disables the rule.
     """
 
     max_age_seconds: float
@@ -60,6 +64,7 @@ class Policy:
     available_when_readonly: bool = True
     available_when_full: bool = True
     max_recv_queue: int | None = None
+    max_sync_wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +157,12 @@ def _component_verdict(node: NodeState) -> Verdict | None:
 
 
 def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Apply rules 11 to 24: whether a working member of a primary component may take traffic under this policy."""
+    """Apply rules 11 to 26: whether a working member of a primary component may take traffic under this policy."""
     state = node.wsrep_local_state
     if node.rejects_logins is not None:
         return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
+    if node.returning:
+        return _no(Reason.BLOCKED, "the server hung, and no read in sync has been answered since")
     if not _absent_or(node.wsrep_reject_queries, "NONE"):
         return _no(Reason.REJECTS_QUERIES, f"wsrep_reject_queries is {_seen(node.wsrep_reject_queries)}")
     if not _absent_or(node.offline_mode, *_OFF):
@@ -180,7 +187,7 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Apply rules 20 to 22, for a node whose wsrep state is accepted. Return None if the node passes all of them."""
+    """Apply rules 21 to 24, for a node whose wsrep state is accepted. Return None if the node passes all of them."""
     if not policy.available_when_readonly:
         if not _is(node.read_only, *_OFF):
             return _no(Reason.READ_ONLY, f"read_only is {_seen(node.read_only)}; AVAILABLE_WHEN_READONLY=0")
@@ -191,6 +198,11 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     limit, queue = policy.max_recv_queue, node.wsrep_local_recv_queue
     if limit is not None and (queue is None or not 0 <= queue <= limit):
         return _no(Reason.LAGGING, f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={limit}")
+    if policy.max_sync_wait is not None:
+        what = "was refused" if node.sync_refused else "waits longer"
+        # Before the first read in sync, nothing is known.
+        if node.sync_refused or not (node.sync_wait_seconds or 0.0) <= policy.max_sync_wait:
+            return _no(Reason.BLOCKED, f"a read in sync {what}; MAX_SYNC_WAIT={policy.max_sync_wait:g} s")
     if not policy.available_when_full:
         connected, most = node.threads_connected, node.max_connections
         if connected is None or most is None or not 0 <= connected < most:

@@ -11,6 +11,7 @@ import ssl
 from pymysql.err import InterfaceError, MySQLError
 
 from app.database.login import Login
+from app.database.logins import Outcome
 from app.node_state import PollFailure, one_line
 from app.reason import Reason
 from app.settings_error import SettingsError
@@ -111,11 +112,20 @@ def is_error_of_server(fault: BaseException) -> bool:
     return error_number(fault) // 1000 not in (0, 2)
 
 
-def is_refusal(fault: BaseException, seen: PollFailure) -> bool:
+def outcome_of(fault: BaseException, failure: PollFailure, phase: str) -> Outcome:
+    """Return what a failed login says about the server: see the table of `app.database.logins`."""
+    if phase == LOOKING_UP:
+        return Outcome.FAILED
+    if _is_rejection(fault, failure):
+        return Outcome.REJECTED
+    return Outcome.REFUSED if _is_refusal(fault, failure) else Outcome.FAILED
+
+
+def _is_refusal(fault: BaseException, failure: PollFailure) -> bool:
     """Return whether an immediate retry would fail too, and only add a line to the server's log."""
     tls = _tls_fault(fault)
     return (
-        seen.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
+        failure.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
         or isinstance(fault, PlainTextError)
         or isinstance(tls, ssl.SSLCertVerificationError)
         # A TLS alert: the server does not accept our certificate.
@@ -123,17 +133,14 @@ def is_refusal(fault: BaseException, seen: PollFailure) -> bool:
     )
 
 
-def is_rejection(fault: BaseException, failure: PollFailure, phase: str) -> bool:
-    """Return whether a login failed because the server takes none, so that clients cannot log in either.
+def _is_rejection(fault: BaseException, failure: PollFailure) -> bool:
+    """Return whether clients cannot log in either.
 
-    It may have no thread or no memory left, have a broken init_connect, close the connection in the handshake, refuse
-    connections, or not answer.
+    The server may have no thread or no memory left, have a broken init_connect, close the connection in the handshake,
+    refuse connections, or not answer.
     """
-    return (
-        failure.reason in (Reason.REJECTS_LOGINS, Reason.CONNECTION_LOST)
-        or (failure.reason is Reason.TIMEOUT and phase != LOOKING_UP)
-        or isinstance(fault, ConnectionRefusedError)
-    )
+    rejections = (Reason.REJECTS_LOGINS, Reason.CONNECTION_LOST, Reason.TIMEOUT)
+    return failure.reason in rejections or isinstance(fault, ConnectionRefusedError)
 
 
 def _tls_fault(fault: BaseException) -> ssl.SSLError | None:

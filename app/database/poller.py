@@ -1,17 +1,18 @@
 """Polls one node, one poll at a time, and logs in again beside the polls. Every failure is a value.
 
 A session that was opened long ago shows the node's state, but not whether a new client can log in. Therefore the poller
-logs in again every few seconds. When the new session has answered a poll, it takes the place of the old one. What a
-failed login means depends on whose fault it is:
+logs in again every few seconds. When the new session has answered a poll, it takes the place of the old one, which
+reads in sync as its last act. What the logins mean and when the next one is due is in `logins`, and what the reads in
+sync mean in `sync`.
 
-- The server takes no logins (see `faults.is_rejection`): no client gets in. After two such failures in a row, the
-  second login made at once, `NodeState.rejects_logins` is set until a login succeeds.
-- Anything else concerns the account or the path of clustercheckd. The session that works goes on, and `login_failure`
-  says what is wrong.
+There are never more than three sessions. Each has a slot, and each slot its own time limit:
 
-There are never more than three sessions: one answers the polls, one logs in, one logs out. A session that does not
-answer is kept until another one answers: to close it and open another one at each poll would use up the server's
-connections.
+    serving   answers the polls. One that does not answer is kept until another one does: to open another one at each
+              poll would use up the server's connections.
+    beside    a login that is to replace it: 5 s to log in, and 25 s to answer its first poll.
+    instead   a login of a poll that has no session: 5 s to log in.
+    last act  the session before, which reads in sync: 60 s. The server itself gives up after 30 s.
+    leaving   sessions that log out: 0.5 s. Until they have, no login begins beside.
 """
 
 import asyncio
@@ -20,12 +21,16 @@ import dataclasses
 import logging
 import math
 from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from app.database.connection import Connection
-from app.database.faults import LOOKING_UP, is_refusal, is_rejection, poll_failure
+from app.database.faults import LOOKING_UP, outcome_of, poll_failure
 from app.database.login import Database, Login
+from app.database.logins import Logins, Outcome
 from app.database.resolver import Resolver
 from app.database.session import Session
+from app.database.sync import Sync
 from app.deadline import deadline
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
@@ -33,28 +38,38 @@ from app.reason import Reason
 _LOGIN_SECONDS = 5.0
 """How long a login may take. When many clients reconnect at once, a second or two is load, not a fault."""
 
-_REJECTIONS = 2
-"""After so many rejected logins in a row, the server takes none."""
+_FIRST_POLL_SECONDS = 25.0
+"""How long a new session may take to answer its first poll. Two sessions that never answer cost a minute."""
 
-_STUCK_SECONDS = 2.0
-"""How often to log in while the session does not answer, if CLUSTERCHECK_LOGIN_INTERVAL is 0."""
+_SYNC_SECONDS = 60.0
 
 _SPARE_IDLE_SECONDS = 30
 """How much longer than the longest pause between two polls the server keeps an idle session."""
 
-_FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 5.0
+_TOLD_SECONDS = 1.0
+"""After a wait of so many seconds, the log tells of a read in sync."""
 
 _READING = "reading the node's state"
 
+_NO_LOGIN = PollFailure(Reason.ERROR, "there is no session")
+
 _log = logging.getLogger(__name__)
+
+
+class _Attempt:
+    """A login that is under way. login and phase: for the words of its failure."""
+
+    login: Login | None = None
+    phase = "connecting"
+    task: asyncio.Task[Session | PollFailure]
 
 
 class Poller:
     """Polls one node.
 
     deadline_seconds: the limit for one poll, including the login if there is no session. login_interval_seconds: how
-    often to log in again; 0 keeps one session. poll_interval_seconds: the longest pause between two polls.
+    often to log in again and read in sync; 0 keeps one session and never reads in sync. poll_interval_seconds: the
+    longest pause between two polls.
 
     If a poll fails on an existing session, the same poll tries again on a new one. The node therefore stays available
     if an administrator kills the session, or the server's time limit ends a statement.
@@ -68,66 +83,92 @@ class Poller:
         login_interval_seconds: float = 0.0,
         poll_interval_seconds: float = 1.0,
     ) -> None:
-        # Why the latest login failed; None if it did not. account_refused: whether the account or the path was why.
-        self.login_failure: PollFailure | None = None
-        self.account_refused = False
         # How many logins since the start failed for each reason; None for those that did not fail.
-        self.logins: Counter[Reason | None] = Counter()
+        self.login_counts: Counter[Reason | None] = Counter()
         self._database = database
         self._deadline_seconds = deadline_seconds
         self._login_interval_seconds = login_interval_seconds
         self._idle_seconds = math.ceil(poll_interval_seconds + deadline_seconds) + _SPARE_IDLE_SECONDS
         self._resolver = Resolver()
-        self._session: Session | None = None
-        self._logging_in: asyncio.Task[Session | PollFailure] | None = None
-        self._logging_out: asyncio.Task[None] | None = None
-        self._login: Login | None = None
-        self._login_phase = "connecting"
-        self._login_began_at = -math.inf
-        self._rejections = 0
-        self._poll_answered = True
-        self._pause_seconds = 0.0
+        self._logins = Logins()
+        self._sync = Sync()
+        self._told_seconds = 0.0
+        self._latest = _Attempt()
+        # The slots: see this module's docstring.
+        self._serving: Session | None = None
+        self._beside: _Attempt | None = None
+        self._instead: _Attempt | None = None
+        self._last_act: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @property
+    def login_failure(self) -> PollFailure | None:
+        """Why the latest login failed; None if it did not."""
+        return self._logins.failure
+
+    @property
+    def account_refused(self) -> bool:
+        """Whether the latest login failed because of the account or the path to the server."""
+        return self._logins.account_refused
+
+    @property
+    def sync_wait_seconds(self) -> float | None:
+        """For how long no read in sync has been answered: 0 if the latest was, None if there was none."""
+        return self._sync.wait_seconds(_now())
 
     async def poll(self) -> NodeState | PollFailure:
         """Poll the node within the deadline, and return the result. Raises only CancelledError."""
+        began_at = _now()
         try:
             async with deadline(self._deadline_seconds):
                 result = await self._result()
         except TimeoutError as fault:
-            self._poll_answered = False
-            phase = self._login_phase if self._session is None else _READING
-            return poll_failure(fault, self._login, phase, self._deadline_seconds)
-        self._poll_answered = True
-        if isinstance(result, NodeState) and self.login_failure is not None and self._rejections >= _REJECTIONS:
-            return dataclasses.replace(result, rejects_logins=self.login_failure.detail)
-        return result
+            self._sync = self._sync.poll_unanswered(began_at)
+            phase = self._latest.phase if self._serving is None else _READING
+            return poll_failure(fault, self._latest.login, phase, self._deadline_seconds)
+        if isinstance(result, PollFailure):
+            self._sync = self._sync.poll_failed()
+            return result
+        self._sync = self._sync.poll_answered(_now())
+        self._begin_login_if_due()
+        self._tell_of_sync()
+        return self._with_own_findings(result)
 
     async def aclose(self) -> None:
-        """Log out and close the connection, within 0.5 s."""
-        if self._logging_in is not None:
-            self._logging_in.cancel()
-            await asyncio.wait([self._logging_in])
-            if not self._logging_in.cancelled():
-                self._take_new_session()
-        if self._session is not None:
-            await self._session.quit()
-        if self._logging_out is not None:
-            await self._logging_out
+        """Log out and close the connections, within 0.5 s."""
+        attempts = [attempt.task for attempt in (self._beside, self._instead) if attempt is not None]
+        self._beside = self._instead = None
+        cancelled = [*attempts, self._last_act] if self._last_act is not None else attempts
+        for task in cancelled:
+            task.cancel()
+        if cancelled:
+            await asyncio.wait(cancelled)
+        outcomes = [self._serving, *(task.result() for task in attempts if not task.cancelled())]
+        quitting = [outcome.quit() for outcome in outcomes if isinstance(outcome, Session)]
+        await asyncio.gather(*quitting, *self._leaving)
+
+    def _with_own_findings(self, state: NodeState) -> NodeState:
+        """Add to the node's state what the logins and the reads in sync say."""
+        rejected = self._logins.rejected
+        return dataclasses.replace(
+            state,
+            rejects_logins=None if rejected is None else rejected.detail,
+            returning=self._is_returning,
+            sync_wait_seconds=self.sync_wait_seconds,
+            sync_refused=self._sync.refused,
+        )
 
     async def _result(self) -> NodeState | PollFailure:
-        self._take_new_session()
-        if self._is_login_due():
-            self._begin_login()
-        while self._session is not None and self._session.reading is not None:
+        self._take_new_sessions()
+        self._begin_login_if_due()
+        while self._serving is not None and self._serving.reading is not None:
             # An earlier poll waits for this answer too. It is not used: the server may have sent it long ago.
-            awaited = {self._session.reading} if self._logging_in is None else {self._session.reading, self._logging_in}
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            self._take_new_session()
-        if self._session is not None:
-            result = await self._read(self._session)
-            if self._session is not None:
+            await self._first_of(self._serving.reading)
+        if self._serving is not None:
+            result = await self._read(self._serving)
+            if isinstance(result, NodeState):
                 return result
-        session = await self._log_in_now()
+        session = self._serving or await self._log_in_now()
         return session if isinstance(session, PollFailure) else await self._read(session)
 
     async def _read(self, session: Session) -> NodeState | PollFailure:
@@ -135,96 +176,162 @@ class Poller:
         try:
             result = await session.read()
         except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
-            result = poll_failure(fault, self._login, _READING, self._deadline_seconds)
+            result = poll_failure(fault, self._latest.login, _READING, self._deadline_seconds)
         if isinstance(result, PollFailure):
             # Also if the rows make no sense: perhaps they answer another statement.
             session.close()
-            if session is self._session:
-                self._session = None
+            if session is self._serving:
+                self._serving = None
         return result
 
     async def _log_in_now(self) -> Session | PollFailure:
-        """Return the session of a login, or why it failed, for a poll that has no session.
+        """Return a session for a poll that has none, or why there is none.
 
-        Each refused login adds a line to the server's error log. After a refusal, the next logins are 1 s apart, then
-        up to 5 s. Polls in between get the same refusal.
+        A login beside may be under way, and may hang: it does not keep this poll from logging in.
         """
-        paused = self._since_login_seconds < self._pause_seconds
-        if self._logging_in is None and self.login_failure is not None and paused:
-            return self.login_failure
-        login = self._logging_in or self._begin_login()
-        await asyncio.wait([login])
-        self._take_new_session()
-        return login.result()
+        if self._instead is None and not self._logins.is_paused(_now()):
+            self._instead = self._begin(lambda attempt: self._log_in(attempt, _LOGIN_SECONDS))
+        attempt = self._instead or self._beside
+        if attempt is None:
+            return self._logins.failure or _NO_LOGIN
+        while self._serving is None and not attempt.task.done():
+            await self._first_of(attempt.task)
+        return self._serving or attempt.task.result()
 
-    def _is_login_due(self) -> bool:
-        """Return whether to log in beside the session that there is."""
-        logging_out = self._logging_out is not None and not self._logging_out.done()
-        if self._session is None or self._logging_in is not None or logging_out:
-            return False
-        stuck_seconds = _STUCK_SECONDS if self._session.reading is not None else 0.0
-        interval_seconds = self._login_interval_seconds or stuck_seconds
-        return interval_seconds > 0 and max(interval_seconds, self._pause_seconds) <= self._since_login_seconds
+    async def _first_of(self, awaited: asyncio.Task[Any]) -> None:
+        """Wait until this ends, or a login beside, and use the sessions that there are then."""
+        beside = () if self._beside is None else (self._beside.task,)
+        await asyncio.wait({awaited, *beside}, return_when=asyncio.FIRST_COMPLETED)
+        self._take_new_sessions()
+
+    def _begin_login_if_due(self) -> None:
+        """Begin a login beside the session that there is."""
+        if self._serving is None or self._beside is not None or self._instead is not None or self._leaving:
+            return
+        answers = self._serving.reading is None
+        if self._logins.is_due(_now(), self._login_interval_seconds, session_answers=answers) or self._is_sync_urgent:
+            self._beside = self._begin(self._log_in_beside)
 
     @property
-    def _since_login_seconds(self) -> float:
-        return asyncio.get_running_loop().time() - self._login_began_at
+    def _is_returning(self) -> bool:
+        reads = self._login_interval_seconds > 0 and self._serving is not None and self._serving.can_read_in_sync
+        return reads and self._sync.is_returning(_now())
 
-    def _take_new_session(self) -> None:
-        """If a login has succeeded, use its session for the polls, and log out of the one before."""
-        if self._logging_in is None or not self._logging_in.done():
-            return
-        outcome, self._logging_in = self._logging_in.result(), None
+    @property
+    def _is_sync_urgent(self) -> bool:
+        """Whether to log in for a read in sync, before the interval has passed, because the node returns with it."""
+        returned_at = self._sync.returned_at
+        return self._is_returning and returned_at is not None and self._logins.began_at < returned_at
+
+    def _begin(self, log_in: Callable[[_Attempt], Coroutine[Any, Any, Session | PollFailure]]) -> _Attempt:
+        self._logins = self._logins.begun(_now())
+        self._latest = attempt = _Attempt()
+        attempt.task = asyncio.create_task(log_in(attempt))
+        attempt.task.add_done_callback(self._login_ended)
+        return attempt
+
+    def _login_ended(self, _task: asyncio.Task[Session | PollFailure]) -> None:
+        # At once, so that no read in sync waits for the next poll. But not while a poll uses the session before.
+        if self._serving is None or self._serving.reading is None:
+            self._take_new_sessions()
+
+    def _take_new_sessions(self) -> None:
+        """Use the sessions of the logins that have ended."""
+        if self._instead is not None and self._instead.task.done():
+            ended, self._instead = self._instead, None
+            self._serve(ended.task.result())
+        if self._beside is not None and self._beside.task.done():
+            ended, self._beside = self._beside, None
+            self._serve(ended.task.result())
+
+    def _serve(self, outcome: Session | PollFailure) -> None:
         if isinstance(outcome, Session):
-            if self._session is not None:
-                self._logging_out = asyncio.create_task(self._session.quit())
-            self._session = outcome
+            before, self._serving = self._serving, outcome
+            if before is not None:
+                self._let_go(before)
 
-    def _begin_login(self) -> asyncio.Task[Session | PollFailure]:
-        self._login_began_at = asyncio.get_running_loop().time()
-        self._logging_in = asyncio.create_task(self._log_in())
-        return self._logging_in
+    def _let_go(self, session: Session) -> None:
+        """Read in sync over a session that was replaced, if nothing waits for that yet, and log out."""
+        idle = session.can_read_in_sync and session.reading is None
+        if idle and self._login_interval_seconds > 0 and self._last_act is None:
+            self._last_act = asyncio.create_task(self._read_in_sync(session))
+            return
+        leaving = asyncio.create_task(session.quit())
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
 
-    async def _log_in(self) -> Session | PollFailure:
-        """Return a new session; if it is to replace another one, only after it has answered a poll."""
-        outcome = await self._try_login(_LOGIN_SECONDS)
-        if self._rejections == 1 and self._session is not None:
-            outcome = await self._try_login(self._deadline_seconds)
-        if isinstance(outcome, Session) and self._session is not None:
-            try:
-                result = await self._read(outcome)
-            except asyncio.CancelledError:
-                outcome.close()
-                raise
-            return result if isinstance(result, PollFailure) else outcome
+    async def _read_in_sync(self, session: Session) -> None:
+        self._sync = self._sync.read_begun(_now())
+        try:
+            async with deadline(_SYNC_SECONDS):
+                answered = await session.read_in_sync()
+            self._sync = self._sync.read_answered() if answered else self._sync.read_refused()
+            await session.quit()
+        except Exception:  # noqa: BLE001 (as in `_read`)
+            self._sync = self._sync.read_lost(_now())
+        finally:
+            session.close()
+            self._last_act = None
+
+    def _tell_of_sync(self) -> None:
+        """Log once that a read in sync waits, and once that one was answered."""
+        wait_seconds = self.sync_wait_seconds
+        if wait_seconds is None:
+            return
+        if wait_seconds >= _TOLD_SECONDS:
+            if not self._told_seconds:
+                detail = "the node has not applied what its group has ordered: see clustercheckd_sync_wait_seconds"
+                _log.warning("not in sync", extra={"detail": detail})
+            self._told_seconds = wait_seconds
+        elif self._told_seconds:
+            _log.info("in sync again", extra={"seconds": round(self._told_seconds, 1)})
+            self._told_seconds = 0.0
+
+    async def _log_in_beside(self, attempt: _Attempt) -> Session | PollFailure:
+        """Return a session that is to replace another one, after it has answered a poll."""
+        began_at = _now()
+        outcome = await self._log_in(attempt, _LOGIN_SECONDS, first_poll=True)
+        if self._logins.again_at_once and self._serving is not None:
+            left_seconds = began_at + _LOGIN_SECONDS - _now()
+            outcome = await self._log_in(attempt, max(left_seconds, self._deadline_seconds), first_poll=True)
         return outcome
 
-    async def _try_login(self, seconds: float) -> Session | PollFailure:
+    async def _log_in(self, attempt: _Attempt, seconds: float, *, first_poll: bool = False) -> Session | PollFailure:
+        session: Session | None = None
+        state: NodeState | PollFailure | None = None
         try:
             async with deadline(seconds):
-                session = await self._connect()
-        except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
-            failure = poll_failure(fault, self._login, self._login_phase, seconds)
-            self._note_failed_login(fault, failure)
+                session = await self._connect(attempt)
+            if first_poll:
+                attempt.phase, seconds = _READING, _FIRST_POLL_SECONDS
+                async with deadline(seconds):
+                    state = await session.read()
+        except BaseException as fault:  # the driver lets RuntimeError, struct.error and others through
+            if session is not None:
+                session.close()
+            if not isinstance(fault, Exception):
+                raise
+            failure = poll_failure(fault, attempt.login, attempt.phase, seconds)
+            self._note(outcome_of(fault, failure, attempt.phase), failure)
             return failure
-        if self.account_refused and self._session is not None:
-            _log.info("login works again")
-        self.logins[None] += 1
-        self.login_failure, self.account_refused = None, False
-        self._rejections, self._pause_seconds = 0, 0.0
+        if isinstance(state, PollFailure):
+            session.close()
+            self._note(Outcome.FAILED, state)
+            return state
+        self._note(Outcome.ACCEPTED)
         return session
 
-    async def _connect(self) -> Session:
-        self._login = login = self._database.login()
+    async def _connect(self, attempt: _Attempt) -> Session:
+        attempt.login = login = self._database.login()
         addresses: list[str] = []
         if not login.socket:
-            self._login_phase = LOOKING_UP
+            attempt.phase = LOOKING_UP
             addresses = await self._resolver.addresses(login.host)
-        self._login_phase = "connecting"
+        attempt.phase = "connecting"
         # The server is the same as long as a session lives.
-        known = self._session.known if self._session is not None else ()
+        known = self._serving.known if self._serving is not None else ()
         session = Session(await Connection.to(login, addresses), known)
-        self._login_phase = "logging in"
+        attempt.phase = "logging in"
         try:
             await session.begin(self._idle_seconds)
         except BaseException:
@@ -232,28 +339,27 @@ class Poller:
             raise
         return session
 
-    def _note_failed_login(self, fault: Exception, failure: PollFailure) -> None:
-        self.logins[failure.reason] += 1
-        rejected = is_rejection(fault, failure, self._login_phase)
-        if rejected and self._session is not None and not self._poll_answered:
-            # The session gets no answer either: the server hangs, and the polls say so. A poll that is under way says
-            # nothing: a login begins together with one.
-            self._rejections = 0
-        elif rejected:
-            self._rejections += 1
-        elif self._rejections < _REJECTIONS:
-            self._rejections = 0
-        if is_refusal(fault, failure):
-            self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
-        else:
-            # A server that does not answer has nothing to log: it may be back at the next poll.
-            self._pause_seconds = 0.0
-        # Without a session, the verdict itself says why.
-        if not rejected and self._session is not None and not self.account_refused:
+    def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
+        """Note how a login has ended."""
+        if outcome is Outcome.REJECTED and self._serving is not None and self._sync.hung_since is not None:
+            # A poll that is under way says nothing: a login begins together with one.
+            outcome = Outcome.HUNG
+        self.login_counts[None if failure is None else failure.reason] += 1
+        before, self._logins = self._logins, self._logins.ended(outcome, failure)
+        if failure is not None:
+            self._sync = self._sync.login_failed()
+        # Without a session, and while the server hangs, the verdict itself says why.
+        if self._serving is None or Outcome.HUNG in (outcome, before.outcome) or outcome is before.outcome:
+            return
+        if failure is not None:
             detail = f"{failure.detail}; the session that is open goes on"
             _log.warning("login failed", extra={"reason": failure.reason.value, "detail": detail})
-        self.account_refused = not rejected
-        self.login_failure = failure
+        elif before.failure is not None:
+            _log.info("login works again")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def poll_once(database: Database, deadline_seconds: float) -> NodeState | PollFailure:

@@ -26,6 +26,10 @@ _SESSION_SETTINGS = "SET SESSION wait_timeout={}, sql_select_limit=1844674407370
 # If the server's wsrep_sync_wait includes SHOW, a SHOW may wait up to 30 s for the applier, or fail outside a primary
 # component. aiomysql's init_command is no alternative: it also sends COMMIT, which a node that is not ready refuses.
 _NO_SYNC_WAIT = "SET SESSION wsrep_sync_wait=0"
+# All that may wait: MariaDB's bit for SHOW is 8, that of Percona XtraDB Cluster is 1.
+_SYNC_WAIT = "SET SESSION wsrep_sync_wait=15"
+_READ_IN_SYNC = "SHOW STATUS LIKE 'wsrep_local_state'"
+_NOT_IN_SYNC = (1205, 1047)  # ER_LOCK_WAIT_TIMEOUT, ER_UNKNOWN_COM_ERROR: the node is not ready
 # In session scope: in global scope, MySQL 8 and PXC lock the list of all threads.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN ({', '.join(map(repr, STATUS_VARIABLES))})"
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map(repr, SYSTEM_VARIABLES))})"
@@ -34,11 +38,13 @@ _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map
 class Session:
     """A session that has logged in.
 
-    known: the system variables that this server has; empty until a session has seen them.
+    known: the system variables that this server has; empty until a session has seen them. can_read_in_sync: whether the
+    server has wsrep_sync_wait, known after `begin`.
     """
 
     def __init__(self, connection: Connection, known: tuple[str, ...] = ()) -> None:
         self.known = known
+        self.can_read_in_sync = True
         self._connection = connection
         self._reading: asyncio.Task[NodeState | PollFailure] | None = None
 
@@ -52,8 +58,10 @@ class Session:
         # Not together: a server whose init_connect fails answers the first statement with the error, and closes.
         for statement in (_SESSION_SETTINGS.format(idle_seconds), _NO_SYNC_WAIT):
             (answer,) = await self._connection.answers(statement)
-            if isinstance(answer, MySQLError) and error_number(answer) != _UNKNOWN_SYSTEM_VARIABLE:
-                raise answer
+            if isinstance(answer, MySQLError):
+                if error_number(answer) != _UNKNOWN_SYSTEM_VARIABLE:
+                    raise answer
+                self.can_read_in_sync = False
 
     async def read(self) -> NodeState | PollFailure:
         """Read the node's state once. Raises whatever the driver raises.
@@ -66,6 +74,18 @@ class Session:
         reading.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([reading])
         return reading.result()
+
+    async def read_in_sync(self) -> bool:
+        """Wait until the node has applied all that its group had ordered. Return False if the server refuses the wait.
+
+        The server itself gives up after repl.causal_read_timeout, 30 s by default. Raises whatever the driver raises.
+        """
+        allowed, shown = await self._connection.answers(_SYNC_WAIT, _READ_IN_SYNC)
+        _rows(allowed)
+        if isinstance(shown, MySQLError) and error_number(shown) in _NOT_IN_SYNC:
+            return False
+        _rows(shown)
+        return True
 
     async def quit(self) -> None:
         """Log out, within 0.5 s. If the server has not answered yet, close at once."""

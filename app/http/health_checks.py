@@ -35,9 +35,11 @@ OTHER_PATHS = "other"
 
 _BAD_REQUEST, _NOT_FOUND = 400, 404
 
-_FLAG, _COUNT = ("[01]", "0 or 1"), ("[0-9]{1,19}", "a whole number")
-OVERRIDES = {name: _COUNT if name == "max_recv_queue" else _FLAG for name in POLICY}
-"""The query parameters that replace a setting of the policy for one request, each with the pattern of its values."""
+_FLAG = ("[01]", "0 or 1", int)
+_COUNT = ("[0-9]{1,19}", "a whole number", int)
+_SECONDS = (r"[1-9][0-9]{0,3}(\.[0-9]{1,3})?|0\.[1-9][0-9]{0,2}", "a number of seconds from 0.1 to 9999", float)
+OVERRIDES = dict.fromkeys(POLICY, _FLAG) | {"max_recv_queue": _COUNT, "max_sync_wait": _SECONDS}
+"""The query parameters that replace a setting of the policy for one request: the pattern, words and type of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +112,16 @@ def overridden(policy: Policy, query: bytes) -> Policy:
 
     Raises `SettingsError` if a parameter is unknown, comes twice or has an invalid value.
     """
-    changes: dict[str, int] = {}
+    changes: dict[str, float] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in OVERRIDES:
             raise SettingsError(f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}")
         if key in changes:
             raise SettingsError(f"{key} is given twice")
-        pattern, words = OVERRIDES[key]
+        pattern, words, number = OVERRIDES[key]
         if not re.fullmatch(pattern, value):
             raise SettingsError(f"{key} must be {words}, not {_quoted(value)}")
-        changes[key] = int(value)
+        changes[key] = number(value)
     return replace(policy, **changes)  # type: ignore[arg-type]
 
 

@@ -49,9 +49,19 @@ class _ProcessCollector(ProcessCollector):
 class Logins(Protocol):
     """What a poller knows of its logins: see `Poller`."""
 
-    logins: Counter[Reason | None]
-    login_failure: PollFailure | None
-    account_refused: bool
+    login_counts: Counter[Reason | None]
+
+    @property
+    def login_failure(self) -> PollFailure | None:
+        """Why the latest login failed."""
+
+    @property
+    def account_refused(self) -> bool:
+        """Whether that was because of the account or the path to the server."""
+
+    @property
+    def sync_wait_seconds(self) -> float | None:
+        """For how long no read in sync has been answered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +151,12 @@ def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
 
 def _login_metrics(logins: Logins) -> Iterator[Metric]:
     words = "Logins to the server, by outcome: accepted, or why the login failed."
-    yield _outcomes("logins", words, "accepted", logins.logins)
+    yield _outcomes("logins", words, "accepted", logins.login_counts)
     words = "1 if the latest login failed because of the account or the path to the server, else 0."
     yield _gauge("login_refused", words, logins.account_refused)
+    if logins.sync_wait_seconds is not None:
+        words = "For how long no read in sync has been answered; 0 if the latest was."
+        yield _gauge("sync_wait_seconds", words, logins.sync_wait_seconds)
 
 
 def _outcomes(name: str, words: str, success: str, counts: Counter[Reason | None]) -> Metric:

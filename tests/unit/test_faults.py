@@ -7,15 +7,16 @@ import struct
 import pytest
 from pymysql.err import InterfaceError, InternalError, MySQLError, OperationalError
 
-from app.database.faults import LOOKING_UP, error_number, is_error_of_server, is_refusal, is_rejection, poll_failure
+from app.database.faults import LOOKING_UP, error_number, is_error_of_server, outcome_of, poll_failure
 from app.database.login import Login
+from app.database.logins import Outcome
 from app.node_state import PollFailure
 from app.reason import Reason
 from app.settings_error import SettingsError
 
 LOGIN = Login(host="db", username="someone", password="geheim")
 SERVER_SAYS = "message of the server"
-REFUSED, REJECTED, NEITHER = "refused", "rejected", "neither"
+REFUSED, REJECTED, FAILED = Outcome.REFUSED, Outcome.REJECTED, Outcome.FAILED
 
 
 def tls_error(reason: str) -> ssl.SSLError:
@@ -49,15 +50,15 @@ NO_MYSQL = "db:3306 sent an answer that is not MySQL while connecting"
 NO_NAME = "the host name in db:3306 or the user name someone is not valid: check MYSQL_HOST and MYSQL_USERNAME"
 
 OF_SERVER = [
-    (Reason.TOO_MANY_CONNECTIONS, NEITHER, FULL, (1040, 1203, 1226)),
+    (Reason.TOO_MANY_CONNECTIONS, FAILED, FULL, (1040, 1203, 1226)),
     (Reason.ACCESS_DENIED, REFUSED, DENIED, (1045, 1698, 1251)),
     (Reason.HOST_BLOCKED, REFUSED, BLOCKED, (1129, 1130)),
-    (Reason.OFFLINE, NEITHER, OFFLINE, (3032,)),
+    (Reason.OFFLINE, FAILED, OFFLINE, (3032,)),
     (Reason.REJECTS_LOGINS, REJECTED, NO_LOGINS, (1037, 1041, 1135, 1184)),
     (Reason.CONNECTION_LOST, REJECTED, CLOSED, (1053, 2006, 2013)),
-    (Reason.ERROR, NEITHER, ERROR, (1205, 1999)),
+    (Reason.ERROR, FAILED, ERROR, (1205, 1999)),
 ]
-FAULTS: list[tuple[Exception, Reason, str, str]] = [
+FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
     *(
         (OperationalError(number, SERVER_SAYS), reason, then, f"{words} (error {number})")
         for reason, then, words, numbers in OF_SERVER
@@ -65,39 +66,38 @@ FAULTS: list[tuple[Exception, Reason, str, str]] = [
     ),
     (TimeoutError(), Reason.TIMEOUT, REJECTED, "no answer from db:3306 within 0.3 s while connecting"),
     (ConnectionRefusedError(111, "x"), Reason.UNREACHABLE, REJECTED, f"{UNREACHABLE}: Connection refused"),
-    (OSError(113, "x"), Reason.UNREACHABLE, NEITHER, f"{UNREACHABLE}: No route to host"),
-    (OSError("x"), Reason.UNREACHABLE, NEITHER, f"{UNREACHABLE}: OSError"),
-    (socket.gaierror(-2, "not known"), Reason.UNREACHABLE, NEITHER, f"{UNREACHABLE}: not known"),
+    (OSError(113, "x"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: No route to host"),
+    (OSError("x"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: OSError"),
+    (socket.gaierror(-2, "not known"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: not known"),
     (BrokenPipeError(), Reason.CONNECTION_LOST, REJECTED, CLOSED),
     (ConnectionResetError(), Reason.CONNECTION_LOST, REJECTED, CLOSED),
     (ConnectionAbortedError(), Reason.CONNECTION_LOST, REJECTED, CLOSED),
     (RuntimeError("the handler is closed"), Reason.CONNECTION_LOST, REJECTED, CLOSED),
     (InterfaceError("(0, 'Not connected')"), Reason.CONNECTION_LOST, REJECTED, CLOSED),
-    (InternalError("Packet sequence number wrong"), Reason.ERROR, NEITHER, NO_MYSQL),
-    (struct.error("unpack requires"), Reason.ERROR, NEITHER, NO_MYSQL),
-    (UnicodeError(), Reason.ERROR, NEITHER, NO_NAME),
-    (SettingsError("MYSQL_SSL_CA: é{}"), Reason.ERROR, NEITHER, "MYSQL_SSL_CA: \\xe9{}"),
+    (InternalError("Packet sequence number wrong"), Reason.ERROR, FAILED, NO_MYSQL),
+    (struct.error("unpack requires"), Reason.ERROR, FAILED, NO_MYSQL),
+    (UnicodeError(), Reason.ERROR, FAILED, NO_NAME),
+    (SettingsError("MYSQL_SSL_CA: é{}"), Reason.ERROR, FAILED, "MYSQL_SSL_CA: \\xe9{}"),
     (certificate_error(), Reason.ERROR, REFUSED, f"{NO_TLS}: certificate not accepted: self-signed certificate"),
     (caused_by(tls_error("TLSV13_ALERT_X")), Reason.ERROR, REFUSED, f"{NO_TLS}: tlsv13 alert x"),
-    (tls_error("WRONG_VERSION_NUMBER"), Reason.ERROR, NEITHER, f"{NO_TLS}: wrong version number"),
-    (tls_error(""), Reason.ERROR, NEITHER, f"{NO_TLS}: sslerror"),
+    (tls_error("WRONG_VERSION_NUMBER"), Reason.ERROR, FAILED, f"{NO_TLS}: wrong version number"),
+    (tls_error(""), Reason.ERROR, FAILED, f"{NO_TLS}: sslerror"),
 ]
 
 
 @pytest.mark.parametrize(("fault", "reason", "then", "words"), FAULTS, ids=[repr(row[0]) for row in FAULTS])
 def test_a_fault_has_its_reason_and_words_and_decides_about_the_next_login(
-    fault: Exception, reason: Reason, then: str, words: str
+    fault: Exception, reason: Reason, then: Outcome, words: str
 ) -> None:
     failure = poll_failure(fault, LOGIN, "connecting", 0.3)
     assert failure == PollFailure(reason, words)
-    assert is_refusal(fault, failure) is (then == REFUSED)
-    assert is_rejection(fault, failure, "connecting") is (then == REJECTED)
+    assert outcome_of(fault, failure, "connecting") is then
 
 
 def test_a_name_that_is_not_found_in_time_is_not_the_servers_fault() -> None:
     failure = poll_failure(TimeoutError(), LOGIN, LOOKING_UP, 5)
     assert failure.detail == "no answer from db:3306 within 5 s while looking up the host's name"
-    assert is_rejection(TimeoutError(), failure, LOOKING_UP) is False
+    assert outcome_of(TimeoutError(), failure, LOOKING_UP) is FAILED
 
 
 def test_without_a_login_the_words_name_no_user() -> None:

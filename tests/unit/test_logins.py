@@ -47,7 +47,7 @@ def test_a_new_session_takes_the_place_of_the_old_one_which_logs_out() -> None:
 
     with polling(behaviour, login_interval=INTERVAL_SECONDS) as (polls, server):
         polls.poll_until(lambda _: server.connections >= 5)
-        assert polls.poller.logins[None] >= 4
+        assert polls.poller.login_counts[None] >= 4
         assert polls.poller.login_failure is None
         # The session in use, and a login that is under way.
         wait_for("the sessions to be logged out", lambda: len(ended) >= server.connections - 2)
@@ -69,7 +69,7 @@ def test_two_logins_that_the_server_rejects_in_a_row_are_in_the_state_until_one_
         polls.poll_until(rejects)
         assert polls.poller.login_failure is not None
         assert polls.poller.login_failure.reason is reason
-        assert polls.poller.logins == {None: 1, reason: 2}
+        assert polls.poller.login_counts == {None: 1, reason: 2}
         assert not polls.poller.account_refused
         server.behaviour = galera()
         polls.poll_until(lambda node: not rejects(node))
@@ -108,7 +108,7 @@ def test_one_rejected_login_is_no_reason_and_the_next_one_is_made_at_once() -> N
         seconds = polls.poll_until(lambda node: rejects(node) or server.connections == 3)
         within("the second login", seconds, 0.4)
         assert not rejects(polls.state())
-        assert polls.poller.logins[Reason.REJECTS_LOGINS] == 1
+        assert polls.poller.login_counts[Reason.REJECTS_LOGINS] == 1
 
 
 @pytest.mark.long

@@ -53,7 +53,7 @@ def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> 
     environ |= dict.fromkeys(("AVAILABLE_WHEN_READONLY", "AVAILABLE_WHEN_FULL"), "0")
     settings, _ = load({**environ, "MYSQL_SSL_VERIFY": "ca", "MYSQL_PASSWORD_FILE": ""})
     assert dataclasses.astuple(settings.database()) == ("1", "1", 1, "1", "1", None, "1", True, "1", "1", "1", "ca")
-    assert dataclasses.astuple(settings.policy())[1:] == (True, False, False, 1)
+    assert dataclasses.astuple(settings.policy())[1:] == (True, False, False, 1, 1.0)
     assert load({"MYSQL_PASSWORD_FILE": "/p"})[0].database() == Database(password_file="/p")
 
 

@@ -26,6 +26,7 @@ from tests import pxc, real_rows
 STRICT = Policy(max_age_seconds=1.15)
 DONORS = replace(STRICT, available_when_donor=True)
 WRITERS = replace(STRICT, available_when_readonly=False)
+IN_SYNC = replace(STRICT, max_sync_wait=1.0)
 LIMITED = replace(STRICT, max_recv_queue=64)
 READERS = replace(DONORS, max_recv_queue=200)
 NOT_FULL = replace(STRICT, available_when_full=False)
@@ -109,6 +110,10 @@ ROWS = [
     Row("logins rejected", Reason.REJECTS_LOGINS, but(rejects_logins="error 1135"), DONORS, detail="error 1135"),
     Row("logins and queries rejected", Reason.REJECTS_LOGINS, but(rejects_logins="", wsrep_reject_queries="ALL")),
     Row("logins rejected, not primary", Reason.NON_PRIMARY, replace(NON_PRIMARY, rejects_logins="error 1135")),
+    Row("back from a hang", Reason.BLOCKED, but(returning=True), DONORS, detail="no read in sync"),
+    Row("back from a hang, not primary", Reason.NON_PRIMARY, replace(NON_PRIMARY, returning=True)),
+    Row("back from a hang, logins rejected", Reason.REJECTS_LOGINS, but(returning=True, rejects_logins="error 1135")),
+    Row("back from a hang, rejects queries", Reason.BLOCKED, but(returning=True, wsrep_reject_queries="ALL")),
     # What a policy forbids.
     Row("read-only, allowed by default", Reason.SYNCED, but(read_only="ON")),
     *(Row(f"read_only {value}", Reason.SYNCED, but(read_only=value), WRITERS) for value in ("OFF", "0", "no")),
@@ -135,6 +140,14 @@ ROWS = [
     Row("queue unknown", Reason.LAGGING, but(wsrep_local_recv_queue=None), LIMITED, detail="is missing"),
     Row("queue unreadable", Reason.LAGGING, but(wsrep_local_recv_queue=NOT_A_NUMBER), LIMITED, detail="is unreadable"),
     Row("queue unknown, no limit", Reason.SYNCED, but(wsrep_local_recv_queue=None)),
+    Row("a read in sync waits, allowed by default", Reason.SYNCED, but(sync_wait_seconds=60.0)),
+    Row("a read in sync refused, allowed by default", Reason.SYNCED, but(sync_wait_seconds=60.0, sync_refused=True)),
+    Row("a read in sync waits", Reason.BLOCKED, but(sync_wait_seconds=1.01), IN_SYNC, detail="MAX_SYNC_WAIT=1 s"),
+    Row("a read in sync waits as long as it may", Reason.SYNCED, but(sync_wait_seconds=1.0), IN_SYNC),
+    Row("a read in sync refused", Reason.BLOCKED, but(sync_wait_seconds=0.1, sync_refused=True), IN_SYNC),
+    Row("no read in sync yet", Reason.SYNCED, but(sync_wait_seconds=None), IN_SYNC),
+    Row("a read in sync of no sensible time", Reason.BLOCKED, but(sync_wait_seconds=float("nan")), IN_SYNC),
+    Row("a donor that stands still", Reason.BLOCKED, donor_but(sync_wait_seconds=2), replace(DONORS, max_sync_wait=1)),
     Row("full, allowed by default", Reason.SYNCED, but(threads_connected=151)),
     Row("full", Reason.FULL, but(threads_connected=151), NOT_FULL, draining=True, detail="AVAILABLE_WHEN_FULL=0"),
     Row("one below full", Reason.SYNCED, but(threads_connected=150), NOT_FULL),

@@ -1,0 +1,103 @@
+"""What the outcomes of logins say about the server, and when the next login is due. Pure: no socket, no clock.
+
+An open session cannot tell whether the server takes new clients. Therefore the poller logs in again and again, and each
+login ends with one of these outcomes:
+
+    outcome   what it means                                        rejected in a row   next login
+    accepted  the server takes logins                              0                   after the interval
+    rejected  the server takes none: no client gets in             one more            after the first at once,
+                                                                                       then after a second
+    hung      the same, but the open session gets no answer        0                   after the interval
+              either: the polls say so
+    refused   the server takes logins, but not of our account      0                   after 1, 2, 4, 5, 5, ... s
+    failed    the path, or clustercheckd itself: nobody knows      as before           after the interval
+              whether clients get in
+
+The server takes no logins if two in a row were rejected: one may be an accident. A refused login adds a line to the
+server's error log, so the next one waits. While no session is open, each poll logs in, unless a refused one waits.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from app.node_state import PollFailure
+
+_REJECTIONS = 2
+_REJECTED_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 5.0
+
+_HUNG_SECONDS = 2.0
+"""How often to log in while the open session gets no answer, if there is no interval."""
+
+
+class Outcome(Enum):
+    """How a login ended: see the table of this module."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    HUNG = "hung"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """What all logins so far say. All times are of one clock, in seconds.
+
+    began_at: when the latest login began. outcome: how the latest one ended. failure: why, None if it was accepted.
+    rejections: how many were rejected in a row. rejected: why the server takes no logins; None if it does. refusals:
+    how many were refused in a row.
+    """
+
+    began_at: float = -math.inf
+    outcome: Outcome | None = None
+    failure: PollFailure | None = None
+    rejections: int = 0
+    rejected: PollFailure | None = None
+    refusals: int = 0
+
+    @property
+    def again_at_once(self) -> bool:
+        """Whether to log in once more before anything is said about the server."""
+        return self.outcome is Outcome.REJECTED and self.rejections < _REJECTIONS
+
+    @property
+    def account_refused(self) -> bool:
+        """Whether the latest login failed because of the account or the path to the server."""
+        return self.outcome in (Outcome.REFUSED, Outcome.FAILED)
+
+    def is_paused(self, at: float) -> bool:
+        """Return whether the server has just refused our account, so that the next login waits."""
+        return at < self.began_at + self._pause_seconds
+
+    def is_due(self, at: float, interval_seconds: float, *, session_answers: bool) -> bool:
+        """Return whether to log in beside the session that is open.
+
+        interval_seconds: 0 if only a session that gets no answer is a reason to log in.
+        """
+        if self.is_paused(at):
+            return False
+        seconds = interval_seconds
+        if not interval_seconds:
+            seconds = math.inf if session_answers else _HUNG_SECONDS
+        elif self.rejected is not None:
+            seconds = min(interval_seconds, _REJECTED_PAUSE_SECONDS)
+        return at >= self.began_at + seconds
+
+    def begun(self, at: float) -> "Logins":
+        """Return the value after a login has begun."""
+        return replace(self, began_at=at)
+
+    def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
+        """Return the value after a login has ended. failure: why it was not accepted."""
+        rejections = {Outcome.REJECTED: self.rejections + 1, Outcome.FAILED: self.rejections}.get(outcome, 0)
+        refusals = self.refusals + 1 if outcome is Outcome.REFUSED else 0
+        rejected = failure if outcome is Outcome.REJECTED else self.rejected
+        if rejections < _REJECTIONS:
+            rejected = None
+        return Logins(self.began_at, outcome, failure, rejections, rejected, refusals)
+
+    @property
+    def _pause_seconds(self) -> float:
+        return min(2.0 ** (self.refusals - 1), _LONGEST_PAUSE_SECONDS) if self.refusals else 0.0

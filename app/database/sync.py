@@ -1,0 +1,98 @@
+"""Whether the node keeps up with its group, from its polls and its reads in sync. Pure: no socket, no clock.
+
+A read in sync is a SHOW STATUS with wsrep_sync_wait: the server answers when the node has received and applied all that
+its group had ordered. On a node that is cut off, or behind a long DDL statement, a full disk or a stuck applier, it
+waits, although every status variable says Synced.
+
+    event                              the wait                                      the return from a hang
+    a read begins                      goes on; if there is none, begins             -
+    it is answered                     ends                                          complete, if it began after that
+    it is refused (error 1205, 1047)   goes on, and counts as refused                -
+    it ends in another way             goes on; ends if it took under 1 s            -
+    a login fails, and no read waits   ends: without new sessions nothing reads      -
+    a poll gets no answer              -                                             the hang begins, if there is none
+    a poll fails                       -                                             there is no hang
+    a poll is answered                 -                                             begins, if the hang took 2 s
+    10 s later                         -                                             complete
+"""
+
+from dataclasses import dataclass, replace
+
+HANG_SECONDS = 2.0
+"""After a hang of so many seconds, the group may have excluded the node, which does not know it yet."""
+
+RETURN_SECONDS = 10.0
+"""How long the node may take to answer a read in sync after a hang, before it returns without."""
+
+_TOLD_NOTHING_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """What the polls and reads in sync so far say. All times are of one clock, in seconds.
+
+    read_began_at: of the read that is under way, or of the latest. reading: whether one is under way. waiting_since:
+    since when no read has been answered; None if the latest was. refused: whether the server refused one since then.
+    hung_since: since when no poll has been answered; None if the latest was. returned_at: when the first poll was
+    answered after a hang, until the return is complete.
+    """
+
+    read_began_at: float | None = None
+    reading: bool = False
+    waiting_since: float | None = None
+    refused: bool = False
+    hung_since: float | None = None
+    returned_at: float | None = None
+
+    def wait_seconds(self, at: float) -> float | None:
+        """Return for how long no read in sync has been answered: 0 if the latest was, None if there was none."""
+        if self.read_began_at is None:
+            return None
+        return 0.0 if self.waiting_since is None else at - self.waiting_since
+
+    def is_returning(self, at: float) -> bool:
+        """Return whether the node has answered after a hang, but no read in sync has shown yet that it is in sync."""
+        return self.returned_at is not None and at < self.returned_at + RETURN_SECONDS
+
+    def read_begun(self, at: float) -> "Sync":
+        """Return the value after a read has begun."""
+        since = at if self.waiting_since is None else self.waiting_since
+        return replace(self, read_began_at=at, reading=True, waiting_since=since)
+
+    def read_answered(self) -> "Sync":
+        """Return the value after the read was answered."""
+        returned_at = self.returned_at
+        if returned_at is not None and self.read_began_at is not None and self.read_began_at >= returned_at:
+            returned_at = None
+        return replace(self, reading=False, waiting_since=None, refused=False, returned_at=returned_at)
+
+    def read_refused(self) -> "Sync":
+        """Return the value after the server has refused the read."""
+        return replace(self, reading=False, refused=True)
+
+    def read_lost(self, at: float) -> "Sync":
+        """Return the value after the read has ended without an answer, for example with its session."""
+        told_nothing = self.waiting_since is None or at < self.waiting_since + _TOLD_NOTHING_SECONDS
+        known = replace(self, reading=False)
+        return known.login_failed() if told_nothing and not self.refused else known
+
+    def login_failed(self) -> "Sync":
+        """Return the value after a login that would have led to the next read has failed."""
+        if self.reading:
+            return self
+        return replace(self, read_began_at=None, waiting_since=None, refused=False)
+
+    def poll_unanswered(self, began_at: float) -> "Sync":
+        """Return the value after a poll that got no answer in time."""
+        return self if self.hung_since is not None else replace(self, hung_since=began_at)
+
+    def poll_failed(self) -> "Sync":
+        """Return the value after a poll that failed in any other way."""
+        return replace(self, hung_since=None)
+
+    def poll_answered(self, at: float) -> "Sync":
+        """Return the value after a poll that was answered."""
+        if self.hung_since is None:
+            return self
+        hung = at - self.hung_since >= HANG_SECONDS
+        return replace(self, hung_since=None, returned_at=at if hung else self.returned_at)

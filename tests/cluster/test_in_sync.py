@@ -1,0 +1,93 @@
+"""Reads in sync on real nodes: what no status variable shows."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from harness.galera import ACCOUNT, DEMO, WRITE, Node
+from harness.service import Service
+from harness.stack import Stack
+from harness.waiting import wait_for
+from tests.cluster.lone import reasons_since
+from tests.http.test_metrics import scrape
+from tests.measured import STALLED, DisturbedError, within
+
+STRICT = "/?max_sync_wait=1"
+LOGIN_SECONDS, WAIT_SECONDS, POLL_SECONDS = 2.0, 1.0, 0.25
+BUSY_SECONDS = 1.0
+BACK_SECONDS = 1.5 + BUSY_SECONDS
+MOST_SESSIONS = 3
+TOLD, AGAIN = "WARNING not in sync ", "INFO in sync again seconds"
+
+
+@contextmanager
+def stuck_applier(stack: Stack, node: Node) -> Iterator[None]:
+    """Have a node apply nothing, and say Synced, while another one writes."""
+    with node.connect() as holding, holding.cursor() as cursor:
+        # A lock that Galera knows nothing of.
+        cursor.execute("SET SESSION wsrep_on=OFF")
+        cursor.execute(f"LOCK TABLES {DEMO}.writes READ")
+        writer = next(other for other in stack.nodes if other is not node)
+        with writer.connect_as_client() as client, client.cursor() as writing:
+            writing.execute(WRITE)
+        yield
+
+
+def check_undisturbed(service: Service, expected: str) -> None:
+    """Check the verdict of the configured policy."""
+    reply = service.get()
+    if reply.reason in STALLED:
+        raise DisturbedError(reply.body)
+    assert (reply.status, reply.reason) == (200, expected)
+
+
+def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_asks_for_that(stack: Stack) -> None:
+    node = stack.nodes[1]
+    service = stack.services[1]
+    wait_for("a read in sync", lambda: scrape(service).get("sync_wait_seconds") == 0)
+    told = service.log.read_text().count(TOLD)
+    with stuck_applier(stack, node):
+        began_at = time.monotonic()
+        reply = service.wait_for_verdict(503, "blocked", target=STRICT)
+        bound = LOGIN_SECONDS + WAIT_SECONDS + POLL_SECONDS + BUSY_SECONDS
+        within("a node that stands still is blocked", time.monotonic() - began_at, bound)
+        assert "a read in sync waits longer; MAX_SYNC_WAIT=1 s" in reply.body
+        check_undisturbed(service, "synced")
+        logins = scrape(service)['logins_total{outcome="accepted"}']
+        # The read that waits stops no login, and no second one begins.
+        wait_for("more logins", lambda: scrape(service)['logins_total{outcome="accepted"}'] >= logins + 2)
+        assert (node.sessions_of(ACCOUNT) or 0) <= MOST_SESSIONS
+        assert scrape(service)["sync_wait_seconds"] > 2 * LOGIN_SECONDS
+        assert service.status()["node"]["sync_wait_seconds"] > LOGIN_SECONDS
+        check_undisturbed(service, "synced")
+    service.wait_for_verdict(200, "synced", target=STRICT)
+    wait_for("the log", lambda: service.log.read_text().splitlines()[-1].split("=")[0].endswith(AGAIN))
+    assert service.log.read_text().count(TOLD) == told + 1
+
+
+def test_a_node_that_is_cut_off_is_blocked_before_it_knows(stack: Stack) -> None:
+    node, service = stack.nodes[2], stack.services[2]
+    with node.setting("wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
+        began_at = time.monotonic()
+        wait_for("a 503", lambda: service.get(STRICT).status == 503)
+        bound = LOGIN_SECONDS + WAIT_SECONDS + POLL_SECONDS + BUSY_SECONDS
+        within("a node that is cut off is blocked", time.monotonic() - began_at, bound)
+        service.wait_for_verdict(503, "non-primary")
+    stack.wait_until_whole()
+
+
+@pytest.mark.parametrize("seconds", [3.0])
+def test_a_node_that_hung_is_available_again_when_it_has_answered_a_read_in_sync(stack: Stack, seconds: float) -> None:
+    node, service = stack.nodes[1], stack.services[1]
+    before = len(service.status()["changes"])
+    with node.process.paused():
+        service.wait_for_verdict(503, "timeout")
+        hung_at = time.monotonic()
+        wait_for("a long hang", lambda: service.get() and time.monotonic() - hung_at > seconds)
+    stack.wait_until_whole()
+    service.wait_for_verdict(200, "synced")
+    reasons = reasons_since(service, before)
+    assert reasons[:2] == ["timeout", "blocked"]
+    assert "synced" not in reasons[:-1]

@@ -1,0 +1,98 @@
+"""The table of logins: what each outcome says of the server, and when the next login is due."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from app.database.logins import Logins, Outcome
+from app.node_state import PollFailure
+from app.reason import Reason
+
+ACCEPTED, REJECTED, HUNG, REFUSED, FAILED = Outcome
+WHY = {outcome: PollFailure(Reason.ERROR, outcome.value) for outcome in Outcome if outcome is not ACCEPTED}
+INTERVAL_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """How logins ended, of which the latest began at 0, and what that says; the names are those of `Logins`."""
+
+    ended: tuple[Outcome, ...]
+    due_after_seconds: float
+    rejects_logins: bool = False
+    account_refused: bool = False
+    again_at_once: bool = False
+    paused_seconds: float = 0.0
+
+
+TABLE = [
+    Row((ACCEPTED,), 2),
+    # One rejected login may be an accident, a second one is none.
+    Row((REJECTED,), 2, again_at_once=True),
+    Row((REJECTED, REJECTED), 1, rejects_logins=True),
+    Row((REJECTED, REJECTED, REJECTED), 1, rejects_logins=True),
+    Row((REJECTED, ACCEPTED, REJECTED), 2, again_at_once=True),
+    Row((REJECTED, REJECTED, ACCEPTED), 2),
+    # The server hangs as a whole.
+    Row((HUNG,), 2),
+    Row((REJECTED, HUNG), 2),
+    Row((REJECTED, REJECTED, HUNG), 2),
+    Row((HUNG, REJECTED), 2, again_at_once=True),
+    # Each refusal is a line in the server's log.
+    Row((REFUSED,), 2, account_refused=True, paused_seconds=1),
+    Row((REFUSED, REFUSED), 2, account_refused=True, paused_seconds=2),
+    Row((REFUSED,) * 3, 4, account_refused=True, paused_seconds=4),
+    Row((REFUSED,) * 4, 5, account_refused=True, paused_seconds=5),
+    Row((REFUSED,) * 9, 5, account_refused=True, paused_seconds=5),
+    Row((REFUSED, REFUSED, FAILED), 2, account_refused=True),
+    Row((REFUSED, REFUSED, ACCEPTED), 2),
+    # Who refuses our account takes logins.
+    Row((REJECTED, REJECTED, REFUSED), 2, account_refused=True, paused_seconds=1),
+    Row((REJECTED, REFUSED, REJECTED), 2, again_at_once=True),
+    # Nothing is known of the server.
+    Row((FAILED,), 2, account_refused=True),
+    Row((REJECTED, FAILED), 2, account_refused=True),
+    Row((REJECTED, REJECTED, FAILED), 1, rejects_logins=True, account_refused=True),
+    Row((REJECTED, FAILED, REJECTED), 1, rejects_logins=True),
+]
+
+
+def after(outcomes: tuple[Outcome, ...]) -> Logins:
+    """Let logins end in these ways. The latest began at 0."""
+    logins = Logins()
+    for outcome in outcomes:
+        logins = logins.begun(0.0).ended(outcome, WHY.get(outcome))
+    return logins
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[" ".join(one.value for one in row.ended) for row in TABLE])
+def test_row_of_the_table(row: Row) -> None:
+    logins = after(row.ended)
+    assert logins.failure == WHY.get(row.ended[-1])
+    assert (logins.rejected == WHY[REJECTED]) is row.rejects_logins
+    assert logins.account_refused is row.account_refused
+    assert logins.again_at_once is row.again_at_once
+    assert not logins.is_due(row.due_after_seconds - 0.01, INTERVAL_SECONDS, session_answers=True)
+    assert logins.is_due(row.due_after_seconds, INTERVAL_SECONDS, session_answers=True)
+    assert logins.is_paused(0.99 * row.paused_seconds) is (row.paused_seconds > 0)
+    assert not logins.is_paused(row.paused_seconds)
+
+
+def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interval() -> None:
+    logins = after((REJECTED, REJECTED))
+    assert [logins.is_due(at, 60.0, session_answers=True) for at in (0.99, 1.0)] == [False, True]
+    assert logins.is_due(0.5, 0.5, session_answers=True)
+
+
+def test_before_the_first_login_one_is_due_and_nothing_is_known() -> None:
+    logins = Logins()
+    assert logins.is_due(0.0, INTERVAL_SECONDS, session_answers=True)
+    assert (logins.failure, logins.rejected, logins.account_refused, logins.again_at_once) == (None, None, False, False)
+    assert not logins.is_paused(0.0)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_without_an_interval_only_a_session_that_gets_no_answer_is_a_reason_to_log_in(outcome: Outcome) -> None:
+    logins = replace(after((outcome,)), refusals=0)
+    assert not logins.is_due(1e9, 0.0, session_answers=True)
+    assert [logins.is_due(at, 0.0, session_answers=False) for at in (1.99, 2.0)] == [False, True]
