@@ -39,8 +39,12 @@ _TO_CHECK = re.compile(
     r"|(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:\.|source)\s+[\"']?[\w$/~.]"
     r"|/\S*disabled\b"
 )
-# The form of the public script: an argument, or its default.
-_OWN_DEFAULT = re.compile(r"""(?P<name>\w+)=(?P<quote>"?)\$\{(?P<position>[1-6]):?-(?P<value>[^}]*)\}(?P=quote)\s*""")
+# The forms of the public scripts: an argument or a default; in newer ones the variable as it was given, or a default.
+# One of them has a dash too many: MYSQL_USERNAME="${MYSQL_USERNAME:=-clustercheckuser}".
+_OWN_DEFAULT = re.compile(
+    r"""(?P<name>\w+)=(?P<quote>"?)\$\{(?P<source>\w+):?(-|=-?)(?P<default>[^}]*)\}(?P=quote)\s*"""
+)
+_ARGUMENT = re.compile(r"\$\{?[1-9@*]|\b(shift|getopts)\b")
 _MAYBE_SECRET = re.compile(r"(?i)pass|pw|secret|-p")
 # A shell, systemd and clustercheckd read these differently.
 _NOT_PORTABLE = re.compile(r"[\\$`]")
@@ -82,8 +86,8 @@ def _found(
 ) -> tuple[_Service, list[Variable]]:
     """Return the service that runs the script, and the variables, of which a later one takes precedence."""
     # xinetd ignores such names.
-    usual = (path for path in sorted(Path(xinetd).glob("*")) if not re.search(r"\.|~$", path.name))
-    files = [Path(named)] if named else usual
+    usual = [path for path in sorted(Path(xinetd).glob("*")) if not re.search(r"\.|~$", path.name)]
+    files = [Path(named)] if named else filter(Path.is_file, usual)
     services = [service for path in files for service in _services(path) if _command(service)]
     services = [service for service in services if named or service["disable"].value != "yes"]
     if len(services) > 1:
@@ -99,7 +103,13 @@ def _found(
         to_check.append(f"{service['flags'].where}: NAMEINARGS: the first argument was used as the user")
     words = (word.partition("=") for word in service["env"].value.split())
     in_env = [Variable(name, value, service["env"].where) for name, _, value in words]
-    given = [*in_env, *given, *script.positionals(_command(service)[1:], service["server_args"].where)]
+    given = [*in_env, *given]
+    path, *arguments = _command(service)
+    in_arguments = script.positionals(arguments, service["server_args"].where)
+    if _takes_arguments(path):
+        given += in_arguments
+    elif any(one.value != script.effective(given)[one.name].value for one in in_arguments):
+        to_check.append(f"{service['server_args'].where}: the script ignores these arguments, and so does migrate")
     for before, after in itertools.combinations(given, 2):
         if before.name == after.name and before.value != after.value:
             to_check.append(f"{before.where}: {before.name} has another value in {after.where}, which is used here")
@@ -130,6 +140,16 @@ def _command(service: _Service) -> list[str]:
     """Return the script and its arguments, without a wrapper; empty if the service runs something else."""
     words = [service["server"].value, *service["server_args"].value.split()]
     return list(itertools.dropwhile(lambda word: not PurePath(word).name.startswith(_SCRIPTS), words))
+
+
+def _takes_arguments(path: str) -> bool:
+    """Return whether a script uses its arguments, except to print its help. If it cannot be read, assume that."""
+    try:
+        lines = _text_of(Path(path)).splitlines()
+    except OSError:
+        return True
+    code = [re.sub(r"'[^']*'", "", line) for line in lines if "--help" not in line and not re.match(r"\s*#", line)]
+    return any(map(_ARGUMENT.search, code))
 
 
 def _database_and_policy(values: Iterable[Variable]) -> Iterator[Variable]:
@@ -173,7 +193,7 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
 def _lines_to_check(service: _Service, values: Mapping[str, Variable], known_paths: Sequence[str]) -> Iterator[str]:
     """Yield the script's lines that set a variable, but not those that set what migrate has taken over."""
     path = _command(service)[0]
-    positions = list(script.DEFAULTS)
+    positions = {name: str(number) for number, name in enumerate(script.DEFAULTS, 1)}
     try:
         text = _text_of(Path(path))
     except OSError as fault:
@@ -183,9 +203,11 @@ def _lines_to_check(service: _Service, values: Mapping[str, Variable], known_pat
         text = text.replace(known, "")
     for number, line in enumerate(text.splitlines(), 1):
         own = _OWN_DEFAULT.fullmatch(line)
-        if own and own["name"] == positions[int(own["position"]) - 1]:
-            taken = values[own["name"]]
-            if taken.where == service["server_args"].where or taken.value == own["value"]:
+        taken = values.get(own["name"]) if own else None
+        if own and taken and own["source"] in (taken.name, positions.get(taken.name)):
+            of_argument = taken.where == service["server_args"].where
+            given_so = taken.where != script.BY_DEFAULT and of_argument == own["source"].isdecimal()
+            if given_so or taken.value == own["default"]:
                 continue
         if _TO_CHECK.search(line) and not line.lstrip().startswith("#"):
             shown = "not shown, because it may contain a password" if _MAYBE_SECRET.search(line) else line.strip()
@@ -205,30 +227,37 @@ def _text(settings: Iterable[Variable], to_check: Iterable[str]) -> str:
 def _write(
     settings: list[Variable], password: Variable, to_check: list[str], output: Path | None, password_file: Path
 ) -> None:
-    """Write both files whole, or none."""
+    """Write both files whole, or none. Without an output, only print the env file."""
+    new_password = password.value and not password_file.exists()
     if password.value:
         settings.append(Variable("MYSQL_PASSWORD_FILE", str(password_file), password.where))
-        if password_file.exists():
+        if new_password and not output:
+            to_check.append(f"{password_file} is written only with --output")
+        elif not new_password and _text_of(password_file).removesuffix("\n") != password.value:
             to_check.append(f"{password_file} exists and stays as it is: it must contain the password")
     text = _text(settings, to_check)
-    kept = None
-    if output and output.is_file() and _text_of(output) != f"{text}\n":
-        kept = output.with_name(f"{output.name}.old")
-        if kept.exists():
-            raise SettingsError(f"{output} has changed, and {kept} exists: move one of them away")
-    with contextlib.ExitStack() as temporary:
-        env_file = _staged(output, f"{text}\n", temporary) if output else None
-        if not env_file and not say(text):
+    if output is None:
+        if not say(text):
             raise SettingsError("the env file is incomplete")
-        if password.value and not password_file.exists():
+        return
+    before = _text_of(output) if output.is_file() else None
+    same = before == f"{text}\n"
+    kept = output.with_name(f"{output.name}.old")
+    if before is not None and not same and kept.exists():
+        raise SettingsError(f"{output} has changed, and {kept} exists: move one of them away")
+    with contextlib.ExitStack() as temporary:
+        env_file = _staged(output, f"{text}\n", temporary)
+        if new_password:
             os.link(_staged(password_file, f"{password.value}\n", temporary), password_file)
             complain(f"wrote the password to {password_file}")
-        if output and env_file:
-            if kept:
-                kept.hardlink_to(output)
-                complain(f"kept the file that was there as {kept}")
-            env_file.replace(output)
-            complain(f"wrote {output}")
+        if same:
+            complain(f"{output} has these settings already")
+            return
+        if before is not None:
+            kept.hardlink_to(output)
+            complain(f"kept the file that was there as {kept}")
+        env_file.replace(output)
+        complain(f"wrote {output}")
 
 
 def _staged(path: Path, text: str, temporary: contextlib.ExitStack) -> Path:

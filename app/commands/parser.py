@@ -58,9 +58,9 @@ COMMANDS = {
     ),
     "undrain": Command("return the node of this host to the pool", _DRAIN),
     "migrate": Command(
-        "print the clustercheck script's settings as an env file",
+        "print or write the clustercheck script's settings as an env file",
         own={
-            "--output": {"metavar": "PATH", "help": "env file to write (default: standard output)"},
+            "--output": {"metavar": "PATH", "help": "env file to write, with the password file (default: print it)"},
             "--password-file": {"metavar": "PATH", "help": "password file (default: /etc/clustercheckd/password)"},
             "path": {"nargs": "?", "metavar": "PATH", "help": "xinetd service (default: the one in /etc/xinetd.d)"},
         },

@@ -22,9 +22,15 @@ DEFAULTS = {
 }
 """The script's defaults."""
 
+BY_DEFAULT = "the script's default"
+"""Where such a value comes from, for messages."""
+
 _OURS = ("CLUSTERCHECK_DISABLED_FILE", "CLUSTERCHECK_DEADLINE")
 VARIABLES = (*DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET", *_OURS)
 """Every variable that is read; others are ignored."""
+
+_QUOTED = re.compile(r"""'[^']*'|(?P<double>"(?:\\.|[^"\\])*")|\\.""")
+_EXPANDED = re.compile(r"[$`]")
 
 # The script uses an empty user name or password as it is. For any other variable, empty means the default.
 _KEPT_EMPTY = ("MYSQL_USERNAME", "MYSQL_PASSWORD")
@@ -55,8 +61,9 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
         return
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
+        expands = _EXPANDED.search(_QUOTED.sub(_unquoted, line))
         try:
-            words = _shell_words(line)
+            words = _shell_words(_QUOTED.sub(_for_shlex, line))
         except ValueError:
             complaints.append(f"{where}: a quote is not closed; the line is ignored")
             continue
@@ -64,18 +71,30 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
             name, equals, value = word.partition("=")
             if not equals or name not in VARIABLES:
                 continue
-            if "'" not in line and re.search(r"[$`]", value):
+            if expands and _EXPANDED.search(value):
                 complaints.append(f"{where}: {name} is used as written: clustercheckd does not expand it")
             yield Variable(name, value, where)
 
 
 def effective(given: Iterable[Variable]) -> dict[str, Variable]:
     """Return what applies for each variable: the last one that was given, or the script's default."""
-    values = {name: Variable(name, value, "the script's default") for name, value in DEFAULTS.items()}
+    values = {name: Variable(name, value, BY_DEFAULT) for name, value in DEFAULTS.items()}
     for variable in given:
         if variable.name in VARIABLES and (variable.value or variable.name in _KEPT_EMPTY):
             values[variable.name] = variable
     return values
+
+
+def _for_shlex(quoted: re.Match[str]) -> str:
+    # In double quotes, a shell reads \$ as $ and \` as `. shlex would keep the backslash.
+    if not quoted["double"]:
+        return quoted[0]
+    return re.sub(r"\\(.)", lambda pair: pair[1] if _EXPANDED.match(pair[1]) else pair[0], quoted[0])
+
+
+def _unquoted(quoted: re.Match[str]) -> str:
+    # A shell expands in double quotes too, but nothing after a backslash.
+    return re.sub(r"\\.", "", quoted["double"] or "")
 
 
 def _shell_words(line: str) -> list[str]:

@@ -38,6 +38,25 @@ if [ -e /var/tmp/clustercheck.disabled ]; then exit 1; fi
 if [ -f SYSCONFIG ]; then . SYSCONFIG; fi
 """
 
+# The lines of those that are downloaded today.
+SCRIPT_OF_TODAY = """#!/bin/bash
+if [[ $1 == '-h' || $1 == '--help' ]]; then echo "Usage: $0 <user> <pass>"; exit; fi
+if [ -e "/var/tmp/clustercheck.disabled" ]; then exit 1; fi
+set -e
+if [ -f SYSCONFIG ]; then
+        . SYSCONFIG
+fi
+MYSQL_USERNAME="${MYSQL_USERNAME:=-clustercheckuser}"
+MYSQL_PASSWORD="${MYSQL_PASSWORD-clustercheckpassword!}"
+AVAILABLE_WHEN_DONOR=${AVAILABLE_WHEN_DONOR:-0}
+ERR_FILE="${ERR_FILE:-/dev/null}"
+AVAILABLE_WHEN_READONLY=${AVAILABLE_WHEN_READONLY:-1}
+DEFAULTS_EXTRA_FILE=${DEFAULTS_EXTRA_FILE:-/etc/my.cnf}
+# With $2 in a comment
+if [[ -n "$MYSQL_USERNAME" ]]; then EXTRA_ARGS="$EXTRA_ARGS --user=${MYSQL_USERNAME}"; fi
+mysql $EXTRA_ARGS 2>${ERR_FILE} | awk '{if (NR!=1){print $2}}'
+"""
+
 
 class Host:
     """A host's files below a directory, and what migrate printed."""
@@ -104,6 +123,7 @@ class TestXinetd:
         for name in ("mysqlchk.rpmsave", "mysqlchk~"):
             host.write(host.directory / "xinetd.d" / name, SERVICE)
         host.write(host.directory / "xinetd.d/daytime", "service daytime\n{\n type = INTERNAL\n}\n")
+        (host.directory / "xinetd.d/old").mkdir()
         seen = host.settings()
         seen.pop("DEFAULTS_EXTRA_FILE", None)  # the script's own default, where it can be read
         assert seen == named(
@@ -187,6 +207,46 @@ class TestXinetd:
         assert (host.migrate(output=host.env_file), host.env_file.exists()) == (MISUSED, False)
         assert f"{host.service}, line 8 (server): runs clustercheck\n{other}, line 8 (server): runs" in host.error
         assert host.settings(other)["CLUSTERCHECK_PORT"] == "9201"
+
+
+class TestScriptOfToday:
+    """It ignores its arguments, and takes everything from variables."""
+
+    @pytest.fixture(autouse=True)
+    def _script(self, host: Host) -> None:
+        host.write(host.script, SCRIPT_OF_TODAY)
+
+    @pytest.mark.parametrize(
+        "variables", ["", f"MYSQL_USERNAME=me\nMYSQL_PASSWORD={SECRET}\nAVAILABLE_WHEN_READONLY=0\n"]
+    )
+    def test_unmodified_it_leaves_nothing_to_check(self, host: Host, variables: str) -> None:
+        host.serve()
+        host.write(host.sysconfig, variables)
+        seen = host.settings()
+        assert seen["MYSQL_USERNAME"] == ("me" if variables else "clustercheckuser")
+        assert seen["AVAILABLE_WHEN_READONLY"] == ("0" if variables else "1")
+        assert "check: " not in host.error
+
+    def test_its_arguments_do_not_apply_which_is_told_if_they_say_something_else(self, host: Host) -> None:
+        host.write(host.sysconfig, "AVAILABLE_WHEN_DONOR=1\n")
+        host.serve(f"server_args = me {SECRET} 0")
+        seen = host.settings()
+        assert (seen["MYSQL_USERNAME"], seen["AVAILABLE_WHEN_DONOR"]) == ("clustercheckuser", "1")
+        ignored = "the script ignores these arguments, and so does migrate"
+        assert f"check: {host.service}, line 11 (server_args): {ignored}\n" in host.error
+        host.serve("server_args = clustercheckuser clustercheckpassword! 1")
+        assert host.migrate() == DONE
+        assert "check: " not in host.error
+
+    def test_a_default_that_somebody_changed_is_told(self, host: Host) -> None:
+        host.write(host.script, SCRIPT_OF_TODAY.replace("DONOR:-0", "DONOR:-1"))
+        host.serve()
+        host.settings()
+        assert f"check: {host.script}, line 10: AVAILABLE_WHEN_DONOR=${{AVAILABLE_WHEN_DONOR:-1}}\n" in host.error
+        # A variable takes its place.
+        host.write(host.sysconfig, "AVAILABLE_WHEN_DONOR=1\n")
+        assert host.migrate() == DONE
+        assert "check: " not in host.error
 
 
 HIDDEN = "not shown, because it may contain a password"
@@ -296,6 +356,25 @@ class TestOutput:
         # Without a file to write, it is printed.
         assert (host.migrate(), host.text) == (DONE, host.env_file.read_text())
         assert f"#   {stays}" in host.text
+
+    def test_without_an_output_it_writes_no_file(self, host: Host) -> None:
+        host.serve(f"server_args = me {SECRET}")
+        before = host.files()
+        assert (host.migrate(), host.files()) == (DONE, before)
+        assert f'MYSQL_PASSWORD_FILE="{host.password}"\n' in host.text
+        only = f"{host.password} is written only with --output"
+        assert host.error == f"clustercheckd: check: {only}\n"
+        assert f"#   {only}\n" in host.text
+
+    def test_run_again_it_says_that_nothing_has_changed(self, host: Host) -> None:
+        host.serve(f"server_args = me {SECRET}")
+        host.env_file.write_text("as the package has it\n")
+        host.settings()
+        made, files = host.env_file.read_text(), host.files()
+        for _ in range(2):
+            host.settings()
+            assert host.error == f"clustercheckd: {host.env_file} has these settings already\n"
+            assert (host.env_file.read_text(), host.files()) == (made, files)
 
     @pytest.mark.parametrize(("password", "full"), [(SECRET, "clustercheckd.env"), (SECRET * 1000, "password")])
     def test_a_full_disk_leaves_neither_file(self, host: Host, password: str, full: str) -> None:
