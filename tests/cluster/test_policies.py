@@ -112,9 +112,7 @@ def test_a_donor_that_takes_all_writes_blocks_them_with_an_empty_queue(
 ) -> None:
     donor = stack.nodes[0]
     service = stack.service(donor, AVAILABLE_WHEN_DONOR="1", MAX_RECV_QUEUE="0")
-    with donor.connect() as holding, holding.cursor() as cursor:
-        for statement in blocking:
-            cursor.execute(statement)
+    with donor.holding(*blocking):
         service.wait_for_verdict(200, "donor")
         assert not donor.commits()
         assert donor.status("wsrep_local_recv_queue") == "0"
