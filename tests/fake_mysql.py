@@ -10,6 +10,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES
 from harness.certificates import Certificate
@@ -137,10 +138,12 @@ class Peer:
         refuses_select: Callable[[], bool] = lambda: False,
         *,
         statements: int | None = None,
+        answers: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         """Answer what the poller sends, until it goes or has sent so many statements.
 
-        refuses_select: whether to refuse its SELECT, as PXC does on a node that is not ready.
+        refuses_select: whether to refuse its SELECT, as PXC does on a node that is not ready. answers: to statements
+        that have others than those of a healthy node.
         """
         for _ in itertools.count() if statements is None else range(statements):
             command = self.receive()
@@ -148,7 +151,9 @@ class Peer:
                 break
             statement = command[1:].decode()
             self._statements.append(statement)
-            if statement.startswith("SHOW STATUS"):
+            if statement in answers:
+                answer = answers[statement]
+            elif statement.startswith("SHOW STATUS"):
                 answer = shown(status)
             elif statement.startswith("SHOW GLOBAL VARIABLES"):
                 answer = shown(variables)

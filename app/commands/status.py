@@ -63,6 +63,9 @@ def _as_table(answers: Sequence[Answer]) -> str:
         elif failure := part_of(seen, "login_failure"):
             lines.append(f"{answer.service.name}: its logins fail: {why(failure)}")
         node = part_of(seen, "node")
+        waited = node.get("sync_wait_seconds")
+        if isinstance(waited, float | int) and 1 <= waited < _MOST:
+            lines.append(f"{answer.service.name}: a read in sync has waited {waited:.0f} s")
         committed = _number(node, "wsrep_last_committed")
         if committed != "-" and _cell(node, "wsrep_cluster_status") != "Primary":
             # What to compare before a bootstrap.

@@ -98,8 +98,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         """
         self._bytes_left = MOST_BYTES
         self._ensure_alive()
-        if await self._has_unread_bytes():
-            raise faults.UnaskedBytesError
+        await self._check_nothing_unread()
         # In one write, so that the server wakes once.
         self._write_bytes(b"".join(map(_query, statements)))
         return [await self._answer() for _ in statements]
@@ -161,14 +160,13 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             raise faults.UnaskedBytesError
         return self._result.rows or ()
 
-    async def _has_unread_bytes(self) -> bool:
-        """Return whether bytes, or the end of the connection, wait to be read."""
+    async def _check_nothing_unread(self) -> None:
         try:
             async with asyncio.timeout(0):
-                await self._reader.read(1)  # type: ignore[union-attr]
+                unread = await self._reader.read(1)  # type: ignore[union-attr]
         except TimeoutError:
-            return False
-        return True
+            return
+        raise faults.UnaskedBytesError if unread else ConnectionResetError
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
         # The driver reads everything through this method. asyncio buffers at most 128 KiB of what was not read yet.

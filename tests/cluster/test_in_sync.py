@@ -7,11 +7,13 @@ from contextlib import contextmanager
 import pytest
 
 from harness.galera import ACCOUNT, DEMO, WRITE, Node
+from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests.cluster.lone import reasons_since
 from tests.http.test_metrics import scrape
+from tests.http.test_process import run
 from tests.measured import STALLED, DisturbedError, within
 
 STRICT = "/?max_sync_wait=1"
@@ -61,6 +63,7 @@ def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_a
         assert (node.sessions_of(ACCOUNT) or 0) <= MOST_SESSIONS
         assert scrape(service)["sync_wait_seconds"] > 2 * LOGIN_SECONDS
         assert service.status()["node"]["sync_wait_seconds"] > LOGIN_SECONDS
+        assert f":{service.port}: a read in sync has waited " in run("status", f"{LOOPBACK}:{service.port}").stdout
         check_undisturbed(service, "synced")
     service.wait_for_verdict(200, "synced", target=STRICT)
     wait_for("the log", lambda: service.log.read_text().splitlines()[-1].split("=")[0].endswith(AGAIN))

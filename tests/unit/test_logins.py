@@ -17,6 +17,7 @@ from tests.fake_mysql import (
     SYNCED_STATUS,
     SYNCED_VARIABLES,
     Behaviour,
+    FakeMySQL,
     Peer,
     error,
     fake_mysql,
@@ -201,3 +202,66 @@ def test_the_session_is_told_how_long_it_may_be_idle() -> None:
             "SET SESSION wait_timeout=32, sql_select_limit=18446744073709551615",
             "SET SESSION wsrep_sync_wait=0",
         ]
+
+
+def reads_in_sync(server: FakeMySQL) -> int:
+    """Count the reads in sync that a server was asked for."""
+    return server.statements.count("SHOW STATUS LIKE 'wsrep_local_state'")
+
+
+def test_the_session_that_was_replaced_reads_in_sync() -> None:
+    with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
+        assert polls.state().sync_wait_seconds is None
+        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
+        assert server.statements.count("SET SESSION wsrep_sync_wait=15") == reads_in_sync(server) > 0
+
+
+def without_sync_wait(peer: Peer) -> None:
+    """Behave like a server without Galera's variables."""
+    peer.log_in()
+    peer.answer_queries(answers={"SET SESSION wsrep_sync_wait=0": packet(1, error(1193))})
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "login_interval"), [(galera(), 0), (without_sync_wait, INTERVAL_SECONDS)], ids=["interval", "server"]
+)
+def test_without_an_interval_or_the_variable_nothing_reads_in_sync(behaviour: Behaviour, login_interval: float) -> None:
+    with polling(behaviour, login_interval=login_interval) as (polls, server):
+        for _ in range(10):
+            polls.poll()
+            polls.wait(INTERVAL_SECONDS)
+        assert "SET SESSION wsrep_sync_wait=0" in server.statements
+        assert reads_in_sync(server) == 0
+
+
+@pytest.mark.parametrize(("number", "refused"), [(1205, True), (1047, True), (1317, False), (1064, False)], ids=str)
+def test_a_read_in_sync_that_the_server_does_not_wait_for_is_refused_and_any_other_error_says_nothing(
+    number: int, *, refused: bool
+) -> None:
+    def refuses(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(answers={"SHOW STATUS LIKE 'wsrep_local_state'": packet(1, error(number))})
+
+    with polling(refuses, login_interval=INTERVAL_SECONDS) as (polls, server):
+        polls.state()
+        polls.poll_until(lambda _: reads_in_sync(server) >= 3)
+        polls.wait(INTERVAL_SECONDS)
+        state = polls.state()
+        assert state.sync_refused is refused
+        assert (state.sync_wait_seconds is not None) is refused
+
+
+def test_a_session_that_dies_at_its_first_poll_is_no_good_login_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def dies(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(statements=2)
+
+    with polling(galera(), login_interval=0.5) as (polls, server):
+        polls.state()
+        server.behaviour = dies
+        polls.poll_until(rejects)
+        assert polls.poller.login_counts == {None: 1, Reason.CONNECTION_LOST: 2}
+        server.behaviour = galera()
+        polls.poll_until(lambda node: not rejects(node))
+    failed = vars(caplog.records[0])
+    assert (failed["message"], failed["reason"]) == ("login failed", "connection-lost")
