@@ -9,9 +9,10 @@ signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from app.commands.check import check
+from app.commands.check import check, check_settings
 from app.commands.drain import drain, undrain
 from app.commands.exit_status import INTERRUPTED, MISUSED
 from app.commands.migrate import migrate
@@ -43,11 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(command: str, flags: Mapping[str, str], env_file: str | None, own: Mapping[str, Any]) -> int:
     match command:
+        case "serve" if own["check_settings"]:
+            return check_settings(_load(flags, env_file))
         case "serve":
             # Imported here, because it would double the start of every other command.
             from app.service import serve  # noqa: PLC0415
 
-            return serve(*load_settings(flags, env_file))
+            return serve(partial(load_settings, flags, env_file))
         case "check":
             return check(_load(flags, env_file), as_json=own["json"])
         case "status":

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable
 from dataclasses import asdict
 
 import uvloop
@@ -15,30 +16,40 @@ from app.http.api import create_application
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthChecks, no_health_checks
 from app.http.metrics import ServiceMetrics
-from app.http.server import Server, address_of, listening_socket
+from app.http.server import Server, address_of, execute_again, inherited_socket, listening_socket
 from app.log import Log, set_up_log
 from app.monitor import IDLE_SECONDS, Monitor
 from app.settings import Settings
+from app.settings_error import SettingsError
 from app.switches import ManualSwitches
 from app.systemd import Systemd
 
 _log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings, warnings: Sequence[str]) -> int:
+Load = Callable[[], tuple[Settings, list[str]]]
+
+
+def serve(load: Load) -> int:
     """Run the service until a signal stops it, and return the exit status.
 
-    warnings: what to log about the settings. Raises `SettingsError` if a setting cannot be used.
+    load: reads the settings, and returns them with warnings to log. Raises `SettingsError` if a setting cannot be used.
+
+    SIGHUP reads the settings again. If they can be used, the process executes itself, with its listening socket.
     """
-    settings.require_login()
-    # Until the server sets its own handlers, there is nothing to shut down.
+    # Until the server sets its own handlers, there is nothing to shut down, and a reload waits.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    settings, warnings = load()
+    settings.require_login()
     log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format, os.environ)
     for line in warnings:
         _log.warning("setting ignored", extra={"detail": line})
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, log))
+        successor = runner.run(_serve(settings, log, load))
+    if successor is not None:
+        log.flush()
+        execute_again(successor)
     # The interpreter drops its signal handlers as it exits. A second signal at that moment would turn the exit
     # status into a failure.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -46,7 +57,8 @@ def serve(settings: Settings, warnings: Sequence[str]) -> int:
     return 0
 
 
-async def _serve(settings: Settings, log: Log) -> None:
+async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | None:
+    """Serve until a signal. Return the socket of the next process if that is to go on."""
     poller = Poller(
         settings.database(),
         settings.clustercheck_deadline,
@@ -67,7 +79,8 @@ async def _serve(settings: Settings, log: Log) -> None:
     counts = no_health_checks(settings)
     metrics = ServiceMetrics(settings, monitor, poller, register, counts, lambda: log.dropped)
     health_checks = HealthChecks(settings, monitor, create_application(metrics), counts)
-    listening = listening_socket(settings.clustercheck_host, settings.clustercheck_port, systemd.keep)
+    listening = _listen(settings, inherited_socket(), systemd)
+    successor: socket.socket | None = None
     _say_what_is_watched(settings, address_of(listening))
     polling = asyncio.create_task(monitor.run())
     feeding = asyncio.create_task(systemd.feed_watchdog(lambda: monitor.alive))
@@ -76,7 +89,28 @@ async def _serve(settings: Settings, log: Log) -> None:
         switches.shutting_down = True
         polling.cancel()
 
-    server = Server(settings, health_checks, register, switches, give_up=give_up, on_stop=systemd.stopping)
+    def prepare_reload() -> bool:
+        nonlocal successor
+        try:
+            coming, _ = load()
+            coming.require_login()
+            # A duplicate, because the server closes its own.
+            successor = _listen(coming, listening, systemd).dup()
+        except SettingsError as fault:
+            for line in str(fault).splitlines():
+                _log.error("not reloaded", extra={"detail": line})
+            return False
+        return True
+
+    server = Server(
+        settings,
+        health_checks,
+        register,
+        switches,
+        give_up=give_up,
+        on_stop=systemd.stopping,
+        on_reload=prepare_reload,
+    )
     try:
         await server.serve([listening])
     finally:
@@ -84,6 +118,11 @@ async def _serve(settings: Settings, log: Log) -> None:
         polling.cancel()
         await asyncio.wait([polling, feeding])
         await poller.aclose()
+    return successor if server.reloading else None
+
+
+def _listen(settings: Settings, kept: socket.socket | None, systemd: Systemd) -> socket.socket:
+    return listening_socket(settings.clustercheck_host, settings.clustercheck_port, kept, systemd.keep)
 
 
 def _say_what_is_watched(settings: Settings, address: str) -> None:

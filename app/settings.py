@@ -19,6 +19,8 @@ from app.verdict import Policy
 IPNetwork = IPv4Network | IPv6Network
 
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
+_ENV_FILE = "/etc/clustercheckd/clustercheckd.env"
+"""Read by the service and by every command, so that `clustercheckd check` asks as the service does."""
 
 MOST_PORT = 65535
 WITHOUT_FLAG = ("mysql_password",)
@@ -141,7 +143,7 @@ def load_settings(
     """
     where = "--env-file"
     if env_file is None:
-        where, env_file = _ENV_FILE_VARIABLE, os.environ.get(_ENV_FILE_VARIABLE)
+        where, env_file = _ENV_FILE_VARIABLE, os.environ.get(_ENV_FILE_VARIABLE, _usual_env_file())
     in_file, complaints = read_env_file(env_file) if env_file else ([], [])
     warnings = [f"{where}: {line}" for line in complaints]
     if warnings and only is None:
@@ -152,6 +154,10 @@ def load_settings(
     known = [*map(str.upper, Settings.model_fields), _ENV_FILE_VARIABLE]
     warnings += misspelt_names([*environ, *in_file], known)
     return settings_of((in_file, environ, typed), only or Settings.model_fields), warnings
+
+
+def _usual_env_file() -> str:
+    return _ENV_FILE if os.path.exists(_ENV_FILE) else ""  # noqa: PTH110 (never raises)
 
 
 def settings_of(sources: Iterable[Iterable[Variable]], only: Collection[str] = Settings.model_fields) -> Settings:

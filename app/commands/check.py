@@ -6,7 +6,7 @@ import os
 import pwd
 from pathlib import Path
 
-from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
+from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import complain, say
 from app.commands.services import ask, own_service
 from app.database.poller import poll_once
@@ -39,6 +39,14 @@ def check(settings: Settings, *, as_json: bool) -> int:
         if isinstance(seen, PollFailure) and seen.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED):
             say(_advice(settings))
     return AVAILABLE if verdict.available else NOT_AVAILABLE
+
+
+def check_settings(settings: Settings) -> int:
+    """Check what the service would check at its start, as its user; return the exit status. Raises `SettingsError`."""
+    _become_service_user()
+    settings.require_login()
+    say("the settings can be used")
+    return DONE
 
 
 def _become_service_user() -> str | None:

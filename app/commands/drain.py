@@ -28,7 +28,7 @@ def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Ser
     except OSError as fault:
         complain(
             f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}: the node is not drained. Set its server to"
-            " maint in HAProxy, or set CLUSTERCHECK_DISABLED_FILE to a path that can be written and restart the service"
+            " maint in HAProxy, or set CLUSTERCHECK_DISABLED_FILE to a path that can be written and reload the service"
         )
         return FAILED
     else:

@@ -40,7 +40,11 @@ class Command:
 
 
 COMMANDS = {
-    "serve": Command("run the service: poll the node, and answer health checks (default)", Settings.model_fields),
+    "serve": Command(
+        "run the service: poll the node, and answer health checks (default)",
+        Settings.model_fields,
+        {"--check-settings": {"action": "store_true", "help": "only say whether the settings can be used"}},
+    ),
     "check": Command("poll the node once, as the service would, and print the verdict", _CHECK, _JSON),
     "status": Command(
         "ask running services, and print a row for each",

@@ -6,9 +6,11 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import uvicorn
 
@@ -26,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
 _KEPT = "listening"
-"""The name of the listening socket that systemd keeps."""
+"""The name of the listening socket that is handed down."""
 _BACKLOG = 4096
 _ANSWER_SECONDS = 0.2
 """How long the answers of held health checks may take to leave while the service stops."""
@@ -38,6 +40,8 @@ class Server(uvicorn.Server):
     After the first signal, it serves for CLUSTERCHECK_DRAIN_SECONDS, with switches.shutting_down set. A second signal
     stops it at once. on_stop: called after a signal, with the seconds that are left to serve. give_up: called shortly
     before the server stops if answers are still held; it must release them.
+
+    SIGHUP stops it too, at once, if on_reload returns true. `reloading` says that this is why the server has stopped.
     """
 
     def __init__(
@@ -49,10 +53,13 @@ class Server(uvicorn.Server):
         *,
         give_up: Callable[[], object],
         on_stop: Callable[[float], None],
+        on_reload: Callable[[], bool],
     ) -> None:
+        self.reloading = False
         self._switches = switches
         self._give_up = give_up
         self._on_stop = on_stop
+        self._on_reload = on_reload
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -84,11 +91,16 @@ class Server(uvicorn.Server):
         """Stop. uvicorn's own handler would raise the signal again at the end, and change the exit status."""
         # Leave the rest to the event loop, which this call wakes: a signal handler must not log, because the code that
         # it interrupts may hold the lock of the log's queue.
-        self._loop.call_soon_threadsafe(self._stop, signal.Signals(sig).name)
+        stop = self._reload if sig == signal.SIGHUP else self._stop
+        self._loop.call_soon_threadsafe(stop, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
         """Wait until told to stop. uvicorn's own loop wakes ten times a second, a third of the idle CPU time."""
+        signal.signal(signal.SIGHUP, self.handle_exit)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
         await self._ended.wait()
+        # Also for the program that this process is about to execute, until that can handle it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does, but first answer the held health checks: uvicorn would answer them with 500."""
@@ -96,7 +108,16 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
         giving_up.cancel()
 
+    def _reload(self, signal_name: str) -> None:
+        # What stops already does not start again.
+        if self._ended.is_set() or self._switches.shutting_down or not self._on_reload():
+            return
+        _log.info("reloading", extra={"signal": signal_name})
+        self.reloading = True
+        self._ended.set()
+
     def _stop(self, signal_name: str) -> None:
+        self.reloading = False
         seconds = self._settings.clustercheck_drain_seconds
         if seconds and not self._switches.shutting_down:
             _log.info("draining", extra={"signal": signal_name, "seconds": seconds})
@@ -109,25 +130,23 @@ class Server(uvicorn.Server):
             self._ended.set()
 
 
-def listening_socket(host: str, port: int, keep: Callable[[socket.socket, str], object]) -> socket.socket:
-    """Return a socket that listens on host and port.
+def listening_socket(
+    host: str, port: int, kept: socket.socket | None, keep: Callable[[socket.socket, str], object]
+) -> socket.socket:
+    """Return a socket that listens on host and port: kept if that does, or else a new one, which goes to keep.
 
-    It listens at once, so that health checks which arrive before the first poll has ended wait instead of failing. A
-    restart keeps the port: systemd passes on the socket that the process before handed to keep, with a name. It is used
-    if host and port are still the same.
+    It listens at once, so that health checks which arrive before the first poll has ended wait instead of failing.
+    keep: called with the socket and a name. A later process gets it back from `inherited_socket`.
 
-    Raises `SettingsError` if that fails.
+    Raises `SettingsError` if that fails; kept then listens as before.
     """
     try:
         family, address = _address(host, port)
-        kept = _kept_socket()
-        if kept is not None:
-            if (kept.family, kept.getsockname()[:2]) == (family, address):
-                return kept
-            # The settings have changed. systemd has this socket open too: closing alone would not free the port.
-            kept.shutdown(socket.SHUT_RDWR)
         dual_stack = host == EVERY_ADDRESS and family == socket.AF_INET6
-        opened = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack)
+        if kept is not None and _listens_on(kept, family, address, dual_stack=dual_stack):
+            return kept
+        create = partial(socket.create_server, address, family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack)
+        opened = create() if kept is None else _create_in_place_of(kept, port, create)
     except (OSError, UnicodeError) as fault:
         number = fault.errno if isinstance(fault, OSError) else None
         if number == errno.EADDRINUSE:
@@ -148,12 +167,47 @@ def address_of(listening: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _kept_socket() -> socket.socket | None:
+def inherited_socket() -> socket.socket | None:
+    """Return the listening socket from before a restart or a reload, if there is one."""
     # sd_listen_fds(3): the variables are valid only in the process with this id.
     names = os.environ.get("LISTEN_FDNAMES", "").split(":")
     if os.environ.get("LISTEN_PID") != str(os.getpid()) or _KEPT not in names:
         return None
     return socket.socket(fileno=_FIRST_INHERITED_FD + names.index(_KEPT))
+
+
+def execute_again(listening: socket.socket) -> NoReturn:
+    """Replace this process by what its command line starts, which inherits the socket."""
+    os.dup2(listening.fileno(), _FIRST_INHERITED_FD)
+    os.set_inheritable(_FIRST_INHERITED_FD, True)  # noqa: FBT003 (os's own signature)
+    os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES=_KEPT)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 (no shell is wanted)
+
+
+def _create_in_place_of(kept: socket.socket, port: int, create: Callable[[], socket.socket]) -> socket.socket:
+    """Close kept, also where systemd has it open, and return a new socket. If there is none, kept listens as before."""
+    try:
+        opened = create()
+    except OSError as fault:
+        # By kept itself, which may be open on the same port, or by another program.
+        if fault.errno != errno.EADDRINUSE or kept.getsockname()[1] != port:
+            raise
+        kept.shutdown(socket.SHUT_RDWR)
+        try:
+            return create()
+        except OSError:
+            kept.listen(_BACKLOG)
+            raise
+    kept.shutdown(socket.SHUT_RDWR)
+    return opened
+
+
+def _listens_on(
+    kept: socket.socket, family: socket.AddressFamily, address: tuple[str, int], *, dual_stack: bool
+) -> bool:
+    if (kept.family, kept.getsockname()[:2]) != (family, address):
+        return False
+    return family != socket.AF_INET6 or dual_stack != kept.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
 
 
 def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:

@@ -87,6 +87,46 @@ def test_a_restart_fails_no_health_check(machine: Machine) -> None:
     assert machine.show("MainPID") != before
 
 
+def wait_for_limit(machine: Machine, limit: int) -> None:
+    """Wait until the service has this limit for the receive queue."""
+    status = "curl -s http://localhost:9200/status"
+    wait_for("the setting", lambda: f'"max_recv_queue":{limit}' in machine.run(status))
+
+
+def test_a_reload_takes_new_settings_and_fails_no_health_check(machine: Machine) -> None:
+    before, process = machine.run(f"cat {SETTINGS}"), machine.show("MainPID")
+    with no_failed_health_check(machine):
+        for limit in (1111, 2222):
+            machine.path(SETTINGS).write_text(f"{before}MAX_RECV_QUEUE={limit}\n")
+            (reload,) = commands_of(PAGE, "Settings")
+            machine.run(reload)
+            wait_for_limit(machine, limit)
+        # The watchdog has to be fed by the same process.
+        assert machine.show("MainPID") == process
+        machine.path(SETTINGS).write_text(f"{before}MAX_RECV_QUEUE=many\n")
+        assert not machine.succeeds(reload)
+        assert machine.run("clustercheckd serve --check-settings", check=False).count("\n") == 1
+        # A signal alone, without the check of the unit.
+        machine.run("systemctl kill --signal HUP clustercheckd")
+        log = "journalctl --unit clustercheckd --no-pager --output cat --priority err"
+        wait_for("the line", lambda: f'not reloaded detail="{SETTINGS}, line ' in machine.run(log))
+    assert (machine.show("MainPID"), machine.show("NRestarts"), machine.show("ActiveState")) == (process, "0", "active")
+    machine.path(SETTINGS).write_text(before)
+    machine.run(reload)
+    machine.wait_for("200 synced")
+
+
+def test_a_service_that_was_reloaded_is_watched_as_before(machine: Machine) -> None:
+    process = machine.show("MainPID")
+    machine.run("systemctl reload clustercheckd")
+    machine.wait_for("200 synced")
+    with no_failed_health_check(machine):
+        # Longer than the watchdog waits.
+        deadline = time.monotonic() + WATCHDOG_SECONDS + 3
+        wait_for("the watchdog's time to pass", lambda: time.monotonic() > deadline, seconds=2 * WATCHDOG_SECONDS)
+    assert machine.show("MainPID") == process
+
+
 @pytest.mark.parametrize("fault", ["KILL", "STOP"])
 def test_a_process_that_is_killed_or_hangs_is_replaced(machine: Machine, fault: str) -> None:
     before = machine.show("MainPID")
@@ -127,14 +167,19 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(machine: M
     before = machine.run(f"cat {SETTINGS}")
     machine.run("mariadb -e \"ALTER USER clustercheck@localhost IDENTIFIED BY 'geheim'\"")
     machine.restart("503 access-denied")
-    keep, name, restart = commands_of(PAGE, "The account")
-    machine.run(f"echo geheim | {keep} && {name} && {restart}")
+    keep, name, reload = commands_of(PAGE, "The account")
+    machine.run(f"echo geheim | {keep} && {name} && {reload}")
     machine.wait_for("200 synced")
     # Nobody but root may read it now, and no setting names it.
     machine.run("chmod 0600 /etc/clustercheckd/password")
     machine.path(SETTINGS).write_text(before)
     machine.restart("503 access-denied")
     override(machine, block_of(PAGE, "The account", "ini"))
+    machine.restart()
+    # systemd reads a credential when the service starts: not at each login, and not at a reload.
+    machine.run("mariadb -e \"ALTER USER clustercheck@localhost IDENTIFIED BY 'neu'\"")
+    machine.run("echo neu > /etc/clustercheckd/password && systemctl reload clustercheckd")
+    machine.wait_for("503 access-denied")
     machine.restart()
     machine.run('mariadb -e "ALTER USER clustercheck@localhost IDENTIFIED VIA unix_socket"')
     machine.run("rm /etc/clustercheckd/password && systemctl revert clustercheckd")

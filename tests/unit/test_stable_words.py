@@ -107,7 +107,7 @@ def test_the_log_has_the_events_of_1_0() -> None:
     events = re.findall(r"^\| `([a-z ]+)` \|", LOG_PAGE, re.MULTILINE)
     assert ", ".join(sorted(events)) == (
         "available, client refused, draining, in sync again, log lines dropped, login failed, login works again, "
-        "not in sync, poller failed, setting ignored, started, stopping, unavailable"
+        "not in sync, not reloaded, poller failed, reloading, setting ignored, started, stopping, unavailable"
     )
 
 
