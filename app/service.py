@@ -73,7 +73,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         deadline_seconds=settings.clustercheck_deadline,
         policy=settings.policy(),
         switches=switches,
-        on_verdict=systemd.show,
+        on_verdict=lambda verdict: systemd.show(verdict, poller.login_failure),
     )
     register = ConnectionRegister(settings.clustercheck_allow_from)
     counts = no_health_checks(settings)

@@ -1,11 +1,12 @@
 """The settings: flags, environment variables and an env file, read once into a frozen model."""
 
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PrivateAttr, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from app.database.login import Database
@@ -88,6 +89,8 @@ class Settings(BaseModel, frozen=True):
     clustercheck_log_level: LogLevel = Field("info", description="debug, info, warning or error")
     clustercheck_log_format: Literal["text", "json"] = Field("text", description="text or json")
 
+    _places: dict[str, str] = PrivateAttr(default_factory=dict)
+
     def database(self) -> Database:
         """Return the database settings, for the poller. Raises `SettingsError`."""
         if self.mysql_password is not None and self.mysql_password_file is not None:
@@ -98,12 +101,19 @@ class Settings(BaseModel, frozen=True):
         return Database(**given)
 
     def require_login(self) -> None:
-        """Raise `SettingsError` if the database settings give no login.
+        """Raise `SettingsError` if the database settings give no login. It says where they are set.
 
         Every connection reads the files again. Without this check, a wrong path would not stop the start, and would
         only show as a 503.
         """
-        self.database().login()
+        try:
+            self.database().login()
+        except SettingsError as fault:
+            places = self._places
+            # What follows the first colon says what to do.
+            names, colon, rest = str(fault).partition(": ")
+            names = re.sub(r"\w+", lambda word: places.get(word[0], word[0]), names)
+            raise SettingsError(f"{names}{colon}{rest}") from None
 
     def policy(self) -> Policy:
         """Return the policy for health checks that do not override it. Raises `SettingsError`."""
@@ -173,19 +183,40 @@ def settings_of(sources: Iterable[Iterable[Variable]], only: Collection[str] = S
                 found[field] = variable
         given |= found
     try:
-        return Settings.model_validate({field: variable.value for field, variable in given.items()})
+        settings = Settings.model_validate({field: variable.value for field, variable in given.items()})
     except ValidationError as fault:
         raise SettingsError(*(_line(error, given[str(error["loc"][0])]) for error in fault.errors())) from None
+    settings._places.update({variable.name.upper(): variable.called for variable in given.values()})  # noqa: SLF001
+    return settings
 
 
 def _line(error: ErrorDetails, variable: Variable) -> str:
     """Say what is wrong with a value: where it is set, the value, and what fits."""
-    value = one_line(variable.value)
-    said = error["msg"].removeprefix("Value error, ").replace("Input should be", f"{value} is not")
-    if error["type"] == "bool_parsing":
-        said = f"{value} is neither 1 (yes, true, on) nor 0 (no, false, off)"
-    if error["type"].endswith("than_equal") and error["loc"][0] in DURATIONS:
-        said += " seconds"
+    value = variable.value
     if value.startswith(("tcp://", "udp://")):
-        said = f"{value}: Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
+        of_kubernetes = "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
+        return f"{variable.called}: {one_line(value)}: {of_kubernetes}"
+    limits = error.get("ctx", {})
+    shown, unit = _shown(variable), ""
+    if error["loc"][0] in DURATIONS and error["type"] != "value_error":
+        shown, unit = f"{seconds_in(value):g}", " s"
+    match error["type"]:
+        case "less_than_equal":
+            said = f"{shown}{unit} is above the maximum of {limits['le']:g}{unit}"
+        case "greater_than_equal":
+            said = f"{shown}{unit} is below the minimum of {limits['ge']:g}{unit}"
+        case "bool_parsing":
+            said = f"{shown} is neither 1 (yes, true, on) nor 0 (no, false, off)"
+        case "literal_error":
+            said = f"{shown} is not {limits['expected']}"
+        case "value_error":
+            said = str(limits["error"])
+        case _:
+            said = f"{shown} is not a whole number"
     return f"{variable.called}: {said}"
+
+
+def _shown(variable: Variable) -> str:
+    """Return a value for a message; if it may be a password in the wrong variable, without it."""
+    harmless = not variable.name.upper().startswith("MYSQL_") or re.fullmatch(r"-?[0-9]{1,6}", variable.value)
+    return one_line(variable.value) if harmless else "the value"

@@ -1,4 +1,9 @@
-"""The one error of everything that reads settings."""
+"""The one error of everything that reads settings, and how their files are read."""
+
+import errno
+import os
+import stat
+from pathlib import Path
 
 
 class SettingsError(Exception):
@@ -13,3 +18,11 @@ def words_of(fault: OSError) -> str:
     """Say why a file that a setting names cannot be read."""
     hint = ": the user that runs clustercheckd must be able to read it" if isinstance(fault, PermissionError) else ""
     return f"{fault.strerror}{hint}"
+
+
+def read_file(path: str, errors: str = "strict") -> str:
+    """Return the text of a file of settings. errors: as for `bytes.decode`. Raises OSError and UnicodeError."""
+    # To open a pipe would block until another process writes to it.
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return Path(path).read_text(encoding="utf-8", errors=errors)

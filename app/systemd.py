@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
+from app.node_state import PollFailure
 from app.verdict import Verdict
 
 _MICROSECONDS = 1_000_000
@@ -30,7 +31,7 @@ class Systemd:
         # @ stands for the abstract namespace.
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._unsent: dict[str, str] = {}
-        self._shown: Verdict | None = None
+        self._shown = ""
         self._watchdog_seconds = _watchdog_seconds(environ)
 
     async def feed_watchdog(self, is_alive: Callable[[], bool]) -> None:
@@ -40,16 +41,18 @@ class Systemd:
                 self._send("WATCHDOG=1\n")
             await asyncio.sleep(self._watchdog_seconds / _FEEDINGS)
 
-    def show(self, verdict: Verdict) -> None:
-        """Show the verdict in `systemctl status`. The first call makes the service ready.
+    def show(self, verdict: Verdict, login_failure: PollFailure | None = None) -> None:
+        """Show the verdict in `systemctl status`, and why logins fail. The first call makes the service ready.
 
         Each call also sends what systemd has not taken yet.
         """
-        if self._shown is None:
+        status = f"{verdict.word} {verdict.reason}: {verdict.detail}"
+        if verdict.available and login_failure is not None:
+            status += f"; its logins fail: {login_failure.reason}: {login_failure.detail}"
+        if not self._shown:
             self._unsent["READY"] = "1"
-        if self._shown != verdict:
-            self._shown = verdict
-            self._unsent["STATUS"] = f"{verdict.word} {verdict.reason}: {verdict.detail}"
+        if self._shown != status:
+            self._shown = self._unsent["STATUS"] = status
         self._send()
 
     def stopping(self, drain_seconds: float) -> None:

@@ -5,7 +5,8 @@ import io
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+
+from app.settings_error import read_file
 
 _OUR_PREFIXES = ("CLUSTERCHECK_", "AVAILABLE_WHEN_")
 _LIKE_OURS = ("CLUSTERCHECK", "AVAILABLE", "MYSQL", "MAX_RECV", "DEFAULT")
@@ -44,7 +45,7 @@ def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     from dotenv.parser import parse_stream  # noqa: PLC0415
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_file(path)
     except (OSError, UnicodeError) as fault:
         return [], [f"{path}: {getattr(fault, 'strerror', None) or 'not UTF-8'}"]
     given: dict[str, Variable] = {}

@@ -21,6 +21,8 @@ _HOW_CLOSE = 0.7
 # Anything else may be a secret in the wrong place: it is not repeated.
 _HARMLESS = re.compile(r"-[A-Za-z]|--?[a-z-]{0,40}|[a-z]{2,12}")
 _PASSWORD_FLAG = re.compile(r"-p(?!ort\b).*|--(?i:(mysql[-_]?)?(pass?wor[dt]|passwd|pass|pwd|pw))", re.DOTALL)
+_IN_WORDS = {"expected one argument": "needs a value", "ignored explicit argument": "takes no value"}
+"""argparse's, and ours."""
 
 _CHECK = (*DATABASE, *POLICY, "clustercheck_disabled_file", "clustercheck_deadline")
 _DRAIN = ("clustercheck_disabled_file", "clustercheck_port")
@@ -101,6 +103,8 @@ class Parser(argparse.ArgumentParser):
         """Raise `SettingsError`, with what to run for help."""
         # argparse repeats a value that a flag does not take, which may be a secret, in quotes of either kind.
         said = re.split(r""" ['"]""", message, maxsplit=1)[0]
+        for its_words, ours in _IN_WORDS.items():
+            said = re.sub(f"argument (.+): {its_words}", rf"\1 {ours}", said)
         raise SettingsError(f"{said}; for help, run: {self.prog} --help")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:

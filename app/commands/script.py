@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from app.settings_error import read_file
 from app.variables import Variable
 
 CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
@@ -53,7 +54,7 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
     Each mistake is appended to complaints.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = read_file(str(path), errors="surrogateescape").splitlines()
     except FileNotFoundError:
         return
     except OSError as fault:

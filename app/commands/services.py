@@ -94,6 +94,8 @@ def service_at(text: str, default_port: int) -> Service:
     # An IPv6 address without brackets cannot have a port.
     found = _TYPED.fullmatch(f"[{text}]" if text.count(":") > 1 and "[" not in text else text)
     port = int(found["port"] or default_port) if found else 0
+    if found is not None and port == default_port == 0:
+        raise SettingsError(f"status: CLUSTERCHECK_PORT is 0: write the port, as in {text}:9200")
     if found is None or not 1 <= port <= MOST_PORT:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "

@@ -86,7 +86,9 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
 def parse_port(name: str, value: str) -> int:
     """Parse a port from 1 to 65535. Raises `SettingsError`, whose message begins with name."""
     if not (_PORT.fullmatch(value) and 0 < int(value) < 1 << 16):
-        raise SettingsError(f"{name}={value} is not a port: set it to a number from 1 to 65535")
+        # Anything but a number may be the password, in the wrong variable.
+        shown = f"{name}={value}" if _PORT.fullmatch(value) else name
+        raise SettingsError(f"{shown} is not a port: set it to a number from 1 to 65535")
     return int(value)
 
 

@@ -48,6 +48,10 @@ _IN_WORDS = {
 }
 
 
+_USER_LIMIT_REACHED = 1226
+_OWN_LIMIT = "account {user} has reached its own limit, such as MAX_USER_CONNECTIONS"
+
+
 class UnfitServerError(Exception):
     """A server that clustercheckd refuses to use.
 
@@ -173,7 +177,8 @@ def _in_words(fault: BaseException, login: Login | None, phase: str, deadline_se
             return Reason.UNREACHABLE, f"cannot connect to {login}: {_os_words(fault)}"
         case _:
             return Reason.ERROR, f"{login} sent an answer that is not MySQL while {phase}"
-    words = _IN_WORDS[reason].format(user=user, phase=phase)
+    words = _OWN_LIMIT if number == _USER_LIMIT_REACHED else _IN_WORDS[reason]
+    words = words.format(user=user, phase=phase)
     return reason, f"{words} (error {number})" if number else words
 
 

@@ -7,14 +7,12 @@ needs no restart.
 import os
 import pwd
 import ssl
-import stat
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from app.database.address import Address, resolve_address
 from app.database.option_file import OptionFile
 from app.database.tls import VERIFY_IDENTITY, Tls
-from app.settings_error import SettingsError, words_of
+from app.settings_error import SettingsError, read_file, words_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,14 +97,11 @@ def _own_name() -> str:
 
 def _password_in(path: str) -> str:
     if not path.startswith("/"):
+        # Without the path: it may be the password, in the wrong variable.
         raise SettingsError("MYSQL_PASSWORD_FILE: not an absolute path")
     try:
-        # To open a pipe would block the event loop until another process writes to it.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise SettingsError("MYSQL_PASSWORD_FILE: not a regular file")
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        text = read_file(path, errors="surrogateescape")
     except OSError as fault:
-        # Without the path: it may be the password, in the wrong variable.
-        raise SettingsError(f"MYSQL_PASSWORD_FILE: {words_of(fault)}") from None
+        raise SettingsError(f"MYSQL_PASSWORD_FILE: {path}: {words_of(fault)}") from None
     # Editors and echo add a newline at the end, and no password ends with one.
     return text.rstrip("\r\n")

@@ -170,7 +170,8 @@ class ConnectionRegister:
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
             detail = "not in CLUSTERCHECK_ALLOW_FROM; logged once a minute"
-            _log.warning("client refused", extra={"client": address, "count": self.closed["refused"], "detail": detail})
+            client = address.removeprefix(_MAPPED_IPV4)
+            _log.warning("client refused", extra={"client": client, "count": self.closed["refused"], "detail": detail})
         return False
 
     def add(self, protocol: GuardedProtocol) -> None:

@@ -78,7 +78,7 @@ def test_what_is_wrong_is_in_the_error_file(lone: Node, tmp_path: Path) -> None:
     environ = {**variables(lone, tmp_path), "ERR_FILE": str(errors), "MYSQL_USERNAME": ACCOUNT}
     for variable, value, said in (
         ("MYSQL_PASSWORD", "wrong", "access-denied: the server refused user clustercheck (error 1045)"),
-        ("MYSQL_PORT", "x", "error: MYSQL_PORT=x is not a port: set it to a number from 1 to 65535\n"),
+        ("MYSQL_PORT", "x", "error: MYSQL_PORT is not a port: set it to a number from 1 to 65535\n"),
         ("MYSQL_HOST", "db2", f"error: MYSQL_SOCKET={environ['MYSQL_SOCKET']} and MYSQL_HOST=db2 name two servers"),
         ("AVAILABLE_WHEN_READONLY", "0;", "error: AVAILABLE_WHEN_READONLY=0;: must be 0 or 1\n"),
         ("CLUSTERCHECK_DISABLED_FILE", "x", "error: CLUSTERCHECK_DISABLED_FILE must be an absolute path\n"),

@@ -116,6 +116,7 @@ def check_as(
 
 ASK_IT = "Ask the service itself: clustercheckd status"
 AS_ROOT = f"not as the service's user clustercheck: run it as root. {ASK_IT}"
+MUST_READ = "the user that runs clustercheckd must be able to read it"
 NO_NAME = "MYSQL_USERNAME is not set, and user id 65532 has no name: set MYSQL_USERNAME"
 
 
@@ -138,7 +139,7 @@ class TestServiceUser:
                 "root",
                 {"MYSQL_PASSWORD_FILE": "/etc/shadow"},
                 2,
-                ["MYSQL_PASSWORD_FILE: Permission denied: the user that runs clustercheckd must be able to read it"],
+                [f"MYSQL_PASSWORD_FILE: /etc/shadow: Permission denied: {MUST_READ}"],
             ),
             ("65534", {}, 0, [f"check logs in as user id 65534, {AS_ROOT}"]),
             ("65532", {"MYSQL_USERNAME": ""}, 2, [f"check logs in as user id 65532, {AS_ROOT}", NO_NAME]),
@@ -265,7 +266,7 @@ class TestDrain:
         path.unlink()
         done = run("drain", CLUSTERCHECK_DISABLED_FILE=str(path), CLUSTERCHECK_PORT="x")
         assert (done.returncode, path.exists()) == (1, True)
-        assert done.stderr.startswith("clustercheckd: not confirmed: CLUSTERCHECK_PORT: x is not a valid integer")
+        assert done.stderr.startswith("clustercheckd: not confirmed: CLUSTERCHECK_PORT: x is not a whole number")
         done = run("drain", CLUSTERCHECK_ENV_FILE=f"{tmp_path}/none", CLUSTERCHECK_DISABLED_FILE=str(path))
         assert "No such file" in done.stderr.splitlines()[0]
         assert done.stdout.startswith(f"{path} exists")

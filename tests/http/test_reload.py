@@ -20,6 +20,7 @@ from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL
 
 SECONDS = 10
+NO_FILE = "No such file or directory"
 
 
 class Reloaded:
@@ -124,7 +125,7 @@ def test_reloads_in_a_row_kill_nothing_and_the_last_settings_stay(reloaded: Relo
     ("line", "said"),
     [
         ("MAX_RECV_QUEUE=many", ", line 3: MAX_RECV_QUEUE: many is "),
-        ("MYSQL_PASSWORD_FILE=/none", "MYSQL_PASSWORD_FILE: "),
+        ("MYSQL_PASSWORD_FILE=/none", f", line 3: MYSQL_PASSWORD_FILE: /none: {NO_FILE}"),
         ("CLUSTERCHECK_HOST=192.0.2.1", "cannot listen on CLUSTERCHECK_HOST=192.0.2.1 CLUSTERCHECK_PORT="),
         ("CLUSTERCHECK_PORT={taken}", "the port is in use; "),
     ],
@@ -235,10 +236,11 @@ def test_flags_stay_flags(services: Services, node: FakeMySQL, ports: Ports) -> 
         service.stop()
 
 
-def check_settings(env_file: Path) -> subprocess.CompletedProcess[str]:
+def check_settings(env_file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run what ExecReload= runs first."""
     command = [sys.executable, "-m", "app", "serve", "--check-settings", "--env-file", str(env_file)]
-    return subprocess.run(command, env=without_settings(os.environ), capture_output=True, text=True, check=False)
+    environ |= without_settings(os.environ)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 
 def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
@@ -246,6 +248,11 @@ def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
     env_file.write_text("MYSQL_USERNAME=someone\nMYSQL_PORT=3306\n")
     done = check_settings(env_file)
     assert (done.returncode, done.stdout, done.stderr) == (0, "the settings can be used\n", "")
+    env_file.write_text("MYSQL_USERNAME=someone\nMYSQL_PASSWORD_FILE=/none/password\n")
+    done = check_settings(env_file)
+    assert done.stderr == f"clustercheckd: {env_file}, line 2: MYSQL_PASSWORD_FILE: /none/password: {NO_FILE}\n"
+    # What only the service can read, it checks itself.
+    assert check_settings(env_file, CREDENTIALS_DIRECTORY="/none").returncode == 0
     env_file.write_text("MYSQL_USERNAME=someone\nMAX_RECV_QUEUE=many\n")
     done = check_settings(env_file)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -38,6 +38,7 @@ def caused_by(cause: Exception) -> OperationalError:
 
 
 FULL = "the server has no connection left for user someone"
+OWN_LIMIT = "account someone has reached its own limit, such as MAX_USER_CONNECTIONS"
 DENIED = "the server refused user someone"
 BLOCKED = "the server does not accept connections from this host"
 OFFLINE = "the server is in offline mode and accepts only administrators"
@@ -50,7 +51,8 @@ NO_MYSQL = "db:3306 sent an answer that is not MySQL while connecting"
 NO_NAME = "the host name in db:3306 or the user name someone is not valid: check MYSQL_HOST and MYSQL_USERNAME"
 
 OF_SERVER = [
-    (Reason.TOO_MANY_CONNECTIONS, FAILED, FULL, (1040, 1203, 1226)),
+    (Reason.TOO_MANY_CONNECTIONS, FAILED, FULL, (1040, 1203)),
+    (Reason.TOO_MANY_CONNECTIONS, FAILED, OWN_LIMIT, (1226,)),
     (Reason.ACCESS_DENIED, REFUSED, DENIED, (1045, 1698, 1251)),
     (Reason.HOST_BLOCKED, REFUSED, BLOCKED, (1129, 1130)),
     (Reason.OFFLINE, FAILED, OFFLINE, (3032,)),

@@ -409,12 +409,18 @@ class TestOutput:
     @pytest.mark.parametrize(
         ("line", "refused"),
         [
-            ("port = mysqlchk", "SERVICE, line 11 (port): CLUSTERCHECK_PORT: mysqlchk is not a valid integer"),
+            ("port = mysqlchk", "SERVICE, line 11 (port): CLUSTERCHECK_PORT: mysqlchk is not a whole number"),
             ("server_args = me pw 2", "SERVICE, line 11 (server_args): AVAILABLE_WHEN_DONOR must be 0 or 1"),
             ("server_args = me pw 1 /x yes", "SERVICE, line 11 (server_args): AVAILABLE_WHEN_READONLY must be 0 or 1"),
-            ("env = CLUSTERCHECK_DEADLINE=99", "SERVICE, line 11 (env): CLUSTERCHECK_DEADLINE: 99 is not less than"),
-            ("env = MYSQL_HOST=db:x", "MYSQL_HOST=db:x is not a host name"),
-            ("env = DEFAULTS_EXTRA_FILE=/dev/null", "DEFAULTS_EXTRA_FILE: /dev/null is not a regular file"),
+            (
+                "env = CLUSTERCHECK_DEADLINE=99",
+                "SERVICE, line 11 (env): CLUSTERCHECK_DEADLINE: 99 s is above the maximum",
+            ),
+            ("env = MYSQL_HOST=db:x", "SERVICE, line 11 (env): MYSQL_HOST=db:x is not a host name"),
+            (
+                "env = DEFAULTS_EXTRA_FILE=/dev/null",
+                "SERVICE, line 11 (env): DEFAULTS_EXTRA_FILE: /dev/null is not a regular file",
+            ),
         ],
     )
     def test_a_value_that_the_service_refuses_is_named(

@@ -14,7 +14,7 @@ from app.settings import WITHOUT_FLAG, Settings, flag_of, load_settings
 SECRET = "Geheim1"
 FLAGS_ONLY = "works on this host and takes flags only, after the command"
 NO_PASSWORD = "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
-NO_VALUE = "expected one argument"
+NO_VALUE = "needs a value"
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ NO_VALUE = "expected one argument"
         (f"check MYSQL_PASSWORD={SECRET}", "check ", f"check {FLAGS_ONLY}"),
         ("--port 9300 status", "serve ", f"serve {FLAGS_ONLY}"),
         ("drain db2", "drain ", f"drain {FLAGS_ONLY}"),
-        ("--port", "serve ", f"argument --port: {NO_VALUE}"),
-        ("serve --port --interval 1", "serve ", f"argument --port: {NO_VALUE}"),
-        ("status --host=", "status ", f"argument --host: {NO_VALUE}"),
-        ("check --env-file=", "check ", f"argument --env-file: {NO_VALUE}"),
-        (f"status --watch={SECRET}", "status ", "argument --watch: ignored explicit argument"),
-        (f"check --json={SECRET}'s", "check ", "argument --json: ignored explicit argument"),
+        ("--port", "serve ", f"--port {NO_VALUE}"),
+        ("serve --port --interval 1", "serve ", f"--port {NO_VALUE}"),
+        ("status --host=", "status ", f"--host {NO_VALUE}"),
+        ("check --env-file=", "check ", f"--env-file {NO_VALUE}"),
+        (f"status --watch={SECRET}", "status ", "--watch takes no value"),
+        (f"check --json={SECRET}'s", "check ", "--json takes no value"),
         ("migrate a b", "migrate ", "migrate works on this host and takes one PATH"),
         ("chekc", "", "chekc is not a command: did you mean check?"),
         ("CHECK", "", "(not repeated here) is not a command: did you mean check?"),
@@ -75,13 +75,22 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
         ("--host a..b --port 0", f"{NOT_LISTENING}a..b CLUSTERCHECK_PORT=0: not an address or a host name"),
         ("--host [::1]:93 --port 0", f"{NOT_LISTENING}[::1]:93 CLUSTERCHECK_PORT=0: not an address or a host name"),
         ("--host 192.0.2.1 --port 0", f"{NOT_LISTENING}192.0.2.1 CLUSTERCHECK_PORT=0: Cannot assign requested address"),
-        ("check --max-recv-queue -1", "MAX_RECV_QUEUE (--max-recv-queue): -1 is not greater than or equal to 0"),
+        ("check --max-recv-queue -1", "MAX_RECV_QUEUE (--max-recv-queue): -1 is below the minimum of 0"),
         ("--allow-from 10.0.0.1/8", "CLUSTERCHECK_ALLOW_FROM (--allow-from): 10.0.0.1/8 has host bits set"),
-        ("check --mysql-password-file /none", "MYSQL_PASSWORD_FILE: No such file or directory"),
-        ("check --mysql-password-file /dev", "MYSQL_PASSWORD_FILE: not a regular file"),
-        ("check --mysql-password-file geheim", "MYSQL_PASSWORD_FILE: not an absolute path"),
-        ("check --mysql-host db2 --mysql-ssl-ca /none", "MYSQL_SSL_CA: /none: No such file or directory"),
-        ("--mysql-host db2 --mysql-ssl-ca /etc/passwd", "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found"),
+        (
+            "check --mysql-password-file /none",
+            "MYSQL_PASSWORD_FILE (--mysql-password-file): /none: No such file or directory",
+        ),
+        ("check --mysql-password-file /dev", "MYSQL_PASSWORD_FILE (--mysql-password-file): /dev: not a regular file"),
+        ("check --mysql-password-file geheim", "MYSQL_PASSWORD_FILE (--mysql-password-file): not an absolute path"),
+        (
+            "check --mysql-host db2 --mysql-ssl-ca /none",
+            "MYSQL_SSL_CA (--mysql-ssl-ca): /none: No such file or directory",
+        ),
+        (
+            "--mysql-host db2 --mysql-ssl-ca /etc/passwd",
+            "MYSQL_SSL_CA (--mysql-ssl-ca): /etc/passwd: no certificate or crl found",
+        ),
     ],
 )
 def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_flag(
@@ -92,7 +101,7 @@ def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_
 
 def test_an_empty_argument_is_a_mistake_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["migrate", ""]) == MISUSED
-    assert capsys.readouterr().err.startswith("clustercheckd: argument PATH: expected one argument; for help")
+    assert capsys.readouterr().err.startswith("clustercheckd: PATH needs a value; for help")
 
 
 def error_of(typed: str, capsys: pytest.CaptureFixture[str]) -> str:

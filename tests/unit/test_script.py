@@ -1,5 +1,6 @@
 """The inputs of the script, as the drop-in and migrate read them."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -79,7 +80,9 @@ def test_lines_are_read_as_a_shell_reads_them_and_what_only_a_shell_can_evaluate
 def test_a_file_that_cannot_be_read_is_reported_and_a_missing_one_is_not(tmp_path: Path) -> None:
     complaints: list[str] = []
     assert [*assignments(tmp_path, complaints), *assignments(tmp_path / "none", complaints)] == []
-    assert complaints == [f"{tmp_path}: Is a directory"]
+    os.mkfifo(tmp_path / "pipe")
+    assert [*assignments(tmp_path / "pipe", complaints)] == []
+    assert complaints == [f"{tmp_path}: not a regular file", f"{tmp_path}/pipe: not a regular file"]
 
 
 def test_the_last_value_applies_and_empty_means_the_default_except_for_the_account() -> None:

@@ -74,14 +74,17 @@ OF_A_SERVICE = "Kubernetes sets it for a Service of that name; set enableService
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("MYSQL_PORT", "0", "0 is not greater than or equal to 1"),
-        ("MYSQL_PORT", "99999", "99999 is not less than or equal to 65535"),
-        ("MYSQL_PORT", "x", "x is not a valid integer, unable to parse string as an integer"),
+        ("MYSQL_PORT", "0", "0 is below the minimum of 1"),
+        ("MYSQL_PORT", "99999", "99999 is above the maximum of 65535"),
+        ("MYSQL_PORT", "Tr0ub4dor", "the value is not a whole number"),
+        ("MYSQL_SSL", "Tr0ub4dor", "the value is neither 1 (yes, true, on) nor 0 (no, false, off)"),
+        ("MAX_RECV_QUEUE", "hundred", "hundred is not a whole number"),
         ("mysql_port", "tcp://10.0.0.1:3306", f"tcp://10.0.0.1:3306: {OF_A_SERVICE}"),
         ("AVAILABLE_WHEN_DONOR", "2", "2 is neither 1 (yes, true, on) nor 0 (no, false, off)"),
-        ("MAX_RECV_QUEUE", "-1", "-1 is not greater than or equal to 0"),
-        ("CLUSTERCHECK_POLL_INTERVAL", "0", "0 is not greater than or equal to 0.05 seconds"),
-        ("CLUSTERCHECK_LOGIN_INTERVAL", "2h", "2h is not less than or equal to 3600 seconds"),
+        ("MAX_RECV_QUEUE", "-1", "-1 is below the minimum of 0"),
+        ("CLUSTERCHECK_POLL_INTERVAL", "0", "0 s is below the minimum of 0.05 s"),
+        ("CLUSTERCHECK_DEADLINE", "800", "800 s is above the maximum of 60 s"),
+        ("CLUSTERCHECK_LOGIN_INTERVAL", "2h", "7200 s is above the maximum of 3600 s"),
         *(("CLUSTERCHECK_DEADLINE", word, f"{word!r} {NO_DURATION}") for word in ("nan", "inf", "5x")),
         *(("CLUSTERCHECK_ALLOW_FROM", words, f"{words!r} {NO_NETWORK}") for words in ("", " , ")),
         *(("CLUSTERCHECK_DISABLED_FILE", path, f"{path!r} {NO_PATH}") for path in ("", "x")),
@@ -103,6 +106,24 @@ def test_two_variables_for_one_thing_are_an_error_that_names_both(load: Load, na
     assert str(caught.value) == f"{names[0]} and {names[1]} are both set: set one"
 
 
+def test_a_login_that_is_not_possible_names_the_places_of_its_settings(load: Load, env_file: Path) -> None:
+    env_file.write_text("MYSQL_USERNAME=a\nMYSQL_PASSWORD=x\nMYSQL_PASSWORD_FILE=/none\n")
+    with pytest.raises(SettingsError) as both:
+        load({"CLUSTERCHECK_ENV_FILE": str(env_file)})[0].require_login()
+    places = f"{env_file}, line 2: MYSQL_PASSWORD and {env_file}, line 3: MYSQL_PASSWORD_FILE"
+    assert str(both.value) == f"{places} are both set: set one"
+    env_file.write_text("MYSQL_USERNAME=a\n\nMYSQL_PASSWORD_FILE=/none\n")
+    with pytest.raises(SettingsError) as caught:
+        load({"CLUSTERCHECK_ENV_FILE": str(env_file)})[0].require_login()
+    assert str(caught.value) == f"{env_file}, line 3: MYSQL_PASSWORD_FILE: /none: No such file or directory"
+
+
+def test_an_env_file_that_is_a_pipe_stops_nothing(load: Load, env_file: Path) -> None:
+    os.mkfifo(env_file)
+    with pytest.raises(SettingsError, match=f"^CLUSTERCHECK_ENV_FILE: {env_file}: not a regular file$"):
+        load({"CLUSTERCHECK_ENV_FILE": str(env_file)})
+
+
 def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load, env_file: Path) -> None:
     env_file.write_text(
         "MYSQL_HOST=db\nexport MYSQL_HOST=db1\nMYSQL_USERNAME='a b'\nMYSQL_PASSWORD=\"$A${MYSQL_HOST}\"\n"
@@ -115,7 +136,7 @@ def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load, env_fil
 def test_a_caller_of_a_few_settings_is_not_stopped_by_others(env_file: Path) -> None:
     env_file.write_text("AVAILABLE_WHEN_DONOR=perhaps\nCLUSTERCHECK_PORT=9300\nbroken\n")
     settings, warnings = load_settings({}, str(env_file), ["clustercheck_port"])
-    assert settings == Settings.model_validate({"clustercheck_port": "9300"})
+    assert settings.model_dump() == Settings.model_validate({"clustercheck_port": "9300"}).model_dump()
     assert warnings == [f"--env-file: {env_file}, line 3 is not NAME=value: this command goes on without it"]
     with pytest.raises(SettingsError, match=f"^{env_file}, line 1: AVAILABLE_WHEN_DONOR: perhaps is neither"):
         load_settings({}, str(env_file), ["available_when_donor"])
