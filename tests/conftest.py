@@ -19,7 +19,7 @@ from tests.fake_mysql import FakeMySQL
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-TEST_FOLDERS = ("package", "unit", "http", "cluster", "haproxy")
+TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")
 CLUSTER = "cluster"
 PROCESSES = 2
 """In how many processes a run of all tests is. Tests wait more than they work: two are not too many for two cores."""

@@ -42,6 +42,20 @@ def packet(number: int, payload: bytes) -> bytes:
     return struct.pack("<I", len(payload))[:3] + bytes([number]) + payload
 
 
+def greeting(plugin: str = "mysql_native_password", capabilities: int = CAPABILITIES) -> bytes:
+    """Make the first packet of the server."""
+    return (
+        b"\x0a8.0.36-fake\0"
+        + struct.pack("<I", 1)
+        + b"saltsalt\0"
+        + struct.pack("<HBHHB", capabilities & 0xFFFF, 45, 2, capabilities >> 16, 21)
+        + bytes(10)
+        + b"saltsaltsalt\0"
+        + plugin.encode()
+        + b"\0"
+    )
+
+
 def auth_switch(plugin: str) -> bytes:
     """Make the packet that asks for another authentication plugin."""
     return b"\xfe" + plugin.encode() + b"\0" + b"s" * 20 + b"\0"
@@ -108,16 +122,7 @@ class Peer:
 
     def greet(self, plugin: str = "mysql_native_password", capabilities: int = CAPABILITIES) -> None:
         """Send the handshake."""
-        self.send(
-            b"\x0a8.0.36-fake\0"
-            + struct.pack("<I", 1)
-            + b"saltsalt\0"
-            + struct.pack("<HBHHB", capabilities & 0xFFFF, 45, 2, capabilities >> 16, 21)
-            + bytes(10)
-            + b"saltsaltsalt\0"
-            + plugin.encode()
-            + b"\0"
-        )
+        self.send(greeting(plugin, capabilities))
 
     def start_tls(self, context: ssl.SSLContext, plugin: str = "mysql_native_password") -> None:
         """Greet, offer TLS, and go on within it."""

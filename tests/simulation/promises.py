@@ -1,0 +1,171 @@
+"""What clustercheckd promises, and what a simulated server gives it to promise: the judge of each answer.
+
+All times are in seconds in which our process runs.
+"""
+
+import math
+
+from app.monitor import REFUSAL_SECONDS
+from tests.simulation.server import FIRST_POLL, Fate, Server, Sync
+from tests.simulation.world import World
+
+POLL_INTERVAL_SECONDS = 0.25
+LOGIN_INTERVAL_SECONDS = 2.0
+DEADLINE_SECONDS = 0.8
+POLL_SECONDS = 1.0
+"""The defaults of the settings."""
+
+MOST_SESSIONS = 3
+"""One answers the polls, one logs in, one logs out (app/database/poller.py)."""
+
+SECONDS_PER_SESSION_LEFT = 30.0
+"""A server that hangs is left with no more than these sessions and one more in so many seconds."""
+
+ANSWER_SECONDS = DEADLINE_SECONDS + 0.1
+"""How long any answer may take (app/monitor.py)."""
+
+TURN_SECONDS = 0.01
+"""What the turns of the loop and the way to the server may add."""
+
+STEP_SECONDS = ANSWER_SECONDS / 8
+MOST_STEPS = 20
+"""A deadline has eight steps, and repeats eight that are late (app/deadline.py); the monitor adds some turns."""
+
+BACK_SECONDS = 1.0
+"""After so long the next login is due. The poll after that begins it, and the next one knows its outcome."""
+
+RETURN_SECONDS = 10.0
+"""How much longer after a hang, if no read in sync is answered (app/database/sync.py)."""
+
+REFUSED_SECONDS = 5.0
+"""The longest pause between two logins that the server refuses: each adds a line to its log."""
+
+SILENT_SECONDS = 30.0
+MOST_SILENT_SECONDS = 60.0
+"""How long a session that never answers is waited for, and what two of them cost."""
+
+REJECTED_WITHIN_SECONDS = {
+    Fate.REFUSED: 3.0,
+    Fate.CUT: 3.0,
+    Fate.NO_THREAD: 3.0,
+    Fate.DIES: 3.0,
+    Fate.UNANSWERED: 8.0,
+    Fate.NO_GREETING: 8.0,
+    Fate.SILENT: 60.0,
+}
+"""How long after the last login that could succeed a 200 may still be given."""
+
+LOGIN_SECONDS = 5.0
+"""How long a login may take. While one hangs, a lost session costs a moment."""
+
+ACCOUNT = (Fate.DENIED, Fate.FULL)
+"""These concern our account: a session that works goes on."""
+_STATEMENTS = 5
+"""A login and its first poll take five answers."""
+
+_PROMPT_SECONDS = 0.05
+"""With answers that take longer, a login and a poll together may take more than the deadline."""
+
+_OPEN = (Fate.WELCOME, Fate.SLOW)
+_PROMPT = (Fate.REFUSED, Fate.CUT, Fate.NO_THREAD, Fate.DIES, *ACCOUNT)
+_HANGING = (Fate.NO_GREETING, Fate.UNANSWERED)
+_LATE_SECONDS = {
+    **dict.fromkeys(ACCOUNT, REFUSED_SECONDS),
+    **dict.fromkeys(_HANGING, LOGIN_SECONDS),
+    Fate.SILENT: SILENT_SECONDS,
+}
+"""How much later than `BACK_SECONDS` a node may be back: the pause after a refusal, or a login that still hangs."""
+
+
+class Promises:
+    """Knows since when the server is as it is, and therefore what may be answered."""
+
+    def __init__(self, world: World, server: Server, ask_seconds: float) -> None:
+        self._back_seconds = BACK_SECONDS + 2 * max(POLL_INTERVAL_SECONDS, ask_seconds)
+        self._world = world
+        self._server = server
+        self._rejects_since = math.inf
+        self._settled_at = 0.0
+        self._silence_ends_at = 0.0
+        self._login_hangs_until = 0.0
+        self._rejected_until = 0.0
+        self._return_ends_at = 0.0
+        self._keeps_session = True
+        server.on_fate = self._note_fate
+        server.on_expiry = lambda session: self.lose_session(while_logging_in=session.statements < FIRST_POLL)
+
+    @property
+    def settled_at(self) -> float:
+        """When a node that stays as it is must be available; infinite if it need not be."""
+        fate = self._server.fate
+        usable = fate in _OPEN or (fate in ACCOUNT and self._keeps_session)
+        disturbed = self._server.hangs or self._world.turn_seconds
+        return self._settled_at if usable and not disturbed else math.inf
+
+    @property
+    def last_200_at(self) -> float:
+        """Until when a 200 may be given, if no login succeeds."""
+        within = REJECTED_WITHIN_SECONDS.get(self._server.fate, 0.0)
+        since = max(self._rejects_since, self._silence_ends_at)
+        return math.inf if self._world.turn_seconds else since + within + POLL_INTERVAL_SECONDS
+
+    def change_fate(self, fate: Fate) -> None:
+        """Note what becomes of new clients from now on, before the server does it."""
+        before = self._server.fate
+        if before in _OPEN:
+            self._keeps_session = self._world.running >= self.settled_at
+        self._rejects_since = self._world.running if fate in REJECTED_WITHIN_SECONDS else math.inf
+        if before is Fate.SILENT:
+            self._silence_ends_at = self._world.running + MOST_SILENT_SECONDS
+        if before is not Fate.WELCOME:
+            self.settle(_LATE_SECONDS.get(before, 0.0), hung=before not in _PROMPT)
+
+    def lose_session(self, *, silently: bool = False, while_logging_in: bool = False) -> None:
+        """Note that sessions end or fall silent."""
+        self._keeps_session = False
+        if silently:
+            self._note_silence()
+        disturbed = self._world.running < max(self._silence_ends_at, self._login_hangs_until)
+        slow = self._server.fate is not Fate.WELCOME or self._server.answer_seconds > _PROMPT_SECONDS
+        if disturbed or slow or while_logging_in or self._server.next_fates:
+            self.settle()
+
+    def settle(self, seconds: float = 0.0, *, hung: bool = True) -> None:
+        """Note that something has ended which may have cost the verdict. hung: whether polls may have hung."""
+        seconds += self._back_seconds + self._server.login_seconds + _STATEMENTS * self._server.answer_seconds
+        if hung:
+            self._return_ends_at = self._world.running + RETURN_SECONDS + seconds
+        if self._server.sync is not Sync.ANSWERED or self._server.fate is not Fate.WELCOME:
+            self._settled_at = max(self._settled_at, self._return_ends_at)
+        self._settled_at = max(self._settled_at, self._world.running + seconds, self._silence_ends_at + seconds)
+        if self._rejects_since < math.inf:
+            self._rejects_since = max(self._rejects_since, self._world.running)
+
+    def _note_fate(self, fate: Fate) -> None:
+        now = self._world.running
+        if fate is Fate.SILENT:
+            self._note_silence()
+        if fate in _HANGING:
+            self._login_hangs_until = now + LOGIN_SECONDS
+            if not self._server.held:
+                self.settle(LOGIN_SECONDS)
+        if fate in REJECTED_WITHIN_SECONDS:
+            # One rejected login is an accident; two in a row are not.
+            if now < self._rejected_until and self._server.fate in _OPEN:
+                self.settle(_LATE_SECONDS.get(fate, 0.0), hung=fate not in _PROMPT)
+            self._rejected_until = now + _LATE_SECONDS.get(fate, 0.0) + LOGIN_INTERVAL_SECONDS + POLL_SECONDS
+
+    def _note_silence(self) -> None:
+        now = self._world.running
+        ends_at = max(now, self._silence_ends_at) + SILENT_SECONDS
+        self._silence_ends_at = min(ends_at, now + MOST_SILENT_SECONDS)
+
+
+def most_seconds(*, known_refusal: bool, pauses: int, turn_seconds: float) -> float:
+    """Return how long an answer may take."""
+    seconds = REFUSAL_SECONDS if known_refusal else ANSWER_SECONDS
+    if turn_seconds:
+        steps = 4 if known_refusal else MOST_STEPS
+        seconds = steps * max(STEP_SECONDS, turn_seconds)
+    # A step in which our process was paused may be repeated.
+    return seconds + 2 * pauses * STEP_SECONDS + TURN_SECONDS

@@ -1,0 +1,297 @@
+"""A simulated MySQL server: what becomes of a client, and of a statement, is for others to say."""
+
+import asyncio
+import contextlib
+import enum
+import errno
+import random
+import re
+from collections import deque
+from collections.abc import Callable
+
+from async_solipsism.socket import socketpair
+
+from tests import fake_mysql as fake
+from tests.simulation.world import Action, World
+
+
+class Fate(enum.Enum):
+    """What becomes of a new client."""
+
+    WELCOME = "is welcome"
+    SLOW = "gets in slowly"
+    REFUSED = "is refused a connection"
+    UNANSWERED = "gets no connection"
+    NO_GREETING = "gets no greeting"
+    CUT = "is cut off in the handshake"
+    NO_THREAD = "gets error 1135"
+    FULL = "gets error 1040"
+    DENIED = "gets error 1045"
+    DIES = "gets in and is cut off at its first poll"
+    SILENT = "gets in and then no answer"
+
+
+class Sync(enum.Enum):
+    """What becomes of a read in sync."""
+
+    ANSWERED = "is answered"
+    WAITS = "waits"
+    REFUSED = "is refused"
+    LOST = "is never answered"
+
+
+GREETING_ERRORS = {Fate.NO_THREAD: 1135, Fate.FULL: 1040}
+SYNC_WAIT_SECONDS = 30.0
+"""After so long, Galera refuses a read in sync with error 1205."""
+
+FIRST_POLL = 3
+"""The number of the statement that is the first of a session's first poll: two that prepare the session precede it."""
+
+_GREETING = fake.packet(0, fake.greeting())
+_STAMP = "0" * 10
+_STATE = {"wsrep_local_state": "4"}
+_WELL = {"wsrep_cluster_status": "Primary", "wsrep_connected": "ON", "wsrep_ready": "ON"}
+_VALUES = {"wsrep_provider": "galera.so"}
+_STATUS = fake.shown({**_STATE, **_WELL, "wsrep_local_recv_queue": _STAMP})
+_VARIABLES = fake.shown(_VALUES)
+_IN_SYNC = fake.shown(_STATE)
+_LOCK_WAIT_TIMEOUT = fake.packet(1, fake.error(1205))
+_QUIT = b"\x01"
+_NAMES = (("::1", 1), ("::1", 3306))
+
+
+def milliseconds(seconds: float) -> int:
+    """Return the time as it stands in an answer, in place of the number of write-sets that wait."""
+    return int(seconds * 1000)
+
+
+class Session:
+    """One client, as the server sees it."""
+
+    def __init__(self, number: int, fate: Fate, silent_at: int) -> None:
+        self.number = number
+        self.fate = fate
+        self.silent_at = silent_at
+        self.ours, self.theirs = socketpair(None, *_NAMES)
+        self.transport: asyncio.Transport | None = None
+        self.given_up = False
+        self.logged_in = False
+        self.silent = False
+        self.cut_off = False  # silent by no fault of the server
+        self.ended = False
+        self.busy = False
+        self.sync = False
+        self.statements = 0
+        self.idle_seconds = 8 * 3600.0
+        self.heard_at = 0.0
+        self.packets: deque[bytes] = deque()
+        self._received = b""
+
+    @property
+    def held(self) -> bool:
+        """Whether the client has the connection open."""
+        return not self.given_up and not (self.transport and self.transport.is_closing())
+
+    def receive(self) -> bool:
+        """Take what has arrived. Return whether that was the end."""
+        with contextlib.suppress(BlockingIOError):
+            while received := bytes(self.theirs.recv(65536)):
+                self._received += received
+                self._split()
+            return True
+        return False
+
+    def send(self, data: bytes) -> None:
+        """Send, if the client is still there."""
+        with contextlib.suppress(OSError):
+            self.theirs.send(data)
+
+    def end(self) -> None:
+        """Close the connection."""
+        if not self.ended:
+            self.ended = True
+            self.theirs.close()
+
+    def _split(self) -> None:
+        while len(self._received) >= 4:
+            end = 4 + int.from_bytes(self._received[:3], "little")
+            if len(self._received) < end:
+                break
+            self.packets.append(self._received[4:end])
+            self._received = self._received[end:]
+
+
+class Server:
+    """Serves its clients as its attributes say."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self.fate = Fate.WELCOME
+        self.next_fates: list[Fate] = []
+        self.login_seconds = 0.0
+        self.answer_seconds = 0.0
+        self.sync = Sync.ANSWERED
+        self.sync_seconds = 0.0
+        self.stopped = False
+        self.holds_statements = False
+        self.sessions: list[Session] = []
+        self.on_fate: Callable[[Fate], object] = lambda _: None
+        self.on_expiry: Callable[[Session], object] = lambda _: None
+        self._world = world
+        self._rng = rng
+        self._held: list[Action] = []
+        self._count = 0
+        world.loop.connect = self.connect
+        world.each_turn.append(self._listen)
+
+    @property
+    def held(self) -> int:
+        """How many sessions the client has open."""
+        return sum(session.held for session in self.sessions)
+
+    @property
+    def left(self) -> int:
+        """How many sessions the client has left behind, which the server itself still has."""
+        return sum(
+            session.logged_in
+            and not (session.ended or session.cut_off or session.held)
+            and self._world.now - session.heard_at < session.idle_seconds
+            for session in self.sessions
+        )
+
+    @property
+    def hangs(self) -> bool:
+        """Whether statements get no answer."""
+        return self.stopped or self.holds_statements
+
+    async def connect(self) -> Session:
+        """Connect a new client."""
+        fate = self.next_fates.pop(0) if self.next_fates else self.fate
+        self._count += 1
+        if fate is not Fate.WELCOME:
+            self._world.tell(f"client {self._count} {fate.value}")
+        self.on_fate(fate)
+        if fate is Fate.REFUSED:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+        if fate is Fate.UNANSWERED:
+            await asyncio.Event().wait()
+        session = Session(self._count, fate, self._rng.choice([1, 2, FIRST_POLL, FIRST_POLL]))
+        session.heard_at = self._world.now
+        self.sessions = [other for other in self.sessions if not other.ended or other.held]
+        self.sessions.append(session)
+        if fate is Fate.CUT:
+            self._soon(session.end)
+        elif fate in GREETING_ERRORS:
+            self._soon(lambda: self._turn_away(session, 0, GREETING_ERRORS[fate]))
+        elif fate is not Fate.NO_GREETING:
+            self._soon(lambda: session.send(_GREETING), self.login_seconds)
+        return session
+
+    def silence(self, session: Session) -> None:
+        """Lose whatever either side sends from now on."""
+        self._world.tell(f"session {session.number} falls silent")
+        session.silent = True
+
+    def go_on(self) -> None:
+        """Do what was held back."""
+        self.stopped = self.holds_statements = False
+        held, self._held = self._held, []
+        for action in held:
+            self._soon(action)
+
+    def _soon(self, action: Action, seconds: float = 0.0) -> None:
+        self._world.after(seconds + self._rng.uniform(0.0001, 0.001), lambda: self._act(action))
+
+    def _act(self, action: Action) -> None:
+        if self.stopped:
+            self._held.append(action)
+        else:
+            action()
+
+    def _listen(self) -> None:
+        if self.stopped:
+            return
+        for session in self.sessions:
+            if not session.ended and not session.silent:
+                gone = session.receive()
+                if not session.busy:
+                    self._serve(session)
+                if gone and not session.busy and not session.packets:
+                    session.end()
+
+    def _serve(self, session: Session) -> None:
+        """Begin with the next packet."""
+        if not session.packets or session.ended:
+            return
+        payload = session.packets.popleft()
+        session.busy = True
+        if not session.logged_in:
+            self._soon(lambda: self._log_in(session))
+        elif payload == _QUIT:
+            session.end()
+        elif self._world.now - session.heard_at > session.idle_seconds:
+            self._world.tell(f"session {session.number} has expired")
+            self.on_expiry(session)
+            session.end()
+        else:
+            session.heard_at = self._world.now
+            session.statements += 1
+            self._begin(session, payload[1:].decode())
+
+    def _log_in(self, session: Session) -> None:
+        if session.fate is Fate.DENIED:
+            self._turn_away(session, 2, 1045)
+        else:
+            session.logged_in = True
+            self._finish(session, fake.packet(2, fake.OK))
+
+    def _turn_away(self, session: Session, number: int, error: int) -> None:
+        session.send(fake.packet(number, fake.error(error)))
+        session.end()
+
+    def _begin(self, session: Session, statement: str) -> None:
+        if session.fate is Fate.SILENT and session.statements == session.silent_at:
+            self.silence(session)
+        elif session.fate is Fate.DIES and session.statements == FIRST_POLL:
+            session.end()
+        elif self.holds_statements:
+            self._held.append(lambda: self._execute(session, statement))
+        else:
+            self._execute(session, statement)
+
+    def _execute(self, session: Session, statement: str) -> None:
+        if statement.startswith("SHOW STATUS") and session.sync:
+            self._read_in_sync(session)
+            return
+        if found := re.search(r"wsrep_sync_wait=(\d+)", statement):
+            session.sync = found[1] != "0"
+        if found := re.search(r"wait_timeout=(\d+)", statement):
+            session.idle_seconds = float(found[1])
+        answer = self._answer(statement)
+        self._soon(lambda: self._finish(session, answer), self.answer_seconds)
+
+    def _read_in_sync(self, session: Session) -> None:
+        if self.sync is Sync.ANSWERED:
+            self._soon(lambda: self._finish(session, _IN_SYNC))
+        elif self.sync is Sync.REFUSED:
+            self._soon(lambda: self._finish(session, _LOCK_WAIT_TIMEOUT))
+        elif self.sync is Sync.LOST:
+            self.silence(session)
+        else:
+            waits = min(self.sync_seconds, SYNC_WAIT_SECONDS)
+            answer = _IN_SYNC if waits < SYNC_WAIT_SECONDS else _LOCK_WAIT_TIMEOUT
+            self._soon(lambda: self._finish(session, answer), waits)
+
+    def _finish(self, session: Session, answer: bytes) -> None:
+        session.busy = False
+        if not session.silent and not session.ended:
+            session.send(answer)
+            self._serve(session)
+
+    def _answer(self, statement: str) -> bytes:
+        if statement.startswith("SHOW STATUS"):
+            return _STATUS.replace(_STAMP.encode(), b"%010d" % milliseconds(self._world.now))
+        if statement.startswith("SHOW"):
+            return _VARIABLES
+        if statement.startswith("SELECT"):
+            return fake.selected(statement, _VALUES)
+        return fake.packet(1, fake.OK)
