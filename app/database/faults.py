@@ -122,7 +122,9 @@ def outcome_of(fault: BaseException, failure: PollFailure, phase: str) -> Outcom
         return Outcome.FAILED
     if _is_rejection(fault, failure):
         return Outcome.REJECTED
-    return Outcome.REFUSED if _is_refusal(fault, failure) else Outcome.FAILED
+    if _is_refusal(fault, failure):
+        return Outcome.REFUSED
+    return Outcome.ANSWERED if is_error_of_server(fault) else Outcome.FAILED
 
 
 def _is_refusal(fault: BaseException, failure: PollFailure) -> bool:

@@ -10,6 +10,7 @@ login ends with one of these outcomes:
     hung      the same, but the open session gets no answer        0                   after the interval
               either: the polls say so
     refused   the server takes logins, but not of our account      0                   after 1, 2, 4, 5, 5, ... s
+    answered  the same, but something else is wrong: it is full    0                   after the interval
     failed    the path, or clustercheckd itself: nobody knows      as before           after the interval
               whether clients get in
 
@@ -38,6 +39,7 @@ class Outcome(Enum):
     REJECTED = "rejected"
     HUNG = "hung"
     REFUSED = "refused"
+    ANSWERED = "answered"
     FAILED = "failed"
 
 
@@ -65,7 +67,7 @@ class Logins:
     @property
     def account_refused(self) -> bool:
         """Whether the latest login failed because of the account or the path to the server."""
-        return self.outcome in (Outcome.REFUSED, Outcome.FAILED)
+        return self.outcome in (Outcome.REFUSED, Outcome.ANSWERED, Outcome.FAILED)
 
     def is_paused(self, at: float) -> bool:
         """Return whether the server has just refused our account, so that the next login waits."""

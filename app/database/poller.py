@@ -10,7 +10,7 @@ There are never more than three sessions. Each has a slot, and each slot its own
     serving   answers the polls. One that does not answer is kept until another one does: to open another one at each
               poll would use up the server's connections.
     beside    a login that is to replace it: 5 s to log in, and 25 s to answer its first poll.
-    instead   a login of a poll that has no session: 5 s to log in.
+    instead   a login of a poll that has no session: 5 s to log in, and 25 s to answer its first statements.
     last act  the session before, which reads in sync: 60 s. The server itself gives up after 30 s.
     leaving   sessions that log out: 0.5 s. Until they have, no login begins beside.
 """
@@ -38,8 +38,9 @@ from app.reason import Reason
 _LOGIN_SECONDS = 5.0
 """How long a login may take. When many clients reconnect at once, a second or two is load, not a fault."""
 
-_FIRST_POLL_SECONDS = 25.0
-"""How long a new session may take to answer its first poll. Two sessions that never answer cost a minute."""
+_FIRST_ANSWERS_SECONDS = 25.0
+"""How long a new session may take to answer. Two sessions that never answer cost a minute, and a server that takes
+logins and hangs is not left with more than two sessions a minute."""
 
 _SYNC_SECONDS = 60.0
 
@@ -302,9 +303,11 @@ class Poller:
         try:
             async with deadline(seconds):
                 session = await self._connect(attempt)
-            if first_poll:
-                attempt.phase, seconds = _READING, _FIRST_POLL_SECONDS
-                async with deadline(seconds):
+            seconds = _FIRST_ANSWERS_SECONDS
+            async with deadline(seconds):
+                await session.begin(self._idle_seconds)
+                if first_poll:
+                    attempt.phase = _READING
                     state = await session.read()
         except BaseException as fault:  # the driver lets RuntimeError, struct.error and others through
             if session is not None:
@@ -332,11 +335,6 @@ class Poller:
         known = self._serving.known if self._serving is not None else ()
         session = Session(await Connection.to(login, addresses), known)
         attempt.phase = "logging in"
-        try:
-            await session.begin(self._idle_seconds)
-        except BaseException:
-            session.close()
-            raise
         return session
 
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:

@@ -16,7 +16,7 @@ from app.settings_error import SettingsError
 
 LOGIN = Login(host="db", username="someone", password="geheim")
 SERVER_SAYS = "message of the server"
-REFUSED, REJECTED, FAILED = Outcome.REFUSED, Outcome.REJECTED, Outcome.FAILED
+REFUSED, REJECTED, ANSWERED, FAILED = Outcome.REFUSED, Outcome.REJECTED, Outcome.ANSWERED, Outcome.FAILED
 
 
 def tls_error(reason: str) -> ssl.SSLError:
@@ -51,14 +51,14 @@ NO_MYSQL = "db:3306 sent an answer that is not MySQL while connecting"
 NO_NAME = "the host name in db:3306 or the user name someone is not valid: check MYSQL_HOST and MYSQL_USERNAME"
 
 OF_SERVER = [
-    (Reason.TOO_MANY_CONNECTIONS, FAILED, FULL, (1040, 1203)),
-    (Reason.TOO_MANY_CONNECTIONS, FAILED, OWN_LIMIT, (1226,)),
+    (Reason.TOO_MANY_CONNECTIONS, ANSWERED, FULL, (1040, 1203)),
+    (Reason.TOO_MANY_CONNECTIONS, ANSWERED, OWN_LIMIT, (1226,)),
     (Reason.ACCESS_DENIED, REFUSED, DENIED, (1045, 1698, 1251)),
     (Reason.HOST_BLOCKED, REFUSED, BLOCKED, (1129, 1130)),
-    (Reason.OFFLINE, FAILED, OFFLINE, (3032,)),
+    (Reason.OFFLINE, ANSWERED, OFFLINE, (3032,)),
     (Reason.REJECTS_LOGINS, REJECTED, NO_LOGINS, (1037, 1041, 1135, 1184)),
     (Reason.CONNECTION_LOST, REJECTED, CLOSED, (1053, 2006, 2013)),
-    (Reason.ERROR, FAILED, ERROR, (1205, 1999)),
+    (Reason.ERROR, ANSWERED, ERROR, (1205, 1999)),
 ]
 FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
     *(

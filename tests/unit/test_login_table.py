@@ -8,7 +8,7 @@ from app.database.logins import Logins, Outcome
 from app.node_state import PollFailure
 from app.reason import Reason
 
-ACCEPTED, REJECTED, HUNG, REFUSED, FAILED = Outcome
+ACCEPTED, REJECTED, HUNG, REFUSED, ANSWERED, FAILED = Outcome
 WHY = {outcome: PollFailure(Reason.ERROR, outcome.value) for outcome in Outcome if outcome is not ACCEPTED}
 INTERVAL_SECONDS = 2.0
 
@@ -49,6 +49,10 @@ TABLE = [
     # Who refuses our account takes logins.
     Row((REJECTED, REJECTED, REFUSED), 2, account_refused=True, paused_seconds=1),
     Row((REJECTED, REFUSED, REJECTED), 2, again_at_once=True),
+    # So does one that is full: whether a full node stays is another rule's.
+    Row((ANSWERED,), 2, account_refused=True),
+    Row((REJECTED, REJECTED, ANSWERED), 2, account_refused=True),
+    Row((REJECTED, ANSWERED, REJECTED), 2, again_at_once=True),
     # Nothing is known of the server.
     Row((FAILED,), 2, account_refused=True),
     Row((REJECTED, FAILED), 2, account_refused=True),
