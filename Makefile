@@ -30,7 +30,7 @@ coverage: $(VENV)/ready  ## all tests, slower, and what of app/ they do not reac
 bench: $(VENV)/ready  ## measure it on a real node beside the script and bare uvicorn, as one table (ARGS: --only NAME)
 	@$(PYTHON) -m bench $(ARGS)
 
-truth: $(VENV)/ready $(if $(findstring --plot,$(ARGS)),$(VENV)/plot)  ## 5 minutes of random faults: compare every answer with what a client could do (ARGS: --seed N --minutes M --plot FILE.svg)
+truth: $(VENV)/ready $(if $(findstring --plot,$(ARGS)),$(VENV)/plot)  ## 5 minutes of random faults: compare every answer with what a client could do (ARGS: --seed N --minutes M --plot FILE.png)
 	@$(PYTHON) -m bench.truth $(ARGS)
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server

@@ -7,23 +7,22 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pymysql
 
 from bench.truth import samplers
-from bench.truth.faults import inject, plan, rebuild
-from bench.truth.report import OURS, SCRIPT, TRUTH, WITNESS, Report, Window
-from bench.truth.samplers import STRICT, Sampler
+from bench.truth.faults import FULL_DISK, KINDS, Fault, inject, plan, rebuild
+from bench.truth.report import AFTER_SECONDS, IN_SYNC, OURS, SCRIPT, TRUTH, WITNESS, Report, Window
+from bench.truth.samplers import STRICT, STRICT_IN_SYNC, Sampler
 from bench.truth.stretches import USABLE
-from harness.galera import Node
+from harness.galera import Installation, Node, can_mount
 from harness.process import ProcessEndedError, interrupt_once, let_nothing_interrupt
 from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
 
-_QUIET_SECONDS = 1.0
 _LATEST = 3
 _INTERRUPTED = 130
 
@@ -33,11 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make truth", description=__doc__)
     parser.add_argument("--seed", type=int, help="the seed of faults, nodes and durations (default: a random one)")
     parser.add_argument("--minutes", type=float, default=5.0, help="how long to inject faults (default: 5)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the run to this file, as SVG")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the run to this file, as PNG")
     options = parser.parse_args(arguments)
     seed: int = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        parser.error('--plot needs matplotlib: make truth ARGS="--plot FILE.svg" installs it')
+        parser.error('--plot needs matplotlib: make truth ARGS="--plot FILE.png" installs it')
     interrupt_once()
     try:
         report = _run(seed, options.minutes * 60)
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Not at the top: matplotlib is installed only for --plot.
         from bench.truth.plot import draw  # noqa: PLC0415
 
-        draw(report.nodes, report.windows, report.title, options.plot)
+        draw(report, options.plot)
     violations = report.violations()
     for violation in violations:
         print(f"\nVIOLATION: {violation}")
@@ -65,15 +64,24 @@ def _run(seed: int, seconds: float) -> Report:
     def tell(what: str) -> None:
         print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)
 
-    with Stack(tell=tell) as stack, ExitStack() as exits:
+    may_mount = can_mount()
+    kinds = [kind for kind in KINDS if may_mount or kind != FULL_DISK]
+    if not may_mount:
+        tell(f"without the fault {FULL_DISK!r}: it needs the right to mount a file system")
+    with (
+        Installation(binary_logs=may_mount) as installation,
+        Stack(tell=tell, installation=installation) as stack,
+        ExitStack() as exits,
+    ):
         _wait_until_whole(stack)
         asked = {node.name: _samplers(stack, node) for node in stack.nodes}
         every = [sampler for of_node in asked.values() for sampler in of_node.values()]
         for sampler in every:
             exits.callback(sampler.end)
             sampler.start()
-        time.sleep(_QUIET_SECONDS)
-        windows, rebuilt = _inject_all(seed, seconds, stack, [of_node[TRUTH] for of_node in asked.values()], tell)
+        time.sleep(AFTER_SECONDS)
+        faults = plan(seed, len(stack.nodes), kinds)
+        windows, rebuilt = _inject_all(faults, seconds, stack, [of_node[TRUTH] for of_node in asked.values()], tell)
         for sampler in every:
             sampler.finish()
         server, provider = stack.nodes[0].sql("SELECT VERSION()")[0][0], stack.nodes[0].status("wsrep_provider_version")
@@ -88,8 +96,10 @@ def _run(seed: int, seconds: float) -> Report:
 
 
 def _samplers(stack: Stack, node: Node) -> dict[str, Sampler]:
+    service = stack.services[stack.nodes.index(node)]
     questions = {
-        OURS: samplers.our_verdict(stack.services[stack.nodes.index(node)]),
+        OURS: samplers.our_verdict(service, STRICT),
+        IN_SYNC: samplers.our_verdict(service, STRICT_IN_SYNC),
         SCRIPT: samplers.script_verdict(node, stack.installation.directory),
         TRUTH: samplers.truth(node),
         WITNESS: samplers.witness(node),
@@ -99,7 +109,7 @@ def _samplers(stack: Stack, node: Node) -> dict[str, Sampler]:
 
 
 def _inject_all(
-    seed: int, seconds: float, stack: Stack, truths: Sequence[Sampler], tell: Callable[[str], None]
+    faults: Iterable[Fault], seconds: float, stack: Stack, truths: Sequence[Sampler], tell: Callable[[str], None]
 ) -> tuple[list[Window], int]:
     """Go through one fault after the other, and return their windows and how often the cluster did not recover."""
 
@@ -110,32 +120,34 @@ def _inject_all(
     windows: list[Window] = []
     rebuilt = 0
     end = time.monotonic() + seconds
-    for fault in plan(seed, len(stack.nodes)):
+    for fault in faults:
         if time.monotonic() > end:
             break
         name = stack.nodes[fault.node].name
         tell(f"{len(windows) + 1:3}: {fault.kind} on {name} for {fault.seconds} s")
-        windows.append(Window(len(windows) + 1, fault.kind, name, time.monotonic()))
+        began_at = ended_at = time.monotonic()
         try:
             with inject(fault, stack):
                 time.sleep(fault.seconds)
+                ended_at = time.monotonic()
             _wait_until_whole(stack)
             # Shortly before the group agrees on a new view, it looks complete but does not commit.
             wait_for("every node to commit promptly", all_commit)
-            time.sleep(_QUIET_SECONDS)
+            time.sleep(AFTER_SECONDS)
         except (NotInTimeError, ProcessEndedError, OSError, pymysql.MySQLError) as stuck:
             # Galera does not always recover by itself. The answers meanwhile still count.
             tell(f"     the cluster does not recover, and is rebuilt: {stuck}")
             rebuilt += 1
             rebuild(stack)
             _wait_until_whole(stack)
+        windows.append(Window(len(windows) + 1, fault.kind, name, began_at, ended_at))
     return windows, rebuilt
 
 
 def _wait_until_whole(stack: Stack) -> None:
     stack.wait_until_whole()
     for service in stack.services:
-        service.wait_for_verdict(200, "synced", target=STRICT)
+        service.wait_for_verdict(200, "synced", target=STRICT_IN_SYNC)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Draws a truth run: for each fault, whether its node was usable and what the two checkers answered, over time.
+"""Draws a truth run: for each kind of fault, whether a node was usable and what the checkers answered, over time.
 
-Needs the dependency group `plot` (matplotlib), which `make truth ARGS="--plot FILE.svg"` installs.
+Needs the dependency group `plot` (matplotlib), which `make truth ARGS="--plot FILE.png"` installs.
 """
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from bench.truth.report import OURS, SCRIPT, TRUTH, Window
+from bench.truth.report import AFTER_SECONDS, IN_SYNC, OURS, SCRIPT, TRUTH, Report, Window
 from bench.truth.stretches import (
     SAYS_200,
     SAYS_503,
@@ -27,34 +26,33 @@ from bench.truth.stretches import (
     stretches,
 )
 
-_BEFORE_SECONDS, _MOST_SECONDS = 2.0, 25.0
-_ROW_INCHES, _WIDTH_INCHES, _MARGIN_INCHES = 0.42, 10.0, 1.1
+_BEFORE_SECONDS, _MOST_SECONDS = 1.0, 14.0
+_INCHES, _DOTS_PER_INCH = (14.0, 9.0), 100
 # Two colours that differ for colour-blind readers and in greyscale.
 _GOOD, _BAD, _SILENT = "#56b4e9", "#d55e00", "#dddddd"
-_BANDS = 3
-_TITLE_CHARACTERS = 110
-_HEIGHT = 0.8 / _BANDS
+_COLOURS = {USABLE: _GOOD, SAYS_200: _GOOD, UNUSABLE: _BAD, SAYS_503: _BAD}
+_BANDS = (TRUTH, OURS, IN_SYNC, SCRIPT)
+"""What is drawn of each fault, from the top."""
+_ROW, _BAND = 0.84, 0.84 / len(_BANDS)
 
 
-def draw(
-    nodes: Mapping[str, Mapping[str, Sequence[Sample]]], windows: Sequence[Window], title: str, path: Path
-) -> None:
-    """Write the picture as SVG, whatever the suffix of path. Raises OSError if the file cannot be written.
-
-    nodes: the samples, by node. windows: the faults in their order.
-    """
-    # The same run gives the same bytes. Text stays text, so that readers can search it.
-    mpl.rcParams.update({"svg.hashsalt": "truth", "svg.fonttype": "none", "font.size": 8})
-    figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(windows) + _MARGIN_INCHES), layout="constrained")
+def draw(report: Report, path: Path) -> None:
+    """Write the picture as PNG, whatever the suffix of path. Raises OSError if the file cannot be written."""
+    mpl.rcParams.update({"font.size": 9})
+    figure = Figure(figsize=_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
     axes = figure.subplots()
-    for row, window in enumerate(windows):
-        _draw_fault(axes, row, window, nodes[window.node])
-    axes.axvline(0, color="black", linewidth=0.6)
-    axes.set_yticks(range(len(windows)), [f"{window.kind}, {window.node}" for window in windows])
-    axes.invert_yaxis()
+    worst = report.worst()
+    for row, window in enumerate(worst):
+        _draw_row(axes, row, window, report.nodes[window.node])
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(worst)), [window.kind for window in worst])
+    axes.set_ylim(len(worst) - 0.5, -0.5)
     axes.set_xlim(-_BEFORE_SECONDS, _MOST_SECONDS)
-    axes.set_xlabel("seconds since the fault; each row, from the top: the node, clustercheckd, the script")
-    axes.set_title(textwrap.fill(title, _TITLE_CHARACTERS), fontsize=8)
+    axes.set_xlabel(
+        "seconds since the fault, which ends at the second black line;"
+        " bands, from the top: the node, clustercheckd, the same with max_sync_wait=1, the script"
+    )
+    axes.set_title(report.title, fontsize=9)
     figure.legend(
         handles=[
             Patch(color=_GOOD, label="usable, or 200"),
@@ -62,25 +60,27 @@ def draw(
             Patch(color=_SILENT, label="no answer yet"),
         ],
         loc="outside lower center",
-        ncols=_BANDS,
+        ncols=3,
     )
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    # Without the version of matplotlib.
+    figure.savefig(path, format="png", metadata={"Software": None})
 
 
-def _draw_fault(axes: Axes, row: int, window: Window, node: Mapping[str, Sequence[Sample]]) -> None:
-    bands: list[tuple[Sequence[Sample], str, str]] = [
-        (settled(node[TRUTH]), USABLE, UNUSABLE),
-        (given(node[OURS]), SAYS_200, SAYS_503),
-        (given(node[SCRIPT]), SAYS_200, SAYS_503),
-    ]
-    for number, (samples, good, bad) in enumerate(bands):
-        top = row - 0.4 + number * _HEIGHT
-        shown = (window.began_at - _BEFORE_SECONDS, window.began_at + _MOST_SECONDS)
-        axes.broken_barh([(-_BEFORE_SECONDS, _BEFORE_SECONDS + _MOST_SECONDS)], (top, _HEIGHT * 0.9), color=_SILENT)
-        for kind, colour in ((good, _GOOD), (bad, _BAD)):
+def _draw_row(axes: Axes, row: int, window: Window, node: Mapping[str, Sequence[Sample]]) -> None:
+    shown = (window.began_at - _BEFORE_SECONDS, min(window.ended_at + AFTER_SECONDS, window.began_at + _MOST_SECONDS))
+    for number, who in enumerate(_BANDS):
+        samples = settled(node[who]) if who == TRUTH else given(node[who])
+        place = (row - _ROW / 2 + number * _BAND, _BAND * 0.9)
+        axes.broken_barh(_bars([shown], window), place, color=_SILENT)
+        for kind, colour in _COLOURS.items():
             there = intersection(filled(samples, kind), [shown])
-            bars = [(began_at - window.began_at, ended_at - began_at) for began_at, ended_at in there]
-            axes.broken_barh(bars, (top, _HEIGHT * 0.9), color=colour, linewidth=0)
+            axes.broken_barh(_bars(there, window), place, color=colour, linewidth=0)
+    axes.vlines(window.ended_at - window.began_at, row - _ROW / 2, row + _ROW / 2, color="black", linewidth=0.8)
+
+
+def _bars(some: Sequence[Stretch], window: Window) -> list[Stretch]:
+    """Return the start since the fault and the length of each."""
+    return [(began_at - window.began_at, ended_at - began_at) for began_at, ended_at in some]
 
 
 def filled(samples: Sequence[Sample], kind: str) -> list[Stretch]:

@@ -11,11 +11,10 @@ import pymysql
 from bench.script import script_command
 from bench.truth.stretches import (
     DESYNCED,
-    HEALTHY,
+    NOT_DESYNCED,
     SAYS_200,
     SAYS_503,
     TRUTH_SECONDS,
-    UNHEALTHY,
     UNREADABLE,
     UNUSABLE,
     USABLE,
@@ -27,20 +26,13 @@ from harness.service import Service
 STRICT = "/?available_when_donor=0&available_when_readonly=0&available_when_full=0"
 """The health check of a writer: nothing is available that is not fully usable."""
 
+STRICT_IN_SYNC = f"{STRICT}&max_sync_wait=1"
+"""The same, and nothing is available for which a read in sync has waited for a second."""
+
 _SCRIPT_SECONDS = 2.0  # HAProxy's default for a whole check
 _JOIN_SECONDS = 15.0
 _CONFLICT = 1213
-
-_STATUS = ("wsrep_local_state", "wsrep_cluster_status", "wsrep_connected", "wsrep_ready", "Threads_connected")
-_VARIABLES = ("wsrep_reject_queries", "read_only", "tx_read_only", "max_connections")
-_WELL = {
-    "wsrep_cluster_status": "Primary",
-    "wsrep_connected": "ON",
-    "wsrep_ready": "ON",
-    "wsrep_reject_queries": "NONE",
-    "read_only": "OFF",
-    "tx_read_only": "OFF",
-}
+_DESYNCED = ("2", "3")  # donor or desynced, joined: see wsrep_local_state
 
 Answer = tuple[str, str]
 
@@ -81,12 +73,12 @@ class Sampler(threading.Thread):
             raise RuntimeError(message) from self.fault
 
 
-def our_verdict(service: Service) -> Callable[[], Answer]:
-    """Return a question that asks clustercheckd."""
+def our_verdict(service: Service, target: str) -> Callable[[], Answer]:
+    """Return a question that asks clustercheckd for this path and query."""
 
     def ask() -> Answer:
         try:
-            reply = service.get(STRICT)
+            reply = service.get(target)
         except OSError as fault:
             return SAYS_503, f"no answer: {fault}"
         return (SAYS_200 if reply.status == int(SAYS_200) else SAYS_503), f"{reply.status} {reply.reason}"
@@ -129,29 +121,17 @@ def truth(node: Node) -> Callable[[], Answer]:
 
 
 def witness(node: Node) -> Callable[[], Answer]:
-    """Return a question that logs in as a client and reads the variables that show a node's health."""
+    """Return a question that logs in as a client and reads the node's state."""
 
     def ask() -> Answer:
-        kind = UNHEALTHY
+        kind = NOT_DESYNCED
         try:
             with node.connect_as_client(seconds=TRUTH_SECONDS) as connection, connection.cursor() as cursor:
                 kind = UNREADABLE
-                cursor.execute(f"SHOW STATUS WHERE Variable_name IN {_STATUS}")
-                values = {str(name): str(value) for name, value in cursor.fetchall()}
-                cursor.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {_VARIABLES}")
-                values.update({str(name): str(value) for name, value in cursor.fetchall()})
+                cursor.execute("SHOW STATUS LIKE 'wsrep_local_state'")
+                row = cursor.fetchone()
         except (pymysql.MySQLError, OSError) as fault:
             return kind, f"cannot be read: {fault}"
-        return read_by_eye(values)
+        return (DESYNCED if row and row[1] in _DESYNCED else NOT_DESYNCED), f"{row}"
 
     return ask
-
-
-def read_by_eye(values: dict[str, str]) -> Answer:
-    """Judge these variables as an administrator would. The description names the unusual ones."""
-    odd = [f"{name} {values.get(name)}" for name, well in _WELL.items() if values.get(name) != well]
-    if int(values["Threads_connected"]) >= int(values["max_connections"]):
-        odd.append("full")
-    state = values.get("wsrep_local_state")
-    kind = UNHEALTHY if odd else {"4": HEALTHY, "2": DESYNCED, "3": DESYNCED}.get(str(state), UNHEALTHY)
-    return kind, ", ".join([f"wsrep_local_state {state}", *odd])

@@ -12,14 +12,12 @@ doubt, the rules treat a node as unusable:
    earliest: before that, the server answered.
 3. A slow success (over 0.25 s) right after a failure shows that the node hung until then. It belongs to the unusable
    stretch. This can only make a false 200 longer.
-4. False 200: a checker answered 200 while the node was unusable, except for rule 5. False 503: it answered 503 while
-   the node was usable, except for rule 6. While a checker takes over 0.25 s to answer, it says nothing.
-5. Invisible: a part of a false 200 of more than 0.3 s in which a witness saw nothing wrong. The witness logs in as any
-   client and reads the variables: Synced, Primary, connected, ready, no reject_queries, not read-only, not full. A
-   shorter part may come from the sampling, and stays a false 200.
-6. Refused on purpose: the part of a false 503 in which the witness saw wsrep_local_state 2 or 3 and nothing else wrong,
-   or logged in but could not read the variables. AVAILABLE_WHEN_DONOR=0 refuses the former, even if it reads and
-   commits. A node whose state cannot be read is never available. Rules 2 and 3 apply to the witness, too.
+4. False 200: a checker answered 200 while the node was unusable, even if no status variable shows that. False 503: it
+   answered 503 while the node was usable, except for rule 5. While a checker takes over 0.25 s to answer, it says
+   nothing.
+5. Refused on purpose: the part of a false 503 in which a witness, who logs in as any client, saw wsrep_local_state 2 or
+   3, or could not read it. AVAILABLE_WHEN_DONOR=0 refuses the former, even if it reads and commits. A node whose state
+   cannot be read is never available. Rules 2 and 3 apply to the witness, too.
 """
 
 from collections.abc import Sequence
@@ -28,13 +26,13 @@ from itertools import pairwise
 
 SAYS_200, SAYS_503, SAYS_NOTHING = "200", "503", "nothing yet"
 USABLE, UNUSABLE = "usable", "unusable"
-HEALTHY, DESYNCED, UNREADABLE, UNHEALTHY = "healthy", "desynced", "unreadable", "unhealthy"
+DESYNCED, UNREADABLE, NOT_DESYNCED = "desynced", "unreadable", "not desynced"
+FALSE_200, FALSE_503 = "false 200", "false 503"
 
 TRUTH_SECONDS = 1.0
 """How long a client waits for the server: at each step, and in all."""
 
 PROMPT_SECONDS = 0.25
-_INVISIBLE_SECONDS = 0.3
 
 Stretch = tuple[float, float]
 
@@ -49,27 +47,14 @@ class Sample:
     seen: str
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """The answers of one checker about one node, compared with the truth."""
-
-    false_200: list[Stretch]
-    false_503: list[Stretch]
-    invisible: list[Stretch]
-
-
-def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence[Sample]) -> Findings:
-    """Compare a checker's answers about a node with the truth."""
+def judge(verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence[Sample]) -> dict[str, list[Stretch]]:
+    """Compare a checker's answers about a node with the truth. Return the false ones, by kind."""
     answered, truth, witness = given(verdicts), settled(truth), settled(witness, UNREADABLE)
-    wrong_200 = intersection(stretches(answered, SAYS_200), stretches(truth, UNUSABLE))
     wrong_503 = intersection(stretches(answered, SAYS_503), stretches(truth, USABLE))
-    unseen = intersection(wrong_200, stretches(witness, HEALTHY))
-    invisible = [stretch for stretch in unseen if length(stretch) > _INVISIBLE_SECONDS]
-    return Findings(
-        false_200=difference(wrong_200, invisible),
-        false_503=difference(difference(wrong_503, stretches(witness, DESYNCED)), stretches(witness, UNREADABLE)),
-        invisible=invisible,
-    )
+    return {
+        FALSE_200: intersection(stretches(answered, SAYS_200), stretches(truth, UNUSABLE)),
+        FALSE_503: difference(difference(wrong_503, stretches(witness, DESYNCED)), stretches(witness, UNREADABLE)),
+    }
 
 
 def settled(samples: Sequence[Sample], failed: str = UNUSABLE) -> list[Sample]:

@@ -2,14 +2,15 @@
 
 import pytest
 
-from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS, PAUSED
-from bench.truth.report import OURS, SCRIPT, TRUTH, WITNESS, Report, Window
+from bench.truth.faults import ALTER, BROKEN_INIT_CONNECT, NO_THREADS, PAUSED, SIGSTOP
+from bench.truth.report import IN_SYNC, OURS, SCRIPT, TRUTH, WITNESS, Report, Window
 from bench.truth.stretches import (
     DESYNCED,
-    HEALTHY,
+    FALSE_200,
+    FALSE_503,
+    NOT_DESYNCED,
     SAYS_200,
     SAYS_503,
-    UNHEALTHY,
     UNREADABLE,
     UNUSABLE,
     USABLE,
@@ -48,47 +49,45 @@ def test_nothing_is_said_while_a_checker_holds_its_answer() -> None:
     assert stretches(given(asked), SAYS_503) == [(3, 3)]
 
 
-def test_a_200_on_an_unusable_node_is_false_unless_no_variable_shows_it() -> None:
+def test_a_200_on_an_unusable_node_is_false_even_if_it_is_a_donor() -> None:
     said, unusable = samples(*[SAYS_200] * 6), samples(USABLE, *[UNUSABLE] * 5)
-    seen = judge(said, unusable, samples(HEALTHY, HEALTHY, HEALTHY, UNHEALTHY, UNHEALTHY, UNHEALTHY))
-    assert (seen.invisible, seen.false_200) == ([(1, 2)], [(2, 5)])
-    assert judge(said, unusable, samples(*[UNHEALTHY] * 6)).false_200 == [(1, 5)]
-    assert judge(said, samples(*[USABLE] * 6), samples(*[UNHEALTHY] * 6)).false_200 == []
-
-
-def test_what_the_witness_saw_a_sampling_step_later_was_visible() -> None:
-    said = [Sample(0, 9, SAYS_200, "")]
-    unusable = [Sample(0, 9, UNUSABLE, "")]
-    witness = [Sample(0.15, 0.15, HEALTHY, ""), Sample(0.25, 0.25, UNHEALTHY, "")]
-    seen = judge(said, unusable, [Sample(0, 0, HEALTHY, ""), *witness])
-    assert (seen.invisible, seen.false_200) == ([], [(0, 9)])
+    assert judge(said, unusable, samples(*[NOT_DESYNCED] * 6))[FALSE_200] == [(1, 5)]
+    assert judge(said, unusable, samples(*[DESYNCED] * 6))[FALSE_200] == [(1, 5)]
+    assert judge(said, samples(*[USABLE] * 6), samples(*[NOT_DESYNCED] * 6))[FALSE_200] == []
 
 
 def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced_or_cannot_be_read() -> None:
     said, usable = samples(*[SAYS_503] * 6), samples(UNUSABLE, *[USABLE] * 5)
-    seen = judge(said, usable, samples(DESYNCED, DESYNCED, DESYNCED, HEALTHY, HEALTHY, HEALTHY))
-    assert seen.false_503 == [(2, 5)]
+    seen = judge(said, usable, samples(DESYNCED, DESYNCED, DESYNCED, NOT_DESYNCED, NOT_DESYNCED, NOT_DESYNCED))
+    assert seen[FALSE_503] == [(2, 5)]
     # Whatever else is wrong with its variables: it can be used.
-    assert judge(said, usable, samples(*[UNHEALTHY] * 6)).false_503 == [(1, 5)]
-    assert judge(said, usable, samples(*[UNREADABLE] * 6)).false_503 == []
-    until = [Sample(0, 3, UNREADABLE, ""), Sample(3, 4, HEALTHY, "after a wait"), Sample(4, 4.1, HEALTHY, "")]
-    assert judge(said, usable, until).false_503 == [(4, 5)]
+    assert judge(said, usable, samples(*[NOT_DESYNCED] * 6))[FALSE_503] == [(1, 5)]
+    assert judge(said, usable, samples(*[UNREADABLE] * 6))[FALSE_503] == []
+    until = [Sample(0, 3, UNREADABLE, ""), Sample(3, 4, NOT_DESYNCED, "after a wait"), Sample(4, 4.1, NOT_DESYNCED, "")]
+    assert judge(said, usable, until)[FALSE_503] == [(4, 5)]
 
 
-def report(kind: str, ours: list[Sample], truth: list[Sample]) -> Report:
-    """Report on a node with one fault, for which the script said nothing and the witness saw something wrong."""
-    witness = samples(*[UNHEALTHY] * 6)
-    node = {OURS: ours, SCRIPT: [], TRUTH: truth, WITNESS: witness}
-    return Report("a test", {"node1": node}, [Window(1, kind, "node1", 0.2)])
+def report(
+    kind: str,
+    ours: list[Sample],
+    truth: list[Sample],
+    *,
+    ended_at: float = 6.0,
+    checker: str = OURS,
+    node: str = "node1",
+) -> Report:
+    """Report on a node, about which only one checker said something, with one fault on node1."""
+    said = {OURS: [], IN_SYNC: [], SCRIPT: [], checker: ours, TRUTH: truth, WITNESS: samples(*[NOT_DESYNCED] * 6)}
+    return Report("a test", {node: said}, [Window(1, kind, "node1", 0.2, ended_at)])
 
 
 def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> None:
     truth = samples(USABLE, USABLE, UNUSABLE, UNUSABLE, UNUSABLE, USABLE)
     found = report("desync", samples(*[SAYS_200] * 6), truth)
     (violation,) = found.violations()
-    assert violation.startswith("false 200 for 2.00 s on node1 at 2.00 s; fault 1, desync on node1\n")
+    assert violation.startswith("clustercheckd: false 200 for 2.00 s on node1 at 2.00 s; fault 1, desync on node1\n")
     assert "truth: unusable: unusable" in violation
-    assert "| desync | 1 | 2.00 s | 0 | 0 | 0 | 0 | 0 |" in found.text()
+    assert "| desync | 2.00 | 0 | 0 | 0 | 0 |" in found.text()
 
 
 @pytest.mark.parametrize(
@@ -100,6 +99,37 @@ def test_a_200_may_rest_on_a_poll_of_a_quarter_of_a_second_ago_and_on_a_login_of
     for last_200_at, violations in ((longest - 0.01, 0), (longest + 0.01, 1)):
         said = [Sample(0.0, last_200_at, SAYS_200, ""), Sample(last_200_at + 0.01, 5.0, SAYS_503, "")]
         assert len(report(kind, said, [Sample(0.0, 5.0, UNUSABLE, "")]).violations()) == violations
+
+
+@pytest.mark.parametrize(
+    ("checker", "kind", "longest"), [(OURS, SIGSTOP, 0.35), (IN_SYNC, SIGSTOP, 0.35), (IN_SYNC, ALTER, 3.2)]
+)
+def test_each_checker_has_goals_and_max_sync_wait_sees_what_no_status_variable_shows(
+    checker: str, kind: str, longest: float
+) -> None:
+    for last_200_at, violations in ((longest - 0.01, 0), (longest + 0.01, 1)):
+        said = [Sample(0.0, last_200_at, SAYS_200, ""), Sample(last_200_at + 0.01, 5.0, SAYS_503, "")]
+        found = report(kind, said, [Sample(0.0, 5.0, UNUSABLE, "")], checker=checker)
+        assert len(found.violations()) == violations
+    assert not report(ALTER, samples(*[SAYS_200] * 6), samples(*[UNUSABLE] * 6)).violations()
+
+
+def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_own() -> None:
+    said, unusable = [Sample(3.0, 3.59, SAYS_200, "")], [Sample(0.0, 5.0, UNUSABLE, "")]
+    during, afterwards = report(SIGSTOP, said, unusable), report(SIGSTOP, said, unusable, ended_at=2.0)
+    assert "| SIGSTOP | 0.59 | 0 | 0 | 0 | 0 |\n| SIGSTOP, afterwards | 0 | 0 | 0 | 0 | 0 |" in during.text()
+    assert "| SIGSTOP | 0 | 0 | 0 | 0 | 0 |\n| SIGSTOP, afterwards | 0.59 | 0 | 0 | 0 | 0 |" in afterwards.text()
+    assert (len(during.violations()), len(afterwards.violations())) == (1, 0)
+    elsewhere = report(SIGSTOP, samples(*[SAYS_200] * 6), samples(*[UNUSABLE] * 6), node="node2")
+    assert "| SIGSTOP, other nodes | 5.00 | 0 | 0 | 0 | 0 |" in elsewhere.text()
+    assert not elsewhere.violations()
+
+
+def test_the_worst_fault_of_each_kind_is_drawn() -> None:
+    said, unusable = samples(*[SAYS_200] * 6), samples(USABLE, USABLE, UNUSABLE, UNUSABLE, USABLE, USABLE)
+    node = {OURS: said, IN_SYNC: [], SCRIPT: [], TRUTH: unusable, WITNESS: []}
+    windows = [Window(n, kind, "node1", n, n + 0.5) for n, kind in enumerate((SIGSTOP, SIGSTOP, SIGSTOP, ALTER))]
+    assert Report("a test", {"node1": node}, windows).worst() == [windows[3], windows[2]]
 
 
 def test_a_503_may_be_older_by_a_second() -> None:
