@@ -37,6 +37,7 @@ venv() {
     # As a shared library, which the executable loads.
     ldconfig -p | grep -q "libpython$version\.so" || packages="$packages libpython$version"
     command -v objcopy >/dev/null || packages="$packages binutils"
+    command -v help2man >/dev/null || packages="$packages help2man"
     # shellcheck disable=SC2086 # a list of words
     install_packages $packages
     say "making the virtual environment $1 with $("$python" --version)"
@@ -50,6 +51,7 @@ tools() {
     for command in podman crun debootstrap lintian rpmlint rpm shellcheck; do
         command -v "$command" >/dev/null || packages="$packages $command"
     done
+    command -v man >/dev/null || packages="$packages man-db"
     # shellcheck disable=SC2086
     install_packages $packages
     with_go actionlint "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT"

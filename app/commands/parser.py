@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NoReturn, get_args
 
 from app import __version__
+from app.commands.exit_status import AVAILABLE, DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import say
 from app.settings import DATABASE, POLICY, WITHOUT_FLAG, Settings, default_of, flag_of
 from app.settings_error import SettingsError
@@ -26,6 +27,8 @@ _IN_WORDS = {"expected one argument": "needs a value", "ignored explicit argumen
 
 _CHECK = (*DATABASE, *POLICY, "clustercheck_disabled_file", "clustercheck_deadline")
 _DRAIN = ("clustercheck_disabled_file", "clustercheck_port")
+_DRAIN_EXITS = {DONE: "the service sees the change", FAILED: "it does not, or the file cannot be changed"}
+_MISUSED = "a setting or an argument cannot be used"
 _JSON = {"--json": {"action": "store_true", "help": "print JSON"}}
 
 
@@ -33,10 +36,13 @@ _JSON = {"--json": {"action": "store_true", "help": "print JSON"}}
 class Command:
     """A word after `clustercheckd`.
 
-    settings: the fields of `Settings` that it has flags for. own: its other arguments, as for `add_argument`.
+    example: its arguments. exits: what the exit statuses mean, but for 2. settings: the fields of `Settings` that it
+    has flags for. own: its other arguments, as for `add_argument`.
     """
 
     about: str
+    example: str
+    exits: Mapping[int, str]
     settings: Collection[str] = ()
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -44,12 +50,22 @@ class Command:
 COMMANDS = {
     "serve": Command(
         "run the service: poll the node, and answer health checks (default)",
+        "--env-file /etc/clustercheckd/clustercheckd.env",
+        {DONE: "after SIGTERM or Ctrl-C", MISUSED: f"{_MISUSED}, or the port is in use"},
         Settings.model_fields,
         {"--check-settings": {"action": "store_true", "help": "only say whether the settings can be used"}},
     ),
-    "check": Command("poll the node once, as the service would, and print the verdict", _CHECK, _JSON),
+    "check": Command(
+        "poll the node once, as the service would, and print the verdict",
+        "--available-when-donor",
+        {AVAILABLE: "the node is available", NOT_AVAILABLE: "it is not"},
+        _CHECK,
+        _JSON,
+    ),
     "status": Command(
         "ask running services, and print a row for each",
+        "db1 db2 db3",
+        {AVAILABLE: "all nodes are available", NOT_AVAILABLE: "at least one is not, or does not answer"},
         ("clustercheck_host", "clustercheck_port"),
         {
             **_JSON,
@@ -59,12 +75,16 @@ COMMANDS = {
     ),
     "drain": Command(
         "remove the node of this host from the pool",
+        "--reason 'upgrade, ticket 42'",
+        _DRAIN_EXITS,
         _DRAIN,
         {"--reason": {"metavar": "TEXT", "help": "why, for /status, the log and who looks at the file"}},
     ),
-    "undrain": Command("return the node of this host to the pool", _DRAIN),
+    "undrain": Command("return the node of this host to the pool", "", _DRAIN_EXITS, _DRAIN),
     "migrate": Command(
         "print or write the clustercheck script's settings as an env file",
+        "--output /etc/clustercheckd/clustercheckd.env",
+        {DONE: "the env file is complete", FAILED: "nothing here runs clustercheck", MISUSED: "any other failure"},
         own={
             "--output": {"metavar": "PATH", "help": "env file to write, with the password file (default: print it)"},
             "--password-file": {"metavar": "PATH", "help": "password file (default: /etc/clustercheckd/password)"},
@@ -80,16 +100,20 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, name: str) -> None:
         self._command, command = name, COMMANDS[name]
         words = (f" [{own['metavar']}]" for word, own in command.own.items() if not word.startswith("-"))
+        exits = {**command.exits, MISUSED: command.exits.get(MISUSED, _MISUSED)}
+        example = f"Example:\n  $ {_PROGRAM} {name} {command.example}".rstrip()
+        statuses = "\n".join(f"  {code}  {meaning}" for code, meaning in exits.items())
         super().__init__(
             prog=f"{_PROGRAM} {name}",
             usage=f"%(prog)s [FLAG ...]{''.join(words)}",
             description=f"{command.about[0].upper()}{command.about[1:]}.",
-            formatter_class=partial(argparse.HelpFormatter, max_help_position=34, width=80),
+            epilog=f"{example}\n\nExit status:\n{statuses}",
+            formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=34, width=80),
             # --mysql-password would be taken for --mysql-password-file.
             allow_abbrev=False,
             add_help=False,
         )
-        self._optionals.title = "flags"
+        self._optionals.title, self._positionals.title = "Flags", "Arguments"
         self.add_argument("--help", "-h", action="store_true", default=argparse.SUPPRESS, help="print this help")
         if command.settings:
             self.add_argument("--env-file", metavar="FILE", help="file of NAME=value lines")
@@ -106,6 +130,10 @@ class Parser(argparse.ArgumentParser):
         for its_words, ours in _IN_WORDS.items():
             said = re.sub(f"argument (.+): {its_words}", rf"\1 {ours}", said)
         raise SettingsError(f"{said}; for help, run: {self.prog} --help")
+
+    def format_help(self) -> str:
+        """Return what --help prints: as help2man reads it, for the manual pages."""
+        return super().format_help().replace("usage:", "Usage:", 1)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments after the command. Raises `SettingsError`."""
@@ -148,8 +176,8 @@ def parse(arguments: Sequence[str]) -> tuple[str, dict[str, str], str | None, di
     Return the command, its settings (field of `Settings` to text), the env file, and the command's own arguments.
     """
     first, rest = (arguments[0], arguments[1:]) if arguments else ("serve", ())
-    if first in ("--help", "-h", "help", "--version"):
-        say(f"{_PROGRAM} {__version__}" if first == "--version" else help_text())
+    if first in ("--help", "-h", "help", "--version", "-V"):
+        say(f"{_PROGRAM} {__version__}" if first in ("--version", "-V") else help_text())
         raise SystemExit(0)
     if first.startswith("-"):
         first, rest = "serve", arguments
@@ -169,9 +197,9 @@ def help_text() -> str:
     """Return what `clustercheckd --help` prints."""
     commands = "\n".join(f"  {name:<9}{command.about}" for name, command in COMMANDS.items())
     return (
-        f"usage: {_PROGRAM} [COMMAND] [FLAG ...], or {_PROGRAM} --version\n\n"
+        f"Usage: {_PROGRAM} [COMMAND] [FLAG ...]\n   or: {_PROGRAM} --version\n\n"
         "Tells load balancers whether a Galera node may take traffic: 200 or 503, with\n"
-        f"the reason.\n\ncommands:\n{commands}\n\n"
+        f"the reason.\n\nCommands:\n{commands}\n\n"
         f"`{_PROGRAM} COMMAND --help` lists the flags of a command. A flag sets what\n"
         "the environment variable of its name sets: --mysql-host is MYSQL_HOST, --port\n"
         "is CLUSTERCHECK_PORT. Only the password has no flag: set MYSQL_PASSWORD_FILE."

@@ -7,11 +7,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from app import __version__
+from app.commands.parser import COMMANDS
 from tests.package.conftest import GLIBC_OF, ROOT, Packages, skip_where_glibc_is_newer_than_of
 
 UNITS = "usr/lib/systemd/system"
 SERVICE, TIMER = f"{UNITS}/clustercheckd.service", f"{UNITS}/clustercheckd-retry.timer"
 DOCUMENTS = "usr/share/doc/clustercheckd"
+MANUAL_PAGES = sorted(["clustercheckd", *(f"clustercheckd-{name}" for name in COMMANDS)])
 
 
 def run(*command: str | Path) -> str:
@@ -61,7 +63,23 @@ def test_the_places_that_the_texts_name_are_installed(tree: Path) -> None:
 
 def test_the_names_are_clustercheckds_own(tree: Path) -> None:
     outside = sorted(name for name in files_of(tree) if "/clustercheckd/" not in f"/{name}")
-    assert outside == ["usr/bin/clustercheckd", TIMER, SERVICE, "usr/share/lintian/overrides/clustercheckd"]
+    pages = [f"usr/share/man/man8/{name}.8.gz" for name in MANUAL_PAGES]
+    assert outside == ["usr/bin/clustercheckd", TIMER, SERVICE, "usr/share/lintian/overrides/clustercheckd", *pages]
+
+
+def test_each_manual_page_has_what_help_prints(tree: Path) -> None:
+    for name in MANUAL_PAGES:
+        page = tree / "usr/share/man/man8" / f"{name}.8.gz"
+        said = run("env", "MANWIDTH=1000", "man", "--warnings=w", "--local-file", page)
+        text = " ".join(said.split())
+        assert "warning" not in text
+        assert f"NAME {name} - " in text
+        _, _, command = name.partition("-")
+        shown = run(tree / "usr/lib/clustercheckd/bin/clustercheckd", *([command] if command else []), "--help")
+        flags = re.findall(r"^  (--[a-z-]+)", shown, re.MULTILINE)
+        assert flags or not command
+        assert all(re.search(rf"(^|\s){flag}\b", said) for flag in flags)
+        assert all(f"{other}(8)" in text for other in MANUAL_PAGES)
 
 
 def test_both_commands_run_without_a_python(tree: Path) -> None:
@@ -70,7 +88,7 @@ def test_both_commands_run_without_a_python(tree: Path) -> None:
     assert shown == f"clustercheckd {__version__}\n"
     # Imported only when it is asked for.
     migrate = subprocess.check_output([tree / "usr/bin/clustercheckd", "migrate", "--help"], env=environ, text=True)
-    assert migrate.startswith("usage: clustercheckd migrate ")
+    assert migrate.startswith("Usage: clustercheckd migrate ")
     drop_in = subprocess.check_output([tree / "usr/lib/clustercheckd/clustercheck", "--help"], env=environ, text=True)
     assert drop_in.startswith("Usage: clustercheck ")
 
