@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http.client import responses
 
 from harness.haproxy import Server
 from harness.ports import LOOPBACK, Ports
@@ -107,8 +108,8 @@ class MockNode:
             self.checks.append((time.monotonic(), question))
             time.sleep(self.holds_seconds)
             if status := self.status(question):
-                answer = f"HTTP/1.1 {status} X\r\nx-clustercheck-reason: {self.state}\r\ncontent-length: 0\r\n\r\n"
-                check.sendall(answer.encode())
+                headers = f"x-clustercheck-reason: {self.state}\r\ncontent-length: 0\r\n"
+                check.sendall(f"HTTP/1.1 {status} {responses[status]}\r\n{headers}\r\n".encode())
 
 
 class Client(threading.Thread):

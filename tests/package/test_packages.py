@@ -64,7 +64,7 @@ def test_the_places_that_the_texts_name_are_installed(tree: Path) -> None:
 def test_the_names_are_clustercheckds_own(tree: Path) -> None:
     outside = sorted(name for name in files_of(tree) if "/clustercheckd/" not in f"/{name}")
     pages = [f"usr/share/man/man8/{name}.8.gz" for name in MANUAL_PAGES]
-    assert outside == ["usr/bin/clustercheckd", TIMER, SERVICE, "usr/share/lintian/overrides/clustercheckd", *pages]
+    assert outside == ["usr/bin/clustercheckd", TIMER, SERVICE, "usr/share/lintian/overrides/clustercheckd", *sorted(pages)]
 
 
 def test_each_manual_page_has_what_help_prints(tree: Path) -> None:
@@ -79,7 +79,7 @@ def test_each_manual_page_has_what_help_prints(tree: Path) -> None:
         flags = re.findall(r"^  (--[a-z-]+)", shown, re.MULTILINE)
         assert flags or not command
         assert all(re.search(rf"(^|\s){flag}\b", said) for flag in flags)
-        assert all(f"{other}(8)" in text for other in MANUAL_PAGES)
+        assert all(f"{other}(8)" in text for other in MANUAL_PAGES if other != name)
 
 
 def test_both_commands_run_without_a_python(tree: Path) -> None:
