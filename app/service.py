@@ -79,7 +79,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
     counts = no_health_checks(settings)
     metrics = ServiceMetrics(settings, monitor, poller, register, counts, lambda: log.dropped)
     health_checks = HealthChecks(settings, monitor, create_application(metrics), counts)
-    listening = _listen(settings, inherited_socket(), systemd)
+    listening = listening_socket(settings, inherited_socket(), systemd.keep)
     successor: socket.socket | None = None
     _say_what_is_watched(settings, address_of(listening))
     polling = asyncio.create_task(monitor.run())
@@ -95,7 +95,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
             coming, _ = load()
             coming.require_login()
             # A duplicate, because the server closes its own.
-            successor = _listen(coming, listening, systemd).dup()
+            successor = listening_socket(coming, listening, systemd.keep).dup()
         except SettingsError as fault:
             for line in str(fault).splitlines():
                 _log.error("not reloaded", extra={"detail": line})
@@ -119,10 +119,6 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         await asyncio.wait([polling, feeding])
         await poller.aclose()
     return successor if server.reloading else None
-
-
-def _listen(settings: Settings, kept: socket.socket | None, systemd: Systemd) -> socket.socket:
-    return listening_socket(settings.clustercheck_host, settings.clustercheck_port, kept, systemd.keep)
 
 
 def _say_what_is_watched(settings: Settings, address: str) -> None:

@@ -32,6 +32,20 @@ WITHOUT_FLAG = ("mysql_password",)
 _NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 
 
+_IN_WORDS = {
+    "less_than_equal": "{value} is above the maximum of {le:g}{unit}",
+    "greater_than_equal": "{value} is below the minimum of {ge:g}{unit}",
+    "bool_parsing": "{value} is neither 1 (yes, true, on) nor 0 (no, false, off)",
+    "literal_error": "{value} is not {expected}",
+    "value_error": "{error}",
+}
+"""Pydantic's errors in words for operators."""
+_NO_NUMBER = "{value} is not a whole number"
+_OF_KUBERNETES = "{value}: Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
+_HARMLESS = re.compile(r"-?[0-9]{1,6}")
+"""Any other value of MYSQL_PORT or the like may be the password, in the wrong variable."""
+
+
 def _networks_in(words: str) -> list[IPNetwork]:
     networks = [ip_network(word) for word in words.replace(",", " ").split()]
     if not networks:
@@ -101,13 +115,14 @@ class Settings(BaseModel, frozen=True):
         return Database(**given)
 
     def require_login(self) -> None:
-        """Raise `SettingsError` if the database settings give no login. It says where they are set.
+        """Raise `SettingsError` if the settings give no login, or exclude each other. It says where they are set.
 
         Every connection reads the files again. Without this check, a wrong path would not stop the start, and would
         only show as a 503.
         """
         try:
             self.database().login()
+            self.policy()
         except SettingsError as fault:
             places = self._places
             # What follows the first colon says what to do.
@@ -153,7 +168,8 @@ def load_settings(
     """
     where = "--env-file"
     if env_file is None:
-        where, env_file = _ENV_FILE_VARIABLE, os.environ.get(_ENV_FILE_VARIABLE, _usual_env_file())
+        usual = _ENV_FILE if os.path.exists(_ENV_FILE) else ""  # noqa: PTH110 (never raises)
+        where, env_file = _ENV_FILE_VARIABLE, os.environ.get(_ENV_FILE_VARIABLE, usual)
     in_file, complaints = read_env_file(env_file) if env_file else ([], [])
     warnings = [f"{where}: {line}" for line in complaints]
     if warnings and only is None:
@@ -164,10 +180,6 @@ def load_settings(
     known = [*map(str.upper, Settings.model_fields), _ENV_FILE_VARIABLE]
     warnings += misspelt_names([*environ, *in_file], known)
     return settings_of((in_file, environ, typed), only or Settings.model_fields), warnings
-
-
-def _usual_env_file() -> str:
-    return _ENV_FILE if os.path.exists(_ENV_FILE) else ""  # noqa: PTH110 (never raises)
 
 
 def settings_of(sources: Iterable[Iterable[Variable]], only: Collection[str] = Settings.model_fields) -> Settings:
@@ -192,31 +204,13 @@ def settings_of(sources: Iterable[Iterable[Variable]], only: Collection[str] = S
 
 def _line(error: ErrorDetails, variable: Variable) -> str:
     """Say what is wrong with a value: where it is set, the value, and what fits."""
-    value = variable.value
+    value, kind = one_line(variable.value), error["type"]
+    words, unit = _IN_WORDS.get(kind, _NO_NUMBER), ""
     if value.startswith(("tcp://", "udp://")):
-        of_kubernetes = "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
-        return f"{variable.called}: {one_line(value)}: {of_kubernetes}"
-    limits = error.get("ctx", {})
-    shown, unit = _shown(variable), ""
-    if error["loc"][0] in DURATIONS and error["type"] != "value_error":
-        shown, unit = f"{seconds_in(value):g}", " s"
-    match error["type"]:
-        case "less_than_equal":
-            said = f"{shown}{unit} is above the maximum of {limits['le']:g}{unit}"
-        case "greater_than_equal":
-            said = f"{shown}{unit} is below the minimum of {limits['ge']:g}{unit}"
-        case "bool_parsing":
-            said = f"{shown} is neither 1 (yes, true, on) nor 0 (no, false, off)"
-        case "literal_error":
-            said = f"{shown} is not {limits['expected']}"
-        case "value_error":
-            said = str(limits["error"])
-        case _:
-            said = f"{shown} is not a whole number"
-    return f"{variable.called}: {said}"
-
-
-def _shown(variable: Variable) -> str:
-    """Return a value for a message; if it may be a password in the wrong variable, without it."""
-    harmless = not variable.name.upper().startswith("MYSQL_") or re.fullmatch(r"-?[0-9]{1,6}", variable.value)
-    return one_line(variable.value) if harmless else "the value"
+        words = _OF_KUBERNETES
+    elif variable.name.upper().startswith("MYSQL_") and not _HARMLESS.fullmatch(value):
+        value = "the value"
+    elif error["loc"][0] in DURATIONS and kind in ("less_than_equal", "greater_than_equal"):
+        unit = " s"
+        value = f"{seconds_in(value):g}{unit}"
+    return f"{variable.called}: {words.format(value=value, unit=unit, **error.get('ctx', {}))}"

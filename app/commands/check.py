@@ -20,6 +20,7 @@ _SERVICE_USER = "clustercheck"
 """The user of the packages' unit."""
 _CREDENTIALS = Path("/run/credentials/clustercheckd.service")
 """What the unit gets by LoadCredential=."""
+_OF_THE_ACCOUNT = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
 _ASK_THE_SERVICE = "Ask the service itself: clustercheckd status"
 
 
@@ -36,8 +37,8 @@ def check(settings: Settings, *, as_json: bool) -> int:
         say(json.dumps({**dataclasses.asdict(verdict), "node": node}))
     else:
         say(f"{verdict.word} {verdict.reason}: {verdict.detail}")
-        if isinstance(seen, PollFailure) and seen.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED):
-            say(_advice(settings))
+        if isinstance(seen, PollFailure) and seen.reason in _OF_THE_ACCOUNT:
+            say(_advice(settings, seen.reason))
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
@@ -74,13 +75,18 @@ def _become_service_user() -> str | None:
     return None
 
 
-def _advice(settings: Settings) -> str:
+def _advice(settings: Settings, reason: Reason) -> str:
     """Say what to look at after a refused login. The account may only be wrong if the service's logins fail too."""
     [answer] = ask([own_service(settings)])
     if answer.status is not None and answer.status.get("login_failure", answer.status.get("failure")) is None:
         return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
+    in_its_session = "The running service answers 200 in the session that it has"
+    if reason is Reason.TOO_MANY_CONNECTIONS:
+        return f"{f'{in_its_session}. ' if answer.available else ''}{_ASK_THE_SERVICE}"
     login = settings.database().login()
     words = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
+    if login.password and settings.mysql_password_file:
+        words += f" with the password in {settings.mysql_password_file}"
     if login.socket and not login.password:
         words += f" by user id {os.geteuid()}; unix_socket accepts only the system's user of the same name"
     elif not login.password:
@@ -88,5 +94,5 @@ def _advice(settings: Settings) -> str:
     elif not login.socket and login.tls is None:
         words += "; if it has REQUIRE SSL, set MYSQL_SSL=1"
     if answer.available:
-        words = f"The running service answers 200 in the session that it has; its logins fail too. {words}"
+        words = f"{in_its_session}; its logins fail too. {words}"
     return f'{words}. If it is missing: the section "The account" of docs/install.md creates it'

@@ -131,22 +131,26 @@ class Server(uvicorn.Server):
 
 
 def listening_socket(
-    host: str, port: int, kept: socket.socket | None, keep: Callable[[socket.socket, str], object]
+    settings: Settings, kept: socket.socket | None, keep: Callable[[socket.socket, str], object]
 ) -> socket.socket:
-    """Return a socket that listens on host and port: kept if that does, or else a new one, which goes to keep.
+    """Return a socket that listens as the settings say: kept if that does, or else a new one, which goes to keep.
 
     It listens at once, so that health checks which arrive before the first poll has ended wait instead of failing.
     keep: called with the socket and a name. A later process gets it back from `inherited_socket`.
 
     Raises `SettingsError` if that fails; kept then listens as before.
     """
+    host, port = settings.clustercheck_host, settings.clustercheck_port
     try:
         family, address = _address(host, port)
         dual_stack = host == EVERY_ADDRESS and family == socket.AF_INET6
-        if kept is not None and _listens_on(kept, family, address, dual_stack=dual_stack):
-            return kept
         create = partial(socket.create_server, address, family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack)
-        opened = create() if kept is None else _create_in_place_of(kept, port, create)
+        if kept is None:
+            opened = create()
+        elif (kept.getsockname()[:2], _is_dual_stack(kept)) == (address, dual_stack):
+            return kept
+        else:
+            opened = _create_in_place_of(kept, port, create)
     except (OSError, UnicodeError) as fault:
         number = fault.errno if isinstance(fault, OSError) else None
         if number == errno.EADDRINUSE:
@@ -185,29 +189,22 @@ def execute_again(listening: socket.socket) -> NoReturn:
 
 
 def _create_in_place_of(kept: socket.socket, port: int, create: Callable[[], socket.socket]) -> socket.socket:
-    """Close kept, also where systemd has it open, and return a new socket. If there is none, kept listens as before."""
     try:
-        opened = create()
+        return create()
     except OSError as fault:
-        # By kept itself, which may be open on the same port, or by another program.
         if fault.errno != errno.EADDRINUSE or kept.getsockname()[1] != port:
             raise
-        kept.shutdown(socket.SHUT_RDWR)
-        try:
-            return create()
-        except OSError:
-            kept.listen(_BACKLOG)
-            raise
+    # Kept itself is in the way. systemd has it open too: closing alone would not free the port.
     kept.shutdown(socket.SHUT_RDWR)
-    return opened
+    try:
+        return create()
+    except OSError:
+        kept.listen(_BACKLOG)
+        raise
 
 
-def _listens_on(
-    kept: socket.socket, family: socket.AddressFamily, address: tuple[str, int], *, dual_stack: bool
-) -> bool:
-    if (kept.family, kept.getsockname()[:2]) != (family, address):
-        return False
-    return family != socket.AF_INET6 or dual_stack != kept.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+def _is_dual_stack(listening: socket.socket) -> bool:
+    return listening.family == socket.AF_INET6 and not listening.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
 
 
 def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:

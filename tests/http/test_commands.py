@@ -81,6 +81,26 @@ class TestCheck:
             ' MYSQL_PORT. If it is missing: the section "The account" of docs/install.md creates it'
         )
 
+    def test_it_names_the_file_of_a_password_that_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "password").write_text("geheim\n")
+        with fake_mysql(REFUSED) as server:
+            done = run("check", **settings_for(server, MYSQL_PASSWORD_FILE=f"{tmp_path}/password"))
+        assert f"Account someone was used over TCP with the password in {tmp_path}/password" in done.stdout
+        assert "geheim" not in done.stdout
+
+    @pytest.mark.parametrize(("number", "said"), [(1040, "no connection left"), (1226, "reached its own limit")])
+    def test_a_full_server_does_not_hide_that_the_service_answers_200(
+        self, services: Services, number: int, said: str
+    ) -> None:
+        with fake_mysql(galera()) as server:
+            service = services.start(**settings_for(server, CLUSTERCHECK_LOGIN_INTERVAL="0"))
+            service.wait_for_verdict(200, "synced")
+            server.behaviour = greets_then(error(number))
+            done = run("check", **settings_for(server, CLUSTERCHECK_PORT=str(service.port)))
+        verdict, advice = done.stdout.splitlines()
+        assert said in verdict
+        assert advice == f"The running service logs in: do not change the account. {ASK_IT}"
+
 
 # The program is imported first: the service's user may not be able to read where the project is checked out.
 CHECK_AS_USER = """

@@ -126,6 +126,7 @@ def test_reloads_in_a_row_kill_nothing_and_the_last_settings_stay(reloaded: Relo
     [
         ("MAX_RECV_QUEUE=many", ", line 3: MAX_RECV_QUEUE: many is "),
         ("MYSQL_PASSWORD_FILE=/none", f", line 3: MYSQL_PASSWORD_FILE: /none: {NO_FILE}"),
+        ("MAX_SYNC_WAIT=1\nCLUSTERCHECK_LOGIN_INTERVAL=0", ", line 3: MAX_SYNC_WAIT: with "),
         ("CLUSTERCHECK_HOST=192.0.2.1", "cannot listen on CLUSTERCHECK_HOST=192.0.2.1 CLUSTERCHECK_PORT="),
         ("CLUSTERCHECK_PORT={taken}", "the port is in use; "),
     ],

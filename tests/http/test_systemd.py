@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.node_state import PollFailure
 from app.reason import Reason
 from app.systemd import Systemd
 from app.verdict import Verdict
@@ -20,6 +21,7 @@ from tests.fake_mysql import FakeMySQL, galera
 
 WATCHDOG_SECONDS = 2.0
 SYNCED = Verdict(available=True, reason=Reason.SYNCED, detail="seen")
+NOT_AVAILABLE = Verdict(available=False, reason=Reason.ACCESS_DENIED, detail="seen")
 FIRST = {"READY": "1", "STATUS": "available synced: seen"}
 
 
@@ -134,6 +136,18 @@ def test_what_a_busy_manager_did_not_take_is_sent_again(manager: Manager, tmp_pa
     assert manager.values("READY") == []
     systemd.show(SYNCED)
     assert manager.read()[-1] == FIRST
+
+
+def test_the_status_says_that_logins_fail_while_the_node_is_available(manager: Manager, tmp_path: Path) -> None:
+    systemd = Systemd({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    refused = PollFailure(Reason.ACCESS_DENIED, "the server refused user someone")
+    for verdict, failure in ((SYNCED, None), (SYNCED, refused), (SYNCED, refused), (NOT_AVAILABLE, refused)):
+        systemd.show(verdict, failure)
+    assert manager.values("STATUS") == [
+        "available synced: seen",
+        "available synced: seen; its logins fail: access-denied: the server refused user someone",
+        "NOT available access-denied: seen",
+    ]
 
 
 def test_a_socket_in_the_abstract_namespace_is_told_too() -> None:

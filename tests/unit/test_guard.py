@@ -113,3 +113,9 @@ async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(
     assert not load_balancer.aborted
     assert len(register) == MOST
     assert sum(transport.aborted for transport in crowd) == len(crowd) + 1 - MOST
+
+
+def test_a_client_that_is_refused_is_logged_by_its_own_address(caplog: pytest.LogCaptureFixture) -> None:
+    assert not ConnectionRegister([ip_network("10.0.0.0/8")]).allows("::ffff:127.0.0.1")
+    [record] = caplog.records
+    assert vars(record)["client"] == "127.0.0.1"

@@ -72,6 +72,7 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
         ("status db1:99999", f"status: 'db1:99999' is {NO_ADDRESS}"),
         ("status [::1", f"status: '[::1' is {NO_ADDRESS}"),
         ("status http://db1:9200/", f"status: 'http://db1:9200/' is {NO_ADDRESS}"),
+        ("status --port 0 db1", "status: CLUSTERCHECK_PORT is 0: write the port, as in db1:9200"),
         ("status db1,db2", "status: 'db1,db2' is not an address; examples: db1 db1:9200 [fd00::1]:9200"),
         (f"status me:{SECRET}@db1:9200", f"status: {NO_ADDRESS}"),
         ("--host a..b --port 0", f"{NOT_LISTENING}a..b CLUSTERCHECK_PORT=0: not an address or a host name"),

@@ -85,6 +85,7 @@ OF_A_SERVICE = "Kubernetes sets it for a Service of that name; set enableService
         ("CLUSTERCHECK_POLL_INTERVAL", "0", "0 s is below the minimum of 0.05 s"),
         ("CLUSTERCHECK_DEADLINE", "800", "800 s is above the maximum of 60 s"),
         ("CLUSTERCHECK_LOGIN_INTERVAL", "2h", "7200 s is above the maximum of 3600 s"),
+        ("CLUSTERCHECK_DEADLINE", "1ms", "0.001 s is below the minimum of 0.05 s"),
         *(("CLUSTERCHECK_DEADLINE", word, f"{word!r} {NO_DURATION}") for word in ("nan", "inf", "5x")),
         *(("CLUSTERCHECK_ALLOW_FROM", words, f"{words!r} {NO_NETWORK}") for words in ("", " , ")),
         *(("CLUSTERCHECK_DISABLED_FILE", path, f"{path!r} {NO_PATH}") for path in ("", "x")),
