@@ -158,7 +158,9 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
     **dict.fromkeys(("apt", "dnf", "install", "kubectl", "pip", "python"), files_of_the_checkout),
     "docker": an_image,
 }
-OTHER_PROGRAMS = "awk clustercheck cut df echo grep haproxy hostname ln ls mariadb python3 sed socat systemd-sysusers xargs"
+OTHER_PROGRAMS = (
+    "awk clustercheck cut df echo grep haproxy hostname ln ls mariadb python3 sed socat systemd-sysusers xargs"
+)
 """Programs whose arguments mean nothing here; those of mariadb are run on a node."""
 
 

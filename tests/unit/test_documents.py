@@ -1,6 +1,7 @@
 """The documents cannot drift: reference tables are complete, links lead somewhere, and what is typed exists."""
 
 import re
+import subprocess
 import sys
 import tomllib
 from functools import cache
@@ -98,6 +99,19 @@ class TestReadme:
         assert packages
         for package in " ".join(packages).split():
             assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", first_screen), package
+
+
+class TestInstall:
+    """docs/install.md."""
+
+    def test_from_source_the_unit_runs_the_command_that_is_linked(self) -> None:
+        (block,) = blocks_under("docs/install.md", "From source", "console")
+        typed = [command.line.split() for command in commands_of(block)]
+        ((_, _, change, _),) = [words for words in typed if words[0] == "sed"]
+        ((_, _, linked, folder),) = [words for words in typed if words[0] == "ln"]
+        unit = subprocess.check_output(["sed", change, ROOT / "packaging" / "clustercheckd.service"], text=True)
+        run = re.findall(r"^Exec(?:Start|Reload)=(\S+clustercheckd)", unit, re.MULTILINE)
+        assert run == [f"{folder}{Path(linked).name}"] * 2
 
 
 class TestSettings:
