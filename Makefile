@@ -44,7 +44,7 @@ format: $(VENV)/ready  ## put the code into shape
 package: $(BUILD_VENV)/ready  ## .deb and .rpm in dist/, self-contained, on Debian 12 (ARGS: --output DIRECTORY)
 	@$(BUILD_VENV)/bin/python packaging/build.py $(ARGS)
 
-test-package: $(VENV)/ready $(BUILD_VENV)/ready $(KUBERNETES_VENV)/ready  ## build the packages, install them in booted Debian 12 and 13 systems, and try everything (root)
+test-package: $(VENV)/ready $(BUILD_VENV)/ready $(KUBERNETES_VENV)/ready  ## build the packages, install them in booted Debian 12 and 13 systems, run MySQL of sid, and try everything (root)
 	packaging/setup.sh tools
 	$(PYTHON) -m pytest -rs tests/package $(ARGS)
 

@@ -242,20 +242,7 @@ class Node:
 
     def connect(self) -> "pymysql.Connection[Any]":
         """Connect as the administrator over the socket. Raises OSError or pymysql.MySQLError."""
-        user, seconds = getpass.getuser(), _QUERY_SECONDS
-        connection = pymysql.connect(
-            user=user, autocommit=True, defer_connect=True, read_timeout=seconds, write_timeout=seconds
-        )
-        # If PyMySQL 1.2 connects by itself, it leaks a descriptor when nothing listens on the unix socket.
-        channel = socket.socket(socket.AF_UNIX)
-        try:
-            channel.settimeout(seconds)
-            channel.connect(str(self.socket))
-            connection.connect(channel)
-        except BaseException:
-            channel.close()
-            raise
-        return connection
+        return connect_over_socket(self.socket)
 
     def connect_as_client(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
         """Connect over TCP as a client. seconds: the time limit for each step. Raises pymysql.MySQLError."""
@@ -460,6 +447,24 @@ class Node:
             f"--wsrep-sst-receive-address={LOOPBACK}:{self._sst_port}",
             f"--wsrep-provider-options={provider_options}",
         ]
+
+
+def connect_over_socket(path: Path) -> "pymysql.Connection[Any]":
+    """Connect as the administrator. Raises OSError or pymysql.MySQLError."""
+    user, seconds = getpass.getuser(), _QUERY_SECONDS
+    connection = pymysql.connect(
+        user=user, autocommit=True, defer_connect=True, read_timeout=seconds, write_timeout=seconds
+    )
+    # If PyMySQL 1.2 connects by itself, it leaks a descriptor when nothing listens on the unix socket.
+    channel = socket.socket(socket.AF_UNIX)
+    try:
+        channel.settimeout(seconds)
+        channel.connect(str(path))
+        connection.connect(channel)
+    except BaseException:
+        channel.close()
+        raise
+    return connection
 
 
 def connect_as_client(port: int, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":

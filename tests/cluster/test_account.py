@@ -48,6 +48,14 @@ def test_a_server_without_tls_gets_no_credentials_where_tls_is_required(node: No
     )
 
 
+@pytest.mark.parametrize(("option", "number"), [("PASSWORD EXPIRE", 1820), ("ACCOUNT LOCK", 4151)])
+def test_an_account_that_is_expired_or_locked_is_refused(node: Node, option: str, number: int) -> None:
+    node.sql(f"CREATE OR REPLACE USER unfit@localhost IDENTIFIED BY 'x' {option}")
+    settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "unfit", "MYSQL_PASSWORD": "x"}
+    said = f"NOT available access-denied: the server refused user unfit (error {number})"
+    assert run("check", **settings).stdout.startswith(said)
+
+
 @pytest.fixture
 def without_account(node: Node) -> Node:
     """Remove every account of clustercheckd."""

@@ -58,9 +58,14 @@ def comparable(node: Mapping[str, object]) -> dict[str, object]:
 
 def assert_select_is_like_show(node: Node) -> None:
     """Check that a node's system variables are the same to the SELECT, which it must not refuse, as to the SHOW."""
+    check_select_is_like_show(Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD))
+
+
+def check_select_is_like_show(database: Database) -> set[str]:
+    """Check it of any server. Return the system variables that it has."""
 
     async def two_readings() -> list[NodeState | PollFailure]:
-        connection = await Connection.to(Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).login())
+        connection = await Connection.to(database.login())
         session = Session(connection)
         readings = [await session.read() for _ in range(2)]
         # A SELECT that is refused would be followed by another SHOW.
@@ -74,6 +79,7 @@ def assert_select_is_like_show(node: Node) -> None:
     )
     assert shown == selected
     assert shown["version"]
+    return {name for name, value in shown.items() if value is not None}
 
 
 def test_a_synced_node_is_available_to_every_form_of_health_check(stack: Stack) -> None:

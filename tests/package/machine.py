@@ -24,12 +24,16 @@ SYSTEMS = Path("/var/tmp/clustercheckd-systems")  # noqa: S108 (kept from one ru
 NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup")
 
 _HERE = Path(__file__).parent
+_MAKE_SECONDS = 900
 _BOOT_SECONDS = 60.0
 _COMMAND_SECONDS = 300.0
 
 
 def system(release: str) -> Path:
-    """Return the directory of a Debian release. The first call makes it, which takes some minutes."""
+    """Return the directory of a Debian release. The first call makes it, which takes some minutes.
+
+    Raises `subprocess.CalledProcessError` if it cannot be made.
+    """
     recipe, directory, complete = _HERE / "system.sh", SYSTEMS / release, SYSTEMS / f"{release}.complete"
     SYSTEMS.mkdir(mode=0o700, parents=True, exist_ok=True)
     stamp = hashlib.sha256(recipe.read_bytes()).hexdigest()
@@ -37,7 +41,7 @@ def system(release: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not complete.exists() or complete.read_text() != stamp:
             complete.unlink(missing_ok=True)
-            subprocess.run([recipe, release, directory], check=True)
+            subprocess.run(["timeout", str(_MAKE_SECONDS), recipe, release, directory], check=True)
             complete.write_text(stamp)
     return directory
 

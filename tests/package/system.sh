@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a small Debian system in a directory: systemd, a Galera node, HAProxy, xinetd, curl, and no Python. Needs root
-# and debootstrap.
+# Makes a small Debian system in a directory: systemd, a Galera node, HAProxy, xinetd, curl, and no Python; or, of sid,
+# which alone has one, a MySQL server and nothing else. Needs root and debootstrap.
 #   usage: tests/package/system.sh RELEASE DIRECTORY
 # It is made from the mirror that this machine itself uses, and left alone once it is complete.
 set -eu
@@ -32,14 +32,16 @@ echo force-unsafe-io >"$system/etc/dpkg/dpkg.cfg.d/unsafe"
 mount --bind /dev "$system/dev"
 mount -t proc proc "$system/proc"
 # rpm is for trying the other package's scripts.
-chroot "$system" sh -ec '
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends systemd dbus mariadb-server galera-4 haproxy xinetd curl rpm
-    apt-get clean
-    rm -rf /var/lib/apt/lists/*
-' >/dev/null
+packages="systemd dbus mariadb-server galera-4 haproxy xinetd curl rpm"
+[ "$release" != sid ] || packages=mysql-server-core
+export DEBIAN_FRONTEND=noninteractive
+chroot "$system" apt-get update -qq >/dev/null
+# shellcheck disable=SC2086 # a list of words
+chroot "$system" apt-get install -y -qq --no-install-recommends $packages >/dev/null
+chroot "$system" apt-get clean
+rm -rf "$system"/var/lib/apt/lists/*
 rm "$system/usr/sbin/policy-rc.d"
+[ "$release" != sid ] || exit 0
 # Each boot gets an id of its own.
 : >"$system/etc/machine-id"
 rm -f "$system/var/lib/dbus/machine-id"
