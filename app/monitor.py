@@ -37,8 +37,6 @@ _DURATION_BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4
 _PERIODS_MISSED = 3
 """After this many periods without a result, the monitor is not slow but stuck. A period is the time for which a result
 is usable. A pause of the whole process does not count: the process needs no restart."""
-_FLAPPING_CHANGES, _FLAPPING_SECONDS = 10, 60.0
-"""A node whose verdict changed so often in so many seconds flaps: its changes are counted, and logged once a minute."""
 _POLLER_FAILED = PollFailure(Reason.ERROR, "clustercheckd failed to poll the node: see its log")
 _STOPPED = PollFailure(Reason.ERROR, "clustercheckd has stopped polling the node")
 
@@ -104,8 +102,6 @@ class Monitor:
         self._clock = clock
         self._began_at = self._ended_at = clock()
         self._decided: Verdict | None = None
-        self._unlogged = 0
-        self._logged_at = -math.inf
         self._asked = asyncio.Event()
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
         self._on_verdict = on_verdict
@@ -195,9 +191,16 @@ class Monitor:
         if last is None or (last.available, last.reason) != (verdict.available, verdict.reason):
             self.changes.append(Change(time.time(), verdict))
             self.changes_to[verdict.reason] += 1
-            self._unlogged += 1
-        if self._unlogged:
-            self._log_change()
+            _log.log(
+                logging.INFO if verdict.available or verdict.draining else logging.WARNING,
+                "available" if verdict.available else "draining" if verdict.draining else "unavailable",
+                extra={
+                    "reason": verdict.reason.value,
+                    "was": None if last is None else last.reason.value,
+                    "planned": verdict.draining or None,
+                    "detail": verdict.detail,
+                },
+            )
         if self.result is not None:
             self._on_verdict(self.changes[-1].verdict)
 
@@ -238,25 +241,3 @@ class Monitor:
     def _release_waiters(self) -> None:
         self._poll_ended.set()
         self._poll_ended = asyncio.Event()
-
-    def _log_change(self) -> None:
-        """Log the latest change, with the number of those that were not logged; if the node flaps, once a minute."""
-        *before, latest = self.changes
-        recent = [change for change in self.changes if latest.at - change.at < _FLAPPING_SECONDS]
-        now = self._clock()
-        if len(recent) >= _FLAPPING_CHANGES and now - self._logged_at < _FLAPPING_SECONDS:
-            return
-        verdict = latest.verdict
-        _log.log(
-            logging.INFO if verdict.available or verdict.draining else logging.WARNING,
-            "available" if verdict.available else "draining" if verdict.draining else "unavailable",
-            extra={
-                "reason": verdict.reason.value,
-                "was": before[-1].verdict.reason.value if before else None,
-                "planned": verdict.draining or None,
-                "changes": self._unlogged if self._unlogged > 1 else None,
-                "detail": verdict.detail,
-            },
-        )
-        self._logged_at = now
-        self._unlogged = 0

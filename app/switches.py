@@ -4,7 +4,6 @@ import os
 import stat
 import time
 from functools import lru_cache
-from pathlib import Path
 
 from app.verdict import NO_SWITCHES, Switches
 
@@ -12,8 +11,6 @@ DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's def
 
 _REASON_BYTES = 120
 _LAST_DATE = 253402300799.0  # the end of the year 9999
-# With PrivateUsers=, systemd shows this process all users but its own and root as this one.
-_UNMAPPED_USER = 65534
 
 
 class ManualSwitches:
@@ -38,16 +35,16 @@ class ManualSwitches:
             return Switches(seen, self.shutting_down)
         # touch(1) can set any time, and not every time can be written as a date.
         modified_at = min(max(found.st_mtime, 0.0), _LAST_DATE)
-        seen = _made(self._disabled_file, found.st_uid, modified_at, found.st_size)
+        seen = _made(self._disabled_file, modified_at, found.st_size)
         return Switches(seen, self.shutting_down, modified_at)
 
 
 @lru_cache(maxsize=4)
-def _made(path: str, owner: int, modified_at: float, size: int) -> str:
+def _made(path: str, modified_at: float, size: int) -> str:
     """Describe the file. The cache spares a health check from reading it again."""
     words = f': "{_first_line(path)}"' if size else ""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
-    return f"{path} exists, made{_by(owner)} at {at}{words} (clustercheckd undrain removes it)"
+    return f"{path} exists, made at {at}{words} (clustercheckd undrain removes it)"
 
 
 def _first_line(path: str) -> str:
@@ -62,17 +59,3 @@ def _first_line(path: str) -> str:
     except OSError:
         return ""
     return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in line).strip().replace('"', "'")  # noqa: PLR2004 (ASCII)
-
-
-def _by(user: int) -> str:
-    if user == _UNMAPPED_USER:
-        return ""
-    # Not pwd.getpwuid: the C library may query a directory server, and every health check would wait for it.
-    try:
-        for line in Path("/etc/passwd").read_text(errors="replace").splitlines():
-            name, _, number, *_ = (*line.split(":"), "", "", "")
-            if number == str(user):
-                return f" by {name}"
-    except OSError:
-        pass
-    return f" by user {user}"

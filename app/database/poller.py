@@ -21,7 +21,6 @@ import dataclasses
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 from app.database.connection import Connection
@@ -130,7 +129,7 @@ class Poller:
         if isinstance(result, PollFailure):
             self._sync = self._sync.poll_failed()
             return result
-        self._sync = self._sync.poll_answered(_now())
+        self._sync = self._sync.poll_answered(_now(), can_read=self._can_read_in_sync(self._serving))
         self._begin_login_if_due()
         self._tell_of_sync()
         return self._with_own_findings(result)
@@ -154,7 +153,7 @@ class Poller:
         return dataclasses.replace(
             state,
             rejects_logins=None if rejected is None else rejected.detail,
-            returning=self._is_returning,
+            returning=self._sync.is_returning(_now()),
             sync_wait_seconds=self.sync_wait_seconds,
             sync_refused=self._sync.refused,
         )
@@ -191,7 +190,7 @@ class Poller:
         A login beside may be under way, and may hang: it does not keep this poll from logging in.
         """
         if self._instead is None and not self._logins.is_paused(_now()):
-            self._instead = self._begin(lambda attempt: self._log_in(attempt, _LOGIN_SECONDS))
+            self._instead = self._begin(beside=False)
         attempt = self._instead or self._beside
         if attempt is None:
             return self._logins.failure or _NO_LOGIN
@@ -210,24 +209,18 @@ class Poller:
         if self._serving is None or self._beside is not None or self._instead is not None or self._leaving:
             return
         answers = self._serving.reading is None
-        if self._logins.is_due(_now(), self._login_interval_seconds, session_answers=answers) or self._is_sync_urgent:
-            self._beside = self._begin(self._log_in_beside)
+        due = self._logins.is_due(_now(), self._login_interval_seconds, session_answers=answers)
+        # After a hang, the node returns with a read in sync, and need not wait for the interval.
+        if due or self._sync.is_returning_since(self._logins.began_at):
+            self._beside = self._begin(beside=True)
 
-    @property
-    def _is_returning(self) -> bool:
-        reads = self._login_interval_seconds > 0 and self._serving is not None and self._serving.can_read_in_sync
-        return reads and self._sync.is_returning(_now())
+    def _can_read_in_sync(self, session: Session | None) -> bool:
+        return self._login_interval_seconds > 0 and session is not None and session.can_read_in_sync
 
-    @property
-    def _is_sync_urgent(self) -> bool:
-        """Whether to log in for a read in sync, before the interval has passed, because the node returns with it."""
-        returned_at = self._sync.returned_at
-        return self._is_returning and returned_at is not None and self._logins.began_at < returned_at
-
-    def _begin(self, log_in: Callable[[_Attempt], Coroutine[Any, Any, Session | PollFailure]]) -> _Attempt:
+    def _begin(self, *, beside: bool) -> _Attempt:
         self._logins = self._logins.begun(_now())
         self._latest = attempt = _Attempt()
-        attempt.task = asyncio.create_task(log_in(attempt))
+        attempt.task = asyncio.create_task(self._log_in_beside(attempt) if beside else self._log_in(attempt))
         attempt.task.add_done_callback(self._login_ended)
         return attempt
 
@@ -253,8 +246,7 @@ class Poller:
 
     def _let_go(self, session: Session) -> None:
         """Read in sync over a session that was replaced, if nothing waits for that yet, and log out."""
-        idle = session.can_read_in_sync and session.reading is None
-        if idle and self._login_interval_seconds > 0 and self._last_act is None:
+        if self._can_read_in_sync(session) and session.reading is None and self._last_act is None:
             self._last_act = asyncio.create_task(self._read_in_sync(session))
             return
         leaving = asyncio.create_task(session.quit())
@@ -291,13 +283,16 @@ class Poller:
     async def _log_in_beside(self, attempt: _Attempt) -> Session | PollFailure:
         """Return a session that is to replace another one, after it has answered a poll."""
         began_at = _now()
-        outcome = await self._log_in(attempt, _LOGIN_SECONDS, first_poll=True)
+        outcome = await self._log_in(attempt, first_poll=True)
         if self._logins.again_at_once and self._serving is not None:
             left_seconds = began_at + _LOGIN_SECONDS - _now()
             outcome = await self._log_in(attempt, max(left_seconds, self._deadline_seconds), first_poll=True)
         return outcome
 
-    async def _log_in(self, attempt: _Attempt, seconds: float, *, first_poll: bool = False) -> Session | PollFailure:
+    async def _log_in(
+        self, attempt: _Attempt, seconds: float = _LOGIN_SECONDS, *, first_poll: bool = False
+    ) -> Session | PollFailure:
+        """Return a new session, or why there is none. seconds: the limit until it has logged in."""
         session: Session | None = None
         state: NodeState | PollFailure | None = None
         try:

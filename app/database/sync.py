@@ -54,6 +54,10 @@ class Sync:
         """Return whether the node has answered after a hang, but no read in sync has shown yet that it is in sync."""
         return self.returned_at is not None and at < self.returned_at + RETURN_SECONDS
 
+    def is_returning_since(self, at: float) -> bool:
+        """Return whether the node has come back from a hang after this time, and is not known to be in sync."""
+        return self.returned_at is not None and at < self.returned_at
+
     def read_begun(self, at: float) -> "Sync":
         """Return the value after a read has begun."""
         since = at if self.waiting_since is None else self.waiting_since
@@ -90,9 +94,9 @@ class Sync:
         """Return the value after a poll that failed in any other way."""
         return replace(self, hung_since=None)
 
-    def poll_answered(self, at: float) -> "Sync":
-        """Return the value after a poll that was answered."""
+    def poll_answered(self, at: float, *, can_read: bool = True) -> "Sync":
+        """Return the value after a poll that was answered. can_read: whether there are reads in sync at all."""
         if self.hung_since is None:
             return self
-        hung = at - self.hung_since >= HANG_SECONDS
+        hung = can_read and at - self.hung_since >= HANG_SECONDS
         return replace(self, hung_since=None, returned_at=at if hung else self.returned_at)

@@ -70,7 +70,7 @@ def test_its_bytes_for_every_state_of_a_real_node(lone: Node, tmp_path: Path) ->
     (tmp_path / "disabled").touch()
     errors = tmp_path / "errors"
     assert clustercheck(environ, *strict, "0", str(errors)) == (1, DISABLED)
-    assert f"disabled: {tmp_path}/disabled exists, made by " in errors.read_text()
+    assert f"disabled: {tmp_path}/disabled exists, made at " in errors.read_text()
 
 
 def test_what_is_wrong_is_in_the_error_file(lone: Node, tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ class TestDrain:
         )
         for done, first, confirmed in (
             (drained, f"created {path}; to remove it, run: clustercheckd undrain\n", "draining, disabled: "),
-            (again, f"{path} exists, made by ", "draining, disabled: "),
+            (again, f"{path} exists, made at ", "draining, disabled: "),
             (undrained, f"removed {path}\n", "NOT available, unreachable: "),
             (once_more, f"{path} does not exist\n", "NOT available, unreachable: "),
         ):
@@ -314,7 +314,7 @@ class TestDrain:
         where, other = f"clustercheckd: 127.0.0.1:{service.port}", tmp_path / "other"
         for command, seen, fact in (
             ("drain", "NOT available, unreachable: ", "exists"),
-            ("undrain", f"draining, disabled: {service.disabled_file} exists, made by ", "is gone"),
+            ("undrain", f"draining, disabled: {service.disabled_file} exists, made at ", "is gone"),
         ):
             done = run(command, **here(service, other))
             assert done.returncode == 1
