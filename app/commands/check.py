@@ -45,8 +45,8 @@ def check(settings: Settings, *, as_json: bool) -> int:
 def check_settings(settings: Settings) -> int:
     """Check what the service would check at its start, as its user; return the exit status. Raises `SettingsError`."""
     _become_service_user()
-    # systemd 252 hides LoadCredential= from ExecReload=. The service, which has it, checks the login then.
-    if os.access(os.environ.get("CREDENTIALS_DIRECTORY", "/"), os.X_OK):
+    # systemd hides LoadCredential= from ExecReload=. The service, which has it, checks the login then.
+    if "CREDENTIALS_DIRECTORY" not in os.environ:
         settings.require_login()
     say("the settings can be used")
     return DONE
