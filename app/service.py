@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import asdict
 
 import uvloop
@@ -19,6 +20,7 @@ from app.http.metrics import ServiceMetrics
 from app.http.server import Server, address_of, execute_again, inherited_socket, listening_socket
 from app.log import Log, set_up_log
 from app.monitor import IDLE_SECONDS, Monitor
+from app.node_state import PollFailure
 from app.settings import Settings
 from app.settings_error import SettingsError
 from app.switches import ManualSwitches
@@ -89,11 +91,18 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         switches.shutting_down = True
         polling.cancel()
 
-    def prepare_reload() -> bool:
+    async def try_to_poll(coming: Settings) -> None:
+        async with aclosing(Poller(coming.database(), coming.clustercheck_deadline)) as trial:
+            seen = await trial.poll()
+        if isinstance(seen, PollFailure) and monitor.verdict().available:
+            raise SettingsError(f"the node is available, and would not be: {seen.reason}: {seen.detail}")
+
+    async def prepare_reload() -> bool:
         nonlocal successor
         try:
             coming, _ = load()
             coming.require_login()
+            await try_to_poll(coming)
             # A duplicate, because the server closes its own.
             successor = listening_socket(coming, listening, systemd.keep).dup()
         except SettingsError as fault:

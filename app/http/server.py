@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -53,9 +53,11 @@ class Server(uvicorn.Server):
         *,
         give_up: Callable[[], object],
         on_stop: Callable[[float], None],
-        on_reload: Callable[[], bool],
+        on_reload: Callable[[], Awaitable[bool]],
     ) -> None:
         self.reloading = False
+        self._reloads: set[asyncio.Task[None]] = set()
+        self._one_reload = asyncio.Lock()
         self._switches = switches
         self._give_up = give_up
         self._on_stop = on_stop
@@ -91,7 +93,7 @@ class Server(uvicorn.Server):
         """Stop. uvicorn's own handler would raise the signal again at the end, and change the exit status."""
         # Leave the rest to the event loop, which this call wakes: a signal handler must not log, because the code that
         # it interrupts may hold the lock of the log's queue.
-        stop = self._reload if sig == signal.SIGHUP else self._stop
+        stop = self._begin_reload if sig == signal.SIGHUP else self._stop
         self._loop.call_soon_threadsafe(stop, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
@@ -108,13 +110,22 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
         giving_up.cancel()
 
-    def _reload(self, signal_name: str) -> None:
-        # What stops already does not start again.
-        if self._ended.is_set() or self._switches.shutting_down or not self._on_reload():
-            return
-        _log.info("reloading", extra={"signal": signal_name})
-        self.reloading = True
-        self._ended.set()
+    def _begin_reload(self, signal_name: str) -> None:
+        reload = self._loop.create_task(self._reload(signal_name))
+        self._reloads.add(reload)
+        reload.add_done_callback(self._reloads.discard)
+
+    async def _reload(self, signal_name: str) -> None:
+        async with self._one_reload:
+            # What stops does not start again.
+            if not self._is_stopping and await self._on_reload() and not self._is_stopping:
+                _log.info("reloading", extra={"signal": signal_name})
+                self.reloading = True
+                self._ended.set()
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._ended.is_set() or self._switches.shutting_down
 
     def _stop(self, signal_name: str) -> None:
         self.reloading = False

@@ -17,7 +17,7 @@ from harness.ports import LOOPBACK, Ports
 from harness.service import Service, get, read_to_end, without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import FakeMySQL
+from tests.fake_mysql import FakeMySQL, error, galera, greets_then
 
 SECONDS = 10
 NO_FILE = "No such file or directory"
@@ -150,6 +150,21 @@ def test_settings_that_cannot_be_used_are_one_line_and_the_old_ones_go_on(
     assert reloaded.service.status()["policy"]["max_recv_queue"] == 5
 
 
+def test_an_account_that_is_refused_does_not_cost_an_available_node_its_session(
+    reloaded: Reloaded, node: FakeMySQL
+) -> None:
+    node.behaviour = greets_then(error(1045))
+    reloaded.write("MAX_RECV_QUEUE=5")
+    reloaded.ask()
+    reloaded.wait_for("ERROR not reloaded", 1)
+    assert "would not be: access-denied: " in reloaded.lines("ERROR not reloaded")[0]
+    assert reloaded.service.get().status == 200
+    node.behaviour = galera()
+    reloaded.ask()
+    reloaded.wait_for("INFO started", 2)
+    assert reloaded.service.status()["policy"]["max_recv_queue"] == 5
+
+
 def test_the_address_may_change_and_the_old_one_is_closed(reloaded: Reloaded, ports: Ports) -> None:
     reloaded.write(host="*")
     reloaded.ask()
@@ -178,10 +193,11 @@ def test_every_address_of_ipv6_alone_is_another_address_than_every_one(reloaded:
 
 
 def test_a_health_check_that_waits_for_a_poll_is_answered_before(reloaded: Reloaded, node: FakeMySQL) -> None:
-    # Without a result that is young enough, the answer waits for the poll, which gets none for now.
+    # Without a result that is young enough, the answer waits for the poll, which gets none in its session.
     with ExitStack() as exits:
         with reloaded.service.process.paused():
             node.hang_all()
+            node.behaviour = galera()
             waiting = [exits.enter_context(connect(reloaded.port)) for _ in range(5)]
             for connection in waiting:
                 connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
