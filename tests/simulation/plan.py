@@ -27,6 +27,7 @@ class Plan:
             *(self.meet_next, self.strand, self.answer_slowly, self.wait_in_sync),
             *(self.pause, self.pause, self.pause, self.sleep, self.work),
         ]
+        self._slept_at = 0.0
         self._kinds = rng.sample(kinds, _KINDS)
         world.after(rng.uniform(0.5, 4.0), self._go_on)
         world.at(self.ends_at, self.end)
@@ -52,7 +53,7 @@ class Plan:
 
     def _relieve(self) -> None:
         worse = self.server.fate not in (Fate.WELCOME, *ACCOUNT) and self.rng.random() < 0.5
-        self.change_fate(Fate.DENIED if worse else Fate.WELCOME)
+        self.change_fate(self.rng.choice(ACCOUNT) if worse else Fate.WELCOME)
         if worse:
             self.world.after(2.0 + self._some_seconds(), self._relieve)
 
@@ -143,8 +144,10 @@ class Plan:
         self.pauses_after_poll.clear()
 
     def sleep(self) -> None:
-        """Suspend the machine."""
-        self.world.sleep(self.rng.uniform(10.0, 5000.0))
+        """Suspend the machine, but not again before a poll has ended."""
+        if self.world.now > self._slept_at + 2.0:
+            self._slept_at = self.world.now
+            self.world.sleep(self.rng.uniform(10.0, 5000.0))
 
     def work(self) -> None:
         """Let our process work for a while in each turn of the loop, perhaps while the server hangs."""

@@ -5,15 +5,24 @@ All times are in seconds in which our process runs.
 
 import math
 
-from app.monitor import REFUSAL_SECONDS
 from tests.simulation.server import FIRST_POLL, Fate, Server, Sync
 from tests.simulation.world import World
 
 POLL_INTERVAL_SECONDS = 0.25
 LOGIN_INTERVAL_SECONDS = 2.0
 DEADLINE_SECONDS = 0.8
-POLL_SECONDS = 1.0
 """The defaults of the settings."""
+
+IDLE_SECONDS = 1.0
+"""A poll begins if nobody has asked for so long (app/monitor.py)."""
+
+REFUSAL_SECONDS = 0.05
+"""How long a 503 may take if the node was unavailable (app/monitor.py)."""
+
+CLOSE_SECONDS = 0.5
+"""How long it may take to log out."""
+
+ROUNDING_SECONDS = 1e-5
 
 MOST_SESSIONS = 3
 """One answers the polls, one logs in, one logs out (app/database/poller.py)."""
@@ -67,7 +76,7 @@ _PROMPT_SECONDS = 0.05
 """With answers that take longer, a login and a poll together may take more than the deadline."""
 
 _OPEN = (Fate.WELCOME, Fate.SLOW)
-_PROMPT = (Fate.REFUSED, Fate.CUT, Fate.NO_THREAD, Fate.DIES, *ACCOUNT)
+_PROMPT = (Fate.WELCOME, Fate.REFUSED, Fate.CUT, Fate.NO_THREAD, Fate.DIES, *ACCOUNT)
 _HANGING = (Fate.NO_GREETING, Fate.UNANSWERED)
 _LATE_SECONDS = {
     **dict.fromkeys(ACCOUNT, REFUSED_SECONDS),
@@ -81,7 +90,7 @@ class Promises:
     """Knows since when the server is as it is, and therefore what may be answered."""
 
     def __init__(self, world: World, server: Server, ask_seconds: float) -> None:
-        self._back_seconds = BACK_SECONDS + 2 * max(POLL_INTERVAL_SECONDS, ask_seconds)
+        self._back_seconds = BACK_SECONDS + 2 * min(IDLE_SECONDS, POLL_INTERVAL_SECONDS + ask_seconds)
         self._world = world
         self._server = server
         self._rejects_since = math.inf
@@ -89,6 +98,7 @@ class Promises:
         self._silence_ends_at = 0.0
         self._login_hangs_until = 0.0
         self._rejected_until = 0.0
+        self._lost_at = -math.inf
         self._return_ends_at = 0.0
         self._keeps_session = True
         server.on_fate = self._note_fate
@@ -112,20 +122,25 @@ class Promises:
     def change_fate(self, fate: Fate) -> None:
         """Note what becomes of new clients from now on, before the server does it."""
         before = self._server.fate
+        now = self._world.running
         if before in _OPEN:
-            self._keeps_session = self._world.running >= self.settled_at
+            self._keeps_session = now >= max(self.settled_at, self._lost_at + 2 * IDLE_SECONDS)
         self._rejects_since = self._world.running if fate in REJECTED_WITHIN_SECONDS else math.inf
         if before is Fate.SILENT:
             self._silence_ends_at = self._world.running + MOST_SILENT_SECONDS
         if before is not Fate.WELCOME:
-            self.settle(_LATE_SECONDS.get(before, 0.0), hung=before not in _PROMPT)
+            late_seconds = max(_LATE_SECONDS.get(before, 0.0), self._login_hangs_until - now)
+            self.settle(late_seconds, hung=before not in _PROMPT)
 
     def lose_session(self, *, silently: bool = False, while_logging_in: bool = False) -> None:
         """Note that sessions end or fall silent."""
+        now = self._world.running
+        again = now < self._lost_at + 2 * IDLE_SECONDS
         self._keeps_session = False
+        self._lost_at = now
         if silently:
             self._note_silence()
-        disturbed = self._world.running < max(self._silence_ends_at, self._login_hangs_until)
+        disturbed = again or now < max(self._silence_ends_at, self._login_hangs_until, self._return_ends_at)
         slow = self._server.fate is not Fate.WELCOME or self._server.answer_seconds > _PROMPT_SECONDS
         if disturbed or slow or while_logging_in or self._server.next_fates:
             self.settle()
@@ -135,7 +150,9 @@ class Promises:
         seconds += self._back_seconds + self._server.login_seconds + _STATEMENTS * self._server.answer_seconds
         if hung:
             self._return_ends_at = self._world.running + RETURN_SECONDS + seconds
-        if self._server.sync is not Sync.ANSWERED or self._server.fate is not Fate.WELCOME:
+        in_sync = self._server.sync is Sync.ANSWERED and not self._server.waits_in_sync
+        undisturbed = self._server.fate is Fate.WELCOME and self._world.running > self._login_hangs_until
+        if not (in_sync and undisturbed):
             self._settled_at = max(self._settled_at, self._return_ends_at)
         self._settled_at = max(self._settled_at, self._world.running + seconds, self._silence_ends_at + seconds)
         if self._rejects_since < math.inf:
@@ -143,17 +160,20 @@ class Promises:
 
     def _note_fate(self, fate: Fate) -> None:
         now = self._world.running
+        if fate is not Fate.WELCOME and now < self._return_ends_at:
+            self._settled_at = max(self._settled_at, self._return_ends_at)
         if fate is Fate.SILENT:
             self._note_silence()
         if fate in _HANGING:
             self._login_hangs_until = now + LOGIN_SECONDS
-            if not self._server.held:
-                self.settle(LOGIN_SECONDS)
+        alone = not self._server.held
+        if (alone and fate is not Fate.WELCOME) or (fate not in _PROMPT and now < self._rejected_until):
+            self.settle(_LATE_SECONDS.get(fate, 0.0))
         if fate in REJECTED_WITHIN_SECONDS:
             # One rejected login is an accident; two in a row are not.
-            if now < self._rejected_until and self._server.fate in _OPEN:
+            if now < self._rejected_until and self._server.fate not in REJECTED_WITHIN_SECONDS:
                 self.settle(_LATE_SECONDS.get(fate, 0.0), hung=fate not in _PROMPT)
-            self._rejected_until = now + _LATE_SECONDS.get(fate, 0.0) + LOGIN_INTERVAL_SECONDS + POLL_SECONDS
+            self._rejected_until = now + _LATE_SECONDS.get(fate, 0.0) + LOGIN_INTERVAL_SECONDS + IDLE_SECONDS
 
     def _note_silence(self) -> None:
         now = self._world.running

@@ -163,6 +163,11 @@ class Server:
         """Whether statements get no answer."""
         return self.stopped or self.holds_statements
 
+    @property
+    def waits_in_sync(self) -> bool:
+        """Whether a read in sync is under way."""
+        return any(session.sync and session.held for session in self.sessions)
+
     async def connect(self) -> Session:
         """Connect a new client."""
         fate = self.next_fates.pop(0) if self.next_fates else self.fate

@@ -25,9 +25,9 @@ class World:
         self.loop = _Loop(self)
         self.story: list[str] = []
         self.slept_seconds = 0.0
-        self.pauses = 0
-        self.turn_seconds = 0.0  # how long our process works in each turn of the loop
-        self.worked = (-math.inf, 0.0)  # until when it did, and for how long
+        self.disturbances = 0  # how often something has kept our process from its work
+        self.turn_seconds = 0.0
+        self._worked: list[tuple[float, float]] = []  # until when it did, and for how long
         self.each_turn: list[Action] = []
         self._paused_at: float | None = None
         self._paused_seconds = 0.0
@@ -69,12 +69,17 @@ class World:
         """Suspend the machine, the server included: only the boot clock notices."""
         self.tell(f"the machine sleeps for {seconds:.0f} s")
         self.slept_seconds += seconds
+        self.disturbances += 1
 
     def work(self, turn_seconds: float) -> None:
         """Let our process work for so long in each turn of the loop."""
-        if self.turn_seconds:
-            self.worked = (self.running, self.turn_seconds)
+        self.disturbances += 1
+        self._worked.append((self.running, self.turn_seconds))
         self.turn_seconds = turn_seconds
+
+    def most_turn_seconds(self, since: float) -> float:
+        """Return for how long our process has worked in a turn of the loop, at most."""
+        return max([self.turn_seconds, *(seconds for until, seconds in self._worked if until >= since)])
 
     def end_turn(self) -> None:
         """Let time pass between two turns of the loop."""
@@ -82,7 +87,7 @@ class World:
         self._pauses = [(turns - 1, seconds) for turns, seconds in self._pauses if turns]
         for seconds in due:
             self.tell(f"our process pauses for {seconds:.2f} s")
-            self.pauses += 1
+            self.disturbances += 1
             self._paused_at = self.now
             self._pass(seconds)
             self._paused_at = None

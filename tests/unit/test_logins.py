@@ -1,10 +1,6 @@
 """Logins beside the polls, against mock peers; tests/cluster/test_logins.py has what a real server shows."""
 
 import logging
-import threading
-import time
-from collections import UserDict
-from collections.abc import ItemsView
 from pathlib import Path
 
 import pytest
@@ -14,8 +10,6 @@ from app.node_state import NodeState
 from app.reason import Reason
 from harness.waiting import wait_for
 from tests.fake_mysql import (
-    SYNCED_STATUS,
-    SYNCED_VARIABLES,
     Behaviour,
     FakeMySQL,
     Peer,
@@ -24,13 +18,9 @@ from tests.fake_mysql import (
     galera,
     packet,
     says,
-    selected,
-    shown,
 )
-from tests.measured import within
-from tests.unit.polling import DEADLINE_SECONDS, polling, polls_of
+from tests.unit.polling import polling, polls_of
 
-LOGIN_SECONDS = 5.0
 INTERVAL_SECONDS = 0.05
 
 
@@ -77,52 +67,6 @@ def test_two_logins_that_the_server_rejects_in_a_row_are_in_the_state_until_one_
         assert polls.poller.login_failure is None
 
 
-class Slow(UserDict[str, str]):
-    """Rows that the server takes a moment to read."""
-
-    def items(self) -> ItemsView[str, str]:
-        """Return them after 0.1 s."""
-        time.sleep(0.1)
-        return super().items()
-
-
-def test_a_login_that_is_rejected_while_a_poll_is_under_way_counts() -> None:
-    def answers_slowly(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(Slow(SYNCED_STATUS))
-
-    with polling(answers_slowly, login_interval=INTERVAL_SECONDS) as (polls, server):
-        polls.state()
-        server.behaviour = says(packet(0, error(1135)))
-        within("a server that rejects logins", polls.poll_until(rejects), 2.0)
-
-
-def test_one_rejected_login_is_no_reason_and_the_next_one_is_made_at_once() -> None:
-    def rejects_once(peer: Peer) -> None:
-        server.behaviour = galera()
-        peer.send(error(1135))
-
-    with polling(galera(), login_interval=0.5) as (polls, server):
-        polls.state()
-        server.behaviour = rejects_once
-        polls.wait(0.6)
-        seconds = polls.poll_until(lambda node: rejects(node) or server.connections == 3)
-        within("the second login", seconds, 0.4)
-        assert not rejects(polls.state())
-        assert polls.poller.login_counts[Reason.REJECTS_LOGINS] == 1
-
-
-@pytest.mark.long
-def test_a_login_that_gets_no_answer_counts_after_its_own_time() -> None:
-    with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
-        polls.state()
-        server.behaviour = Peer.hang
-        seconds = polls.poll_until(rejects)
-        assert seconds > LOGIN_SECONDS
-        within("a server that answers no login", seconds, LOGIN_SECONDS + DEADLINE_SECONDS + 1)
-        assert server.most_open_connections <= 3
-
-
 @pytest.mark.parametrize("number", [1045, 1040])
 def test_a_refused_account_costs_no_session_that_works(number: int, caplog: pytest.LogCaptureFixture) -> None:
     with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server), caplog.at_level(logging.INFO):
@@ -146,53 +90,6 @@ def test_a_socket_file_that_is_gone_costs_no_session_that_works(tmp_path: Path) 
         path.unlink()
         polls.poll_until(lambda _: polls.poller.account_refused)
         assert not rejects(polls.state())
-
-
-def test_a_server_that_hangs_is_never_given_more_than_three_sessions_and_recovers_on_them() -> None:
-    works = threading.Event()
-    works.set()
-
-    def hangs_in_show_status(peer: Peer) -> None:
-        # Logins work meanwhile.
-        peer.log_in()
-        peer.answer_queries(statements=2)
-        while peer.receive() != b"\x01":
-            works.wait(20)
-            peer.connection.sendall(shown(SYNCED_STATUS))
-            peer.receive()
-            peer.connection.sendall(shown(SYNCED_VARIABLES))
-
-    with polling(hangs_in_show_status, login_interval=INTERVAL_SECONDS) as (polls, server):
-        polls.state()
-        works.clear()
-        for _ in range(8):
-            assert polls.failure().reason is Reason.TIMEOUT
-        assert server.connections <= 3
-        works.set()
-        polls.state()
-        assert server.most_open_connections <= 3
-
-
-def test_an_answer_that_comes_after_its_poll_is_not_used() -> None:
-    held = threading.Event()
-    status = dict(SYNCED_STATUS)
-
-    def answers_late(peer: Peer) -> None:
-        peer.poll_once()
-        # Both statements are sent before the first is answered. This answer says Synced, when the node no longer is.
-        assert peer.receive().startswith(b"\x03SHOW STATUS")
-        select = peer.receive().decode()
-        held.wait(20)
-        peer.connection.sendall(shown(SYNCED_STATUS) + selected(select, SYNCED_VARIABLES))
-        peer.answer_queries(status)
-
-    with polling(answers_late) as (polls, server):
-        polls.state()
-        polls.failure()
-        status["wsrep_local_state"] = "2"
-        threading.Timer(DEADLINE_SECONDS / 3, held.set).start()
-        assert polls.state().wsrep_local_state == 2
-        assert server.connections == 1
 
 
 def test_the_session_is_told_how_long_it_may_be_idle() -> None:

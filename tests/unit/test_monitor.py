@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import itertools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.monitor import IDLE_SECONDS, REFUSAL_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
+from app.monitor import IDLE_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
 from app.node_state import NodeState, PollFailure
 from app.reason import Reason
 from app.verdict import NO_SWITCHES, Policy, Switches, Verdict
@@ -151,76 +150,12 @@ async def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
         assert (poller.calls, poller.most_under_way) == (2, 1)
 
 
-async def test_no_poll_begins_sooner_than_the_interval_after_the_one_before() -> None:
-    poller = ScriptedPoller(SYNCED)
-    async with running(poller, interval_seconds=0.05) as monitor, asyncio.timeout(5):
-        while poller.calls < 10:
-            await monitor.fresh_verdict()
-            await asyncio.sleep(0)
-    # An event loop may run a timer some milliseconds early.
-    assert all(later - earlier > 0.045 for earlier, later in itertools.pairwise(poller.began_at))
-
-
-async def test_without_questions_a_poll_begins_every_second() -> None:
-    poller = ScriptedPoller(SYNCED)
-    async with running(poller):
-        await until(lambda: poller.calls == 3)
-    for earlier, later in itertools.pairwise(poller.began_at):
-        assert later - earlier > IDLE_SECONDS - 0.05
-        within("a poll that nobody asked for", later - earlier, IDLE_SECONDS + 0.2)
-
-
-async def test_a_200_is_not_given_while_the_poll_hangs() -> None:
-    async with running(ScriptedPoller(SYNCED, hanging)) as monitor:
-        assert (await monitor.fresh_verdict()).available
-        await asyncio.sleep(2 * INTERVAL_SECONDS)
-        began = time.monotonic()
-        assert (await monitor.fresh_verdict()).reason is Reason.STALE
-        assert time.monotonic() - began >= DEADLINE_SECONDS
-        # It is not old enough to be stale for those who only look.
-        assert monitor.verdict().available
-
-
-async def test_a_503_is_given_after_a_twentieth_of_a_second_while_the_poll_hangs() -> None:
-    async with running(ScriptedPoller(DOWN, hanging)) as monitor:
-        assert (await monitor.fresh_verdict()).reason is Reason.UNREACHABLE
-        await asyncio.sleep(2 * INTERVAL_SECONDS)
-        began = time.monotonic()
-        assert (await monitor.fresh_verdict()).reason is Reason.UNREACHABLE
-        within("a known 503", time.monotonic() - began, REFUSAL_SECONDS + 0.1)
-
-
 @pytest.mark.parametrize("switches", [Switches(disabled_file="/file"), Switches(shutting_down=True)])
 async def test_what_is_switched_by_hand_waits_for_no_poll(switches: Switches) -> None:
     async with running(ScriptedPoller(hanging), lambda: switches) as monitor:
         began = time.monotonic()
         assert not (await monitor.fresh_verdict()).available
         within("a verdict by hand", time.monotonic() - began, 0.04)
-
-
-async def test_after_a_sleep_of_the_machine_a_question_waits_for_a_poll_instead_of_being_stale() -> None:
-    asleep_seconds = 0.0
-    poller = ScriptedPoller(SYNCED, dataclasses.replace(SYNCED, wsrep_ready="OFF"))
-    async with running(poller, clock=lambda: boot_seconds() + asleep_seconds) as monitor:
-        assert (await monitor.fresh_verdict()).available
-        asleep_seconds = 3600.0
-        assert monitor.verdict().reason is Reason.STALE
-        assert (await monitor.fresh_verdict()).reason is Reason.NOT_READY
-
-
-async def test_after_a_pause_right_after_a_poll_a_question_waits_for_one_more() -> None:
-    asleep_seconds = 0.0
-
-    def fall_asleep(_verdict: Verdict) -> None:
-        # The poll has ended, and those that wait for it have not run yet.
-        nonlocal asleep_seconds
-        asleep_seconds = 3600.0 if poller.calls == 2 else asleep_seconds
-
-    poller = ScriptedPoller(SYNCED, SYNCED, dataclasses.replace(SYNCED, wsrep_ready="OFF"))
-    async with running(poller, clock=lambda: boot_seconds() + asleep_seconds, on_verdict=fall_asleep) as monitor:
-        assert (await monitor.fresh_verdict()).available
-        await asyncio.sleep(2 * INTERVAL_SECONDS)
-        assert (await monitor.fresh_verdict()).reason is Reason.NOT_READY
 
 
 async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
