@@ -29,6 +29,11 @@ _CHECK = (*DATABASE, *POLICY, "clustercheck_disabled_file", "clustercheck_deadli
 _DRAIN = ("clustercheck_disabled_file", "clustercheck_port")
 _DRAIN_EXITS = {DONE: "the service sees the change", FAILED: "it does not, or the file cannot be changed"}
 _MISUSED = "a setting or an argument cannot be used"
+_TAKES = {
+    "serve": "no arguments; a command comes before its flags",
+    "drain": "no arguments; for a comment use --reason, for another node run it there",
+    "migrate": "one PATH",
+}
 _JSON = {"--json": {"action": "store_true", "help": "print JSON"}}
 
 
@@ -151,8 +156,9 @@ class Parser(argparse.ArgumentParser):
             if argument.startswith("-"):
                 close = _close_to(flag.replace("--clustercheck-", "--"), self.flags())
                 self.error(f"{self._command} has no flag {_shown(flag)}{close}")
-            takes = "one PATH" if "path" in given else "flags only, after the command"
-            self.error(f"{self._command} works on this host and takes {takes}")
+            self.error(
+                f"{self._command} takes {_TAKES.get(self._command, 'no arguments; for another node, run it there')}"
+            )
         return given
 
     def flags(self) -> list[str]:

@@ -26,7 +26,7 @@ AT_ONCE_SECONDS = 0.5
 CROWD = 100
 """How many clients connect at the same moment, to find one that strays."""
 
-PAGE = "docs/haproxy.md"
+PAGE, VARIATIONS = "docs/haproxy.md", "docs/haproxy-variations.md"
 
 _SAMPLE = 20
 
@@ -114,7 +114,7 @@ def switched(front: Front, old: MockNode, bound: float = SWITCH_SECONDS) -> Iter
 
 def varied(heading: str) -> str:
     """Apply the one diff under a heading of the page to the example: there is no second copy of a variation."""
-    (diff,) = blocks_under(PAGE, heading, "diff")
+    (diff,) = blocks_under(VARIATIONS, heading, "diff")
     text = EXAMPLE.read_text()
     for hunk in diff.text.split("@@\n"):
         lines = hunk.splitlines(keepends=True)

@@ -10,10 +10,10 @@ import pytest
 from harness.haproxy import EXAMPLE, READER_QUESTION, WRITER, WRITER_QUESTION
 from harness.process import with_system_path
 from harness.waiting import wait_for
-from tests.haproxy.front import CROWD, PAGE, Front, MockNodes, varied
-from tests.unit.pages import Block, blocks_under, checked_blocks
+from tests.haproxy.front import CROWD, VARIATIONS, Front, MockNodes, varied
+from tests.unit.pages import Block, blocks_of, checked_blocks
 
-VARIATIONS = [block.headings[-1] for block in blocks_under(PAGE, "Variations", "diff")]
+HEADINGS = [block.headings[-1] for block in blocks_of(VARIATIONS) if block.language == "diff"]
 DISTRIBUTION = Path("/etc/haproxy/haproxy.cfg")
 UNRESOLVABLE = "x" * 64
 """A name too long for the resolver to ask anybody about it."""
@@ -23,7 +23,7 @@ TAUGHT_SECONDS = 6
 """HAProxy 2.6 hands its memory to the next process only once it has run for 5 s."""
 
 
-@pytest.mark.parametrize("variation", [None, *VARIATIONS])
+@pytest.mark.parametrize("variation", [None, *HEADINGS])
 def test_haproxys_own_check_says_nothing(tmp_path: Path, variation: str | None) -> None:
     assert haproxys_own_check(tmp_path, varied(variation) if variation else EXAMPLE.read_text()) == ""
 

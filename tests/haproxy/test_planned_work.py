@@ -14,7 +14,7 @@ from harness.galera import WRITE, Installation
 from harness.haproxy import EXAMPLE, READER, READER_QUESTION, WRITER, Backend, HAProxy, name_of
 from harness.stack import Stack
 from harness.waiting import wait_for
-from tests.haproxy.front import PAGE, varied
+from tests.haproxy.front import PAGE, VARIATIONS, varied
 from tests.measured import STALLED, DisturbedError
 from tests.unit.pages import PAGES, blocks_under
 
@@ -139,7 +139,7 @@ def test_a_rolling_restart_of_three_nodes_cuts_each_writing_client_once(installa
 
 
 def test_readers_of_a_full_node_keep_their_sessions_and_new_ones_go_elsewhere(installation: Installation) -> None:
-    assert "`&available_when_full=0`" in PAGES[PAGE].read_text()
+    assert "`&available_when_full=0`" in PAGES[VARIATIONS].read_text()
     text = EXAMPLE.read_text().replace(READER_QUESTION, f"{READER_QUESTION}&available_when_full=0")
     with Stack(settings=DRAINS, text=text, installation=installation) as stack, ExitStack() as held:
         node, haproxy = stack.nodes[0], stack.haproxy

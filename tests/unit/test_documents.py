@@ -42,6 +42,15 @@ def test_the_pages_are_found() -> None:
     assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/reference/settings.md"} <= set(PAGES)
 
 
+MOST_COLUMNS = 140
+
+
+@every_page
+def test_no_line_of_a_page_is_too_long_for_an_editor(page: str) -> None:
+    lines = without_blocks(PAGES[page].read_text()).splitlines()
+    assert [line for line in lines if len(line) > MOST_COLUMNS and not line.lstrip().startswith(("|", "!["))] == []
+
+
 class TestLinks:
     """Relative links, with their anchors; addresses on the network are not asked."""
 

@@ -14,7 +14,7 @@ from app.commands.parser import COMMANDS, Parser, parse
 from app.settings import WITHOUT_FLAG, Settings, flag_of, load_settings
 
 SECRET = "Geheim1"
-FLAGS_ONLY = "works on this host and takes flags only, after the command"
+ELSEWHERE = "check takes no arguments; for another node, run it there"
 NO_PASSWORD = "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
 NO_VALUE = "needs a value"
 
@@ -39,16 +39,16 @@ NO_VALUE = "needs a value"
         (f"status -p{SECRET}", "status ", NO_PASSWORD),
         (f"migrate --password={SECRET}", "migrate ", NO_PASSWORD),
         (f"MYSQL_PASSWORD={SECRET} check", "", "(not repeated here) is not a command"),
-        (f"check MYSQL_PASSWORD={SECRET}", "check ", f"check {FLAGS_ONLY}"),
-        ("--port 9300 status", "serve ", f"serve {FLAGS_ONLY}"),
-        ("drain db2", "drain ", f"drain {FLAGS_ONLY}"),
+        (f"check MYSQL_PASSWORD={SECRET}", "check ", ELSEWHERE),
+        ("--port 9300 status", "serve ", "serve takes no arguments; a command comes before its flags"),
+        ("drain db2", "drain ", "drain takes no arguments; for a comment use --reason, for another node run it there"),
         ("--port", "serve ", f"--port {NO_VALUE}"),
         ("serve --port --interval 1", "serve ", f"--port {NO_VALUE}"),
         ("status --host=", "status ", f"--host {NO_VALUE}"),
         ("check --env-file=", "check ", f"--env-file {NO_VALUE}"),
         (f"status --watch={SECRET}", "status ", "--watch takes no value"),
         (f"check --json={SECRET}'s", "check ", "--json takes no value"),
-        ("migrate a b", "migrate ", "migrate works on this host and takes one PATH"),
+        ("migrate a b", "migrate ", "migrate takes one PATH"),
         ("chekc", "", "chekc is not a command: did you mean check?"),
         ("CHECK", "", "(not repeated here) is not a command: did you mean check?"),
         ("node", "", "node is not a command"),
