@@ -63,6 +63,7 @@ class TestContents:
         flow_control = {"wsrep_flow_control_active": "true", "wsrep_flow_control_status": "OFF"}
         with fake_mysql(galera(status | flow_control)) as server:
             service = services.beside(server, CLUSTERCHECK_DEADLINE="0.5")
+            wait_for("a read in sync to be answered", lambda: scrape(service).get("sync_wait_seconds") == 0)
             synced = scrape(service)
             service.disabled_file.touch()
             reply = service.get("/metrics")
