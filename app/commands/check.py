@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import pwd
-from pathlib import Path
 
 from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import complain, say
@@ -18,7 +17,7 @@ from app.verdict import decide
 
 _SERVICE_USER = "clustercheck"
 """The user of the packages' unit."""
-_CREDENTIALS = Path("/run/credentials/clustercheckd.service")
+_CREDENTIALS = "/run/credentials/clustercheckd.service"
 """What the unit gets by LoadCredential=."""
 _OF_THE_ACCOUNT = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
 _ASK_THE_SERVICE = "Ask the service itself: clustercheckd status"
@@ -46,7 +45,7 @@ def check_settings(settings: Settings) -> int:
     """Check what the service would check at its start, as its user; return the exit status. Raises `SettingsError`."""
     _become_service_user()
     # systemd hides LoadCredential= from ExecReload=. The service, which has it, checks the login then.
-    if "CREDENTIALS_DIRECTORY" not in os.environ:
+    if not any(str(value).startswith(_CREDENTIALS) for _, value in settings):
         settings.require_login()
     say("the settings can be used")
     return DONE

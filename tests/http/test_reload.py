@@ -253,11 +253,10 @@ def test_flags_stay_flags(services: Services, node: FakeMySQL, ports: Ports) -> 
         service.stop()
 
 
-def check_settings(env_file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+def check_settings(env_file: Path) -> subprocess.CompletedProcess[str]:
     """Run what ExecReload= runs first."""
     command = [sys.executable, "-m", "app", "serve", "--check-settings", "--env-file", str(env_file)]
-    environ |= without_settings(os.environ)
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=without_settings(os.environ), capture_output=True, text=True, check=False)
 
 
 def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
@@ -269,7 +268,8 @@ def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
     done = check_settings(env_file)
     assert done.stderr == f"clustercheckd: {env_file}, line 2: MYSQL_PASSWORD_FILE: /none/password: {NO_FILE}\n"
     # What only the service can read, it checks itself.
-    assert check_settings(env_file, CREDENTIALS_DIRECTORY="/none").returncode == 0
+    env_file.write_text("MYSQL_PASSWORD_FILE=/run/credentials/clustercheckd.service/password\n")
+    assert check_settings(env_file).returncode == 0
     env_file.write_text("MYSQL_USERNAME=someone\nMAX_RECV_QUEUE=many\n")
     done = check_settings(env_file)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
