@@ -77,11 +77,11 @@ def _become_service_user() -> str | None:
 def _advice(settings: Settings, reason: Reason) -> str:
     """Say what to look at after a refused login. The account may only be wrong if the service's logins fail too."""
     [answer] = ask([own_service(settings)])
-    if answer.status is not None and answer.status.get("login_failure", answer.status.get("failure")) is None:
-        return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
     in_its_session = "The running service answers 200 in the session that it has"
     if reason is Reason.TOO_MANY_CONNECTIONS:
         return f"{f'{in_its_session}. ' if answer.available else ''}{_ASK_THE_SERVICE}"
+    if answer.status is not None and answer.status.get("login_failure", answer.status.get("failure")) is None:
+        return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
     login = settings.database().login()
     words = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
     if login.password and settings.mysql_password_file:

@@ -99,7 +99,7 @@ class TestCheck:
             done = run("check", **settings_for(server, CLUSTERCHECK_PORT=str(service.port)))
         verdict, advice = done.stdout.splitlines()
         assert said in verdict
-        assert advice == f"The running service logs in: do not change the account. {ASK_IT}"
+        assert advice == f"The running service answers 200 in the session that it has. {ASK_IT}"
 
 
 # The program is imported first: the service's user may not be able to read where the project is checked out.
