@@ -52,7 +52,7 @@ def rebuild(stack: Stack) -> None:
 
 ISOLATION, KILL, SIGSTOP, PAUSED = "isolation", "kill -9", "SIGSTOP", "service paused"
 NO_THREADS, BROKEN_INIT_CONNECT = "no more threads", "broken init_connect"
-ALTER, FULL_DISK = "long ALTER TABLE", "full disk under the binary log"
+ALTER, FULL_DISK, FULL_TRANSFER = "long ALTER TABLE", "full disk under the binary log", "full state transfer"
 
 _SETTINGS = {
     "desync": ("wsrep_desync", "ON", "OFF"),
@@ -78,7 +78,7 @@ _OF_STACK: dict[str, Callable[[Stack, Node], AbstractContextManager[None]]] = {
     ALTER: lambda stack, node: stack.cluster.altering(node),
     PAUSED: lambda stack, node: stack.services[stack.nodes.index(node)].process.paused(),
     KILL: Stack.killed,
-    "full state transfer": lambda stack, node: stack.cluster.full_transfer_to(node),
+    FULL_TRANSFER: lambda stack, node: stack.cluster.full_transfer_to(node),
 }
 
 KINDS = sorted([*_SETTINGS, *_OF_NODE, *_OF_STACK], key=str.lower)
