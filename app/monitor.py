@@ -213,11 +213,11 @@ class Monitor:
             return _POLLER_FAILED
 
     async def _pause(self) -> None:
-        # sleep(0) still lets other tasks run, even if every poll takes longer than the interval.
-        await asyncio.sleep(max(0.0, self._interval_seconds - self.age_seconds))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, IDLE_SECONDS - self.age_seconds)):
                 await self._asked.wait()
+        # sleep(0) still lets other tasks run, even if every poll takes longer than the interval.
+        await asyncio.sleep(max(0.0, self._interval_seconds - self.age_seconds))
 
     async def _watch(self) -> None:
         """Count the periods in which no poll ends."""
