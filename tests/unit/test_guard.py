@@ -61,6 +61,13 @@ class Transport(asyncio.Transport):
         """Note that the guard has closed the connection."""
         self.aborted = True
 
+    def close(self) -> None:
+        """Close as `abort`: uvicorn does, when the test cancels the answers that are held."""
+        self.abort()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send nothing."""
+
     def is_closing(self) -> bool:
         """Return whether it has."""
         return self.aborted
