@@ -78,6 +78,7 @@ _PROMPT_SECONDS = 0.05
 _OPEN = (Fate.WELCOME, Fate.SLOW)
 _PROMPT = (Fate.WELCOME, Fate.REFUSED, Fate.CUT, Fate.NO_THREAD, Fate.DIES, *ACCOUNT)
 _HANGING = (Fate.NO_GREETING, Fate.UNANSWERED)
+_UNANSWERED = (*_HANGING, Fate.SILENT)
 _LATE_SECONDS = {
     **dict.fromkeys(ACCOUNT, REFUSED_SECONDS),
     **dict.fromkeys(_HANGING, LOGIN_SECONDS),
@@ -98,6 +99,7 @@ class Promises:
         self._silence_ends_at = 0.0
         self._login_hangs_until = 0.0
         self._rejected_until = 0.0
+        self._refused_until = 0.0
         self._lost_at = -math.inf
         self._return_ends_at = 0.0
         self._keeps_session = True
@@ -115,8 +117,10 @@ class Promises:
     @property
     def last_200_at(self) -> float:
         """Until when a 200 may be given, if no login succeeds."""
-        within = REJECTED_WITHIN_SECONDS.get(self._server.fate, 0.0)
-        since = max(self._rejects_since, self._silence_ends_at)
+        fate = self._server.fate
+        within = REJECTED_WITHIN_SECONDS.get(fate, 0.0)
+        hangs_until = 0.0 if fate in _HANGING else self._login_hangs_until
+        since = max(self._rejects_since, self._silence_ends_at, self._refused_until, hangs_until)
         return math.inf if self._world.turn_seconds else since + within + POLL_INTERVAL_SECONDS
 
     def change_fate(self, fate: Fate) -> None:
@@ -143,7 +147,7 @@ class Promises:
         disturbed = again or now < max(self._silence_ends_at, self._login_hangs_until, self._return_ends_at)
         slow = self._server.fate is not Fate.WELCOME or self._server.answer_seconds > _PROMPT_SECONDS
         if disturbed or slow or while_logging_in or self._server.next_fates:
-            self.settle()
+            self.settle(hung=silently)
 
     def settle(self, seconds: float = 0.0, *, hung: bool = True) -> None:
         """Note that something has ended which may have cost the verdict. hung: whether polls may have hung."""
@@ -164,10 +168,12 @@ class Promises:
             self._settled_at = max(self._settled_at, self._return_ends_at)
         if fate is Fate.SILENT:
             self._note_silence()
+        if fate in ACCOUNT:
+            self._refused_until = now + REFUSED_SECONDS
         if fate in _HANGING:
             self._login_hangs_until = now + LOGIN_SECONDS
-        alone = not self._server.held
-        if (alone and fate is not Fate.WELCOME) or (fate not in _PROMPT and now < self._rejected_until):
+        alone = not self._server.held or now < self._lost_at + 2 * IDLE_SECONDS
+        if (alone and fate is not Fate.WELCOME) or (fate in _UNANSWERED and now < self._rejected_until):
             self.settle(_LATE_SECONDS.get(fate, 0.0))
         if fate in REJECTED_WITHIN_SECONDS:
             # One rejected login is an accident; two in a row are not.
