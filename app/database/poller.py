@@ -43,6 +43,9 @@ logins and hangs is not left with more than two sessions a minute."""
 
 _SYNC_SECONDS = 60.0
 
+_REFUSED_SYNC_SECONDS = 1.0
+"""How soon to log in for the next read in sync after the server has refused one."""
+
 _SPARE_IDLE_SECONDS = 30
 """How much longer than the longest pause between two polls the server keeps an idle session."""
 
@@ -209,7 +212,11 @@ class Poller:
         if self._serving is None or self._beside is not None or self._instead is not None or self._leaving:
             return
         answers = self._serving.reading is None
-        due = self._logins.is_due(_now(), self._login_interval_seconds, session_answers=answers)
+        interval_seconds = self._login_interval_seconds
+        if self._sync.refused:
+            # The next read must not be late to see that the node is back.
+            interval_seconds = min(interval_seconds, _REFUSED_SYNC_SECONDS)
+        due = self._logins.is_due(_now(), interval_seconds, session_answers=answers)
         # After a hang, the node returns with a read in sync, and need not wait for the interval.
         if due or self._sync.is_returning_since(self._logins.began_at):
             self._beside = self._begin(beside=True)

@@ -19,6 +19,7 @@ from tests.fake_mysql import (
     packet,
     says,
 )
+from tests.measured import within
 from tests.unit.polling import polling, polls_of
 
 INTERVAL_SECONDS = 0.05
@@ -146,6 +147,17 @@ def test_a_read_in_sync_that_the_server_does_not_wait_for_is_refused_and_any_oth
         state = polls.state()
         assert state.sync_refused is refused
         assert (state.sync_wait_seconds is not None) is refused
+
+
+def test_after_a_read_in_sync_that_was_refused_the_next_one_does_not_wait_for_the_interval() -> None:
+    def refuses(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(answers={"SHOW STATUS LIKE 'wsrep_local_state'": packet(1, error(1205))})
+
+    with polling(refuses, login_interval=2.0) as (polls, server):
+        polls.poll_until(lambda node: node.sync_refused)
+        seconds = polls.poll_until(lambda _: reads_in_sync(server) >= 2)
+        within("the next read in sync", seconds, 1.5)
 
 
 def test_a_session_that_dies_at_its_first_poll_is_no_good_login_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
