@@ -8,9 +8,9 @@ import signal
 signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
 
 from app.commands.check import check, check_settings
 from app.commands.drain import drain, undrain
@@ -24,6 +24,7 @@ from app.log import goes_to_journal
 from app.settings import Settings, load_settings
 from app.settings_error import SettingsError
 
+_NO_ENV_FILE = ""
 _LISTENING = ("clustercheck_host", "clustercheck_port")
 
 
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     open_missing_streams()
     try:
-        return _run(*parse(sys.argv[1:] if arguments is None else arguments))
+        return _run(parse(sys.argv[1:] if arguments is None else arguments))
     except SettingsError as fault:
         # An error in the journal, so that journalctl -p warning shows why the service did not start.
         priority = "<3>" if goes_to_journal(os.environ) else ""
@@ -42,37 +43,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _run(command: str, flags: Mapping[str, str], env_file: str | None, own: Mapping[str, Any]) -> int:
-    match command:
-        case "serve" if own["check_settings"]:
-            return check_settings(_load(flags, env_file))
+def _run(typed: Namespace) -> int:
+    match typed.command:
+        case "serve" if typed.check_settings:
+            return check_settings(_load(typed))
         case "serve":
             # Imported here, because it would double the start of every other command.
             from app.service import serve  # noqa: PLC0415
 
-            return serve(partial(load_settings, flags, env_file))
+            return serve(partial(load_settings, typed.flags, typed.env_file))
         case "check":
-            return check(_load(flags, env_file), as_json=own["json"])
+            return check(_load(typed), as_json=typed.json)
         case "status":
-            # With addresses, no env file is needed, which this user may not be able to read.
-            settings = _load(flags, env_file or ("" if own["addresses"] else None), _LISTENING)
-            services = [service_at(text, settings.clustercheck_port) for text in own["addresses"]]
-            return status(services or [own_service(settings)], as_json=own["json"], watching=own["watch"])
+            if typed.addresses and typed.env_file is None:
+                # This user may not be able to read it.
+                typed.env_file = _NO_ENV_FILE
+            settings = _load(typed, _LISTENING)
+            services = [service_at(address, settings.clustercheck_port) for address in typed.addresses]
+            return status(services or [own_service(settings)], as_json=typed.json, watching=typed.watch)
+        case "drain":
+            return drain(_disabled_file(typed), typed.reason, partial(_find_service, typed))
+        case "undrain":
+            return undrain(_disabled_file(typed), partial(_find_service, typed))
         case "migrate":
-            return migrate(**own)
-        case _:
-            # The path is all that a drain needs: no other mistake may stop it.
-            path = _load(flags, env_file, ["clustercheck_disabled_file"]).clustercheck_disabled_file
-
-            def find_service() -> Service:
-                return own_service(load_settings(flags, env_file, _LISTENING)[0])
-
-            return undrain(path, find_service) if command == "undrain" else drain(path, own["reason"], find_service)
+            return migrate(typed.path, typed.output, typed.password_file)
+    raise AssertionError(typed.command)
 
 
-def _load(flags: Mapping[str, str], env_file: str | None, only: Collection[str] | None = None) -> Settings:
+def _disabled_file(typed: Namespace) -> str:
+    # The path is all that a drain needs: no other mistake may stop it.
+    return _load(typed, ["clustercheck_disabled_file"]).clustercheck_disabled_file
+
+
+def _find_service(typed: Namespace) -> Service:
+    return own_service(load_settings(typed.flags, typed.env_file, _LISTENING)[0])
+
+
+def _load(typed: Namespace, only: Collection[str] | None = None) -> Settings:
     """Load the settings that a command uses, and print the warnings."""
-    settings, warnings = load_settings(flags, env_file, only)
+    settings, warnings = load_settings(typed.flags, typed.env_file, only)
     for line in warnings:
         complain(line)
     return settings

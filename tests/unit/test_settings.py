@@ -28,8 +28,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
         with monkeypatch.context() as patch:
             for name, value in environ.items():
                 patch.setenv(name, value)
-            _, typed, env_file, _ = parse(arguments)
-            return load_settings(typed, env_file)
+            typed = parse(arguments)
+            return load_settings(typed.flags, typed.env_file)
 
     return loading
 
