@@ -63,6 +63,7 @@ def _absolute(path: str) -> str:
 LogLevel = Literal["debug", "info", "warning", "error"]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
+Limit = Annotated[float | None, BeforeValidator(seconds_in)]
 Networks = Annotated[list[IPNetwork] | None, BeforeValidator(_networks_in)]
 
 
@@ -86,9 +87,7 @@ class Settings(BaseModel, frozen=True):
     available_when_readonly: bool = Field(default=True, description="accept a read-only node")
     available_when_full: bool = Field(default=True, description="accept a node at max_connections")
     max_recv_queue: int | None = Field(None, ge=0, description="longest receive queue (default: no limit)")
-    max_sync_wait: Seconds | None = Field(
-        None, ge=0.1, le=3600, description="longest wait of a read in sync (no limit)"
-    )
+    max_sync_wait: Limit = Field(None, ge=0.1, le=3600, description="longest wait of a read in sync (no limit)")
 
     clustercheck_disabled_file: AbsolutePath = Field(DISABLED_FILE, description="the node is drained while it exists")
     clustercheck_drain_status: Literal["404", "503"] = Field("503", description="HTTP status for planned reasons")

@@ -57,6 +57,13 @@ def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> 
     assert load({"MYSQL_PASSWORD_FILE": "/p"})[0].database() == Database(password_file="/p")
 
 
+def test_a_limit_for_reads_in_sync_needs_reads_in_sync(load: Load) -> None:
+    settings, _ = load({"MAX_SYNC_WAIT": "1500ms", "CLUSTERCHECK_LOGIN_INTERVAL": "0"})
+    with pytest.raises(SettingsError, match="MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 "):
+        settings.policy()
+    assert load({"MAX_SYNC_WAIT": "1500ms"})[0].policy().max_sync_wait == 1.5
+
+
 def test_flags_go_before_variables_before_the_env_file(load: Load, env_file: Path) -> None:
     env_file.write_text("MYSQL_HOST=file\nMYSQL_USERNAME=file\nMYSQL_PORT=1\nMYSQL_PASSWORD='from file'\n")
     # An empty one is not set.
@@ -89,6 +96,7 @@ OF_A_SERVICE = "Kubernetes sets it for a Service of that name; set enableService
         *(("CLUSTERCHECK_DEADLINE", word, f"{word!r} {NO_DURATION}") for word in ("nan", "inf", "5x")),
         *(("CLUSTERCHECK_ALLOW_FROM", words, f"{words!r} {NO_NETWORK}") for words in ("", " , ")),
         *(("CLUSTERCHECK_DISABLED_FILE", path, f"{path!r} {NO_PATH}") for path in ("", "x")),
+        ("MAX_SYNC_WAIT", "10ms", "0.01 s is below the minimum of 0.1 s"),
         ("CLUSTERCHECK_LOG_LEVEL", "loud", "loud is not 'debug', 'info', 'warning' or 'error'"),
         ("CLUSTERCHECK_DRAIN_STATUS", "x", "x is not '404' or '503'"),
         ("CLUSTERCHECK_ENV_FILE", "/none", "/none: No such file or directory"),
