@@ -17,17 +17,16 @@ from app.http.api import create_application
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthChecks, no_health_checks
 from app.http.metrics import ServiceMetrics
-from app.http.server import Server, address_of, execute_again, inherited_socket, listening_socket
+from app.http.server import Server, address_of, listening_socket
 from app.log import Log, set_up_log
 from app.monitor import IDLE_SECONDS, Monitor
 from app.node_state import PollFailure
 from app.settings import Settings
 from app.settings_error import SettingsError
 from app.switches import ManualSwitches
-from app.systemd import Systemd
+from app.systemd import Systemd, execute_again, kept_socket
 
 _log = logging.getLogger(__name__)
-
 
 Load = Callable[[], tuple[Settings, list[str]]]
 
@@ -60,7 +59,7 @@ def serve(load: Load) -> int:
 
 
 async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | None:
-    """Serve until a signal. Return the socket of the next process if that is to go on."""
+    """Serve until a signal. After SIGHUP, return the socket for this program with other settings."""
     poller = Poller(
         settings.database(),
         settings.clustercheck_deadline,
@@ -81,45 +80,42 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
     counts = no_health_checks(settings)
     metrics = ServiceMetrics(settings, monitor, poller, register, counts, lambda: log.dropped)
     health_checks = HealthChecks(settings, monitor, create_application(metrics), counts)
-    listening = listening_socket(settings, inherited_socket(), systemd.keep)
-    successor: socket.socket | None = None
-    _say_what_is_watched(settings, address_of(listening))
-    polling = asyncio.create_task(monitor.run())
-    feeding = asyncio.create_task(systemd.feed_watchdog(lambda: monitor.alive))
+    kept = kept_socket()
+    listening = listening_socket(settings, kept)
+    if listening is not kept:
+        systemd.keep(listening)
+    _log.info(
+        "started",
+        extra={
+            "version": __version__,
+            "database": str(settings.database()),
+            "listen": address_of(listening),
+            "poll_interval_seconds": settings.clustercheck_poll_interval,
+            "login_interval_seconds": settings.clustercheck_login_interval,
+            "deadline_seconds": settings.clustercheck_deadline,
+            **asdict(monitor.policy),
+        },
+    )
 
     def give_up() -> None:
         switches.shutting_down = True
         polling.cancel()
 
-    async def try_to_poll(coming: Settings) -> None:
-        async with aclosing(Poller(coming.database(), coming.clustercheck_deadline)) as trial:
-            seen = await trial.poll()
-        if isinstance(seen, PollFailure) and monitor.verdict().available:
-            raise SettingsError(f"the node is available, and would not be: {seen.reason}: {seen.detail}")
+    def stop(drain_seconds: float) -> None:
+        reloading.cancel()
+        systemd.stopping(drain_seconds)
 
-    async def prepare_reload() -> bool:
-        nonlocal successor
-        try:
-            coming, _ = load()
-            coming.require_login()
-            await try_to_poll(coming)
-            # A duplicate, because the server closes its own.
-            successor = listening_socket(coming, listening, systemd.keep).dup()
-        except SettingsError as fault:
-            for line in str(fault).splitlines():
-                _log.error("not reloaded", extra={"detail": line})
-            return False
-        return True
+    async def reload() -> socket.socket:
+        await _usable_settings(settings, load, monitor)
+        # A duplicate, because the server closes its own.
+        successor = listening.dup()
+        server.ended.set()
+        return successor
 
-    server = Server(
-        settings,
-        health_checks,
-        register,
-        switches,
-        give_up=give_up,
-        on_stop=systemd.stopping,
-        on_reload=prepare_reload,
-    )
+    server = Server(settings, health_checks, register, switches, give_up=give_up, on_stop=stop)
+    polling = asyncio.create_task(monitor.run())
+    feeding = asyncio.create_task(systemd.feed_watchdog(lambda: monitor.alive))
+    reloading = asyncio.create_task(reload())
     try:
         await server.serve([listening])
     finally:
@@ -127,19 +123,38 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         polling.cancel()
         await asyncio.wait([polling, feeding])
         await poller.aclose()
-    return successor if server.reloading else None
+    return None if server.signalled else await reloading
 
 
-def _say_what_is_watched(settings: Settings, address: str) -> None:
-    _log.info(
-        "started",
-        extra={
-            "version": __version__,
-            "database": str(settings.database()),
-            "listen": address,
-            "poll_interval_seconds": settings.clustercheck_poll_interval,
-            "login_interval_seconds": settings.clustercheck_login_interval,
-            "deadline_seconds": settings.clustercheck_deadline,
-            **asdict(settings.policy()),
-        },
-    )
+async def _usable_settings(settings: Settings, load: Load, monitor: Monitor) -> None:
+    """Wait until a SIGHUP finds settings that can be used instead of these. Log why others cannot."""
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    signal.signal(signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+    try:
+        while await asked.wait():
+            asked.clear()
+            try:
+                await _try(load()[0], settings, monitor)
+            except SettingsError as fault:
+                for line in str(fault).splitlines():
+                    _log.error("not reloaded", extra={"detail": line})
+            else:
+                _log.info("reloading", extra={"signal": "SIGHUP"})
+                return
+    finally:
+        # Also for the program that this process is about to execute, until that can handle it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+async def _try(coming: Settings, settings: Settings, monitor: Monitor) -> None:
+    """Raise `SettingsError` if a reload cannot use the settings, or if they would take an available node out."""
+    for name in ("clustercheck_host", "clustercheck_port"):
+        if getattr(coming, name) != getattr(settings, name):
+            raise SettingsError(f"{name.upper()}: a reload keeps the address; run: systemctl restart clustercheckd")
+    coming.require_login()
+    async with aclosing(Poller(coming.database(), coming.clustercheck_deadline)) as trial:
+        seen = await trial.poll()
+    if isinstance(seen, PollFailure) and monitor.verdict().available:
+        raise SettingsError(f"the node is available, and would not be: {seen.reason}: {seen.detail}")

@@ -1,4 +1,4 @@
-"""Notifications to systemd: ready, the verdict, alive, stopping.
+"""Notifications to systemd: ready, the verdict, alive, stopping. Also the listening socket that outlives the process.
 
 The protocol is that of sd_notify(3): datagrams of NAME=value lines to the socket in $NOTIFY_SOCKET. The watchdog of
 systemd.service(5), WatchdogSec=, is fed while /livez answers 200. systemd therefore also restarts a process that runs
@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 from app.node_state import PollFailure
 from app.verdict import Verdict
@@ -21,6 +23,10 @@ _KEEP_SECONDS = 1.0
 """How long the start may wait for a busy systemd to take the listening socket."""
 _STOP_SECONDS = 5.0
 """How long the service may take to stop after the drain."""
+
+_FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
+_KEPT = "listening"
+"""The name of the listening socket."""
 
 
 class Systemd:
@@ -38,7 +44,7 @@ class Systemd:
         """Feed the watchdog while is_alive returns true, until cancelled."""
         while self._watchdog_seconds is not None:
             if is_alive():
-                self._send("WATCHDOG=1\n")
+                self._send_unsent("WATCHDOG=1\n")
             await asyncio.sleep(self._watchdog_seconds / _FEEDINGS)
 
     def show(self, verdict: Verdict, login_failure: PollFailure | None = None) -> None:
@@ -53,37 +59,56 @@ class Systemd:
             self._unsent["READY"] = "1"
         if self._shown != status:
             self._shown = self._unsent["STATUS"] = status
-        self._send()
+        self._send_unsent()
 
     def stopping(self, drain_seconds: float) -> None:
         """Announce that the service stops, and ask for the drain's time, which may exceed TimeoutStopSec=."""
         self._unsent["STOPPING"] = "1"
         self._unsent["EXTEND_TIMEOUT_USEC"] = str(round((drain_seconds + _STOP_SECONDS) * _MICROSECONDS))
-        self._send()
+        self._send_unsent()
 
-    def keep(self, listening: socket.socket, name: str) -> None:
-        """Store a socket in systemd, which passes it to the next process of a restart, and closes it at a stop.
+    def keep(self, listening: socket.socket) -> None:
+        """Store the socket in systemd, which passes it to the next process of a restart, and closes it at a stop.
 
-        That takes FileDescriptorStoreMax= in systemd.service(5). An earlier one of this name goes.
+        That takes FileDescriptorStoreMax= in systemd.service(5). An earlier one goes.
         """
-        if not self._address:
-            return
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
-            sending.settimeout(_KEEP_SECONDS)
-            sending.connect(self._address)
-            sending.send(f"FDSTOREREMOVE=1\nFDNAME={name}".encode())
-            socket.send_fds(sending, [f"FDSTORE=1\nFDNAME={name}".encode()], [listening.fileno()])
+        if self._send(f"FDSTOREREMOVE=1\nFDNAME={_KEPT}", wait_seconds=_KEEP_SECONDS):
+            self._send(f"FDSTORE=1\nFDNAME={_KEPT}", [listening.fileno()], _KEEP_SECONDS)
 
-    def _send(self, feed: str = "") -> None:
+    def _send_unsent(self, feed: str = "") -> None:
         """Send feed and the unsent values; keep those for the next call if that fails."""
         message = feed + "".join(f"{name}={value}\n" for name, value in self._unsent.items())
-        if not self._address or not message:
-            return
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
-            # systemd may be busy, for example with daemon-reload. No health check may wait for it.
-            sending.setblocking(False)  # noqa: FBT003 (socket's own signature)
-            sending.sendto(message.encode(), self._address)
+        # systemd may be busy, for example with daemon-reload. No health check may wait for it.
+        if message and self._send(message):
             self._unsent.clear()
+
+    def _send(self, message: str, descriptors: Sequence[int] = (), wait_seconds: float = 0.0) -> bool:
+        """Send one datagram, and return whether systemd has taken it."""
+        if not self._address:
+            return False
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+            sending.settimeout(wait_seconds)
+            sending.connect(self._address)
+            socket.send_fds(sending, [message.encode()], descriptors)
+            return True
+        return False
+
+
+def kept_socket() -> socket.socket | None:
+    """Return the listening socket from before a restart or a reload, if there is one."""
+    # sd_listen_fds(3): the variables are valid only in the process with this id.
+    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or _KEPT not in names:
+        return None
+    return socket.socket(fileno=_FIRST_INHERITED_FD + names.index(_KEPT))
+
+
+def execute_again(listening: socket.socket) -> NoReturn:
+    """Replace this process by what its command line starts, which gets the socket from `kept_socket`."""
+    os.dup2(listening.fileno(), _FIRST_INHERITED_FD)
+    os.set_inheritable(_FIRST_INHERITED_FD, True)  # noqa: FBT003 (os's own signature)
+    os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES=_KEPT)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 (no shell is wanted)
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:

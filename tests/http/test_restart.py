@@ -4,7 +4,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 
 import pytest
 
@@ -32,14 +32,19 @@ def held() -> Iterator[socket.socket]:
         yield listening
 
 
-def start_on(held: socket.socket, node: FakeMySQL, services: Services, host: str = LOOPBACK) -> Service:
-    """Start clustercheckd with a socket that is handed down."""
-    service = services.start_through(
+def hand_down(held: socket.socket, node: FakeMySQL, services: Services, host: str) -> Service:
+    """Start clustercheckd with a socket that is handed down, without waiting for an answer."""
+    return services.start_through(
         (sys.executable, "-c", HAND_DOWN, str(held.fileno())),
         {**settings_for(node), "CLUSTERCHECK_HOST": host},
         port=held.getsockname()[1],
         pass_fds=[held.fileno()],
     )
+
+
+def start_on(held: socket.socket, node: FakeMySQL, services: Services, host: str = LOOPBACK) -> Service:
+    """Start clustercheckd with a socket that is handed down."""
+    service = hand_down(held, node, services, host)
     service.wait_until_up()
     service.wait_for_verdict(200, "synced")
     return service
@@ -101,3 +106,15 @@ def test_the_kept_socket_of_another_address_is_closed(services: Services, node: 
     # This test has it open still, as systemd has.
     with pytest.raises(OSError, match="Invalid argument"):
         held.accept()
+
+
+@pytest.mark.parametrize(("host", "kept_is_dual"), [("*", False), ("::", True)])
+def test_every_address_of_ipv6_alone_is_another_address_than_every_one(
+    services: Services, node: FakeMySQL, *, host: str, kept_is_dual: bool
+) -> None:
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=kept_is_dual) as held:
+        service = hand_down(held, node, services, host)
+        wait_for("the start", lambda: "INFO started " in service.log.read_text(), seconds=20)
+        socket.create_connection(("::1", service.port), timeout=10).close()
+        with nullcontext() if host == "*" else pytest.raises(ConnectionRefusedError):
+            connect(service).close()

@@ -188,7 +188,7 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(machine: M
 @pytest.mark.parametrize("port", [9209, 9200])
 def test_the_address_is_that_of_the_settings(machine: Machine, port: int) -> None:
     # On 9200 as well, where systemd keeps the socket for every address over the restart.
-    lines = block_of(PAGE, "Settings", "sh").replace("10.0.0.11", "127.0.0.1").replace("9200", str(port))
+    lines = f"CLUSTERCHECK_HOST=127.0.0.1\nCLUSTERCHECK_PORT={port}\n"
     before = machine.run(f"cat {SETTINGS}")
     machine.path(SETTINGS).write_text(before + lines)
     machine.run("systemctl restart clustercheckd")
