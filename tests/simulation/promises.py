@@ -147,7 +147,7 @@ class Promises:
         disturbed = again or now < max(self._silence_ends_at, self._login_hangs_until, self._return_ends_at)
         slow = self._server.fate is not Fate.WELCOME or self._server.answer_seconds > _PROMPT_SECONDS
         if disturbed or slow or while_logging_in or self._server.next_fates:
-            self.settle(hung=silently)
+            self.settle(hung=silently or slow)
 
     def settle(self, seconds: float = 0.0, *, hung: bool = True) -> None:
         """Note that something has ended which may have cost the verdict. hung: whether polls may have hung."""
