@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import re
-import select
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -80,21 +79,16 @@ class Log(logging.Handler):
         super().__init__()
         self.setFormatter(formatter)
         self._lines: Queue[str] = Queue(_LINES)
-        self._rejected = 0
-        self._failed = 0
+        # How many lines were dropped because standard error was too slow or closed.
+        self.dropped = 0
         threading.Thread(target=self._write_lines, daemon=True).start()
-
-    @property
-    def dropped(self) -> int:
-        """How many lines were dropped because standard error was too slow or closed."""
-        return self._rejected + self._failed
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a line for the thread, or drop it if too many are waiting."""
         try:
             self._lines.put_nowait(self.format(record))
         except Full:
-            self._rejected += 1
+            self.dropped += 1
 
     def flush(self) -> None:
         """Wait up to 0.5 s until all lines are written. logging calls this when the process exits."""
@@ -106,13 +100,17 @@ class Log(logging.Handler):
         reported = 0
         while True:
             if not _write(self._lines.get()):
-                self._failed += 1
-            lost = self.dropped - reported
-            if lost and self._lines.empty():
-                values = {"levelno": logging.WARNING, "levelname": "WARNING", "msg": "log lines dropped", "count": lost}
-                report = logging.makeLogRecord({**values, "detail": "standard error did not accept them"})
-                if _write(self.format(report)):
-                    reported += lost
+                self.dropped += 1
+            elif self.dropped > reported and self._lines.empty():
+                report = {
+                    "levelno": logging.WARNING,
+                    "levelname": "WARNING",
+                    "msg": "log lines dropped",
+                    "count": self.dropped - reported,
+                    "detail": "standard error did not accept them",
+                }
+                reported = self.dropped
+                self.emit(logging.makeLogRecord(report))
             self._lines.task_done()
 
 
@@ -121,11 +119,7 @@ def _write(line: str) -> bool:
     data = f"{line}\n".encode(errors="backslashreplace")
     try:
         while data:
-            try:
-                data = data[os.write(_STANDARD_ERROR, data) :]
-            except BlockingIOError:
-                # Another process that shares this standard error may have made it non-blocking.
-                select.select([], [_STANDARD_ERROR], [])
+            data = data[os.write(_STANDARD_ERROR, data) :]
     except OSError:
         return False
     return True

@@ -1,8 +1,8 @@
 """The FastAPI application: the endpoints beside the health check: /status, /metrics and the schema."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import lru_cache
 
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -72,20 +72,17 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
 
-    # Both documents are made once a poll: 256 clients that ask for one at once would delay a health check by a second.
-    @lru_cache(maxsize=1)
-    def status_document(_made_for: object) -> bytes:
-        return _status(sources).model_dump_json().encode()
+    # Each document is made once a poll: 256 clients that ask for one at once would delay a health check by a second.
+    documents: dict[str, tuple[object, bytes]] = {}
 
-    @lru_cache(maxsize=1)
-    def metrics_document(_made_for: object) -> bytes:
-        return generate_latest(registry)
-
-    def latest() -> object:
+    def document(path: str, make: Callable[[], bytes]) -> bytes:
         # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
         monitor.note_change()
         # While a poll hangs, the age grows.
-        return monitor.polls.total(), monitor.verdict(), int(monitor.age_seconds)
+        now = monitor.polls.total(), monitor.verdict(), int(monitor.age_seconds)
+        if path not in documents or documents[path][0] != now:
+            documents[path] = now, make()
+        return documents[path][1]
 
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)
@@ -93,14 +90,16 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
     async def status() -> Response:
         """Answer 200 whatever the verdict."""
         await monitor.fresh_verdict()
-        return Response(status_document(latest()), media_type="application/json")
+        json = document(STATUS_PATH, lambda: _status(sources).model_dump_json().encode())
+        return Response(json, media_type="application/json")
 
     # Not in the schema, which describes only JSON.
     @application.head(METRICS_PATH, include_in_schema=False)
     @application.get(METRICS_PATH, include_in_schema=False)
     async def metrics() -> Response:
         """Answer 200 whatever the verdict, always in the text format: there is no content negotiation."""
-        return Response(metrics_document(latest()), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        text = document(METRICS_PATH, lambda: generate_latest(registry))
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return application
 
@@ -123,7 +122,7 @@ def _status(sources: ServiceMetrics) -> Status:
         node=seen if isinstance(seen, NodeState) else None,
         failure=seen if isinstance(seen, PollFailure) else None,
         policy=monitor.policy,
-        login_failure=sources.logins.login_failure,
+        login_failure=sources.poller.login_failure,
         connections=StatusConnections(open=len(sources.connections), closed=sources.connections.closed),
         changes=changes,
     )

@@ -11,29 +11,27 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from app import __version__
+from app.database.poller import Poller
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthCheckCounts
 from app.monitor import Monitor
-from app.node_state import NodeState, PollFailure
+from app.node_state import NodeState
 from app.reason import POLL_FAILURES, Reason
 from app.settings import Settings
 
-_NODE_COUNTS = {
+_NODE_VALUES = {
     "wsrep_local_state": "wsrep_local_state: 1 joining, 2 donor or desynced, 3 joined, 4 synced, 5 inconsistent.",
     "wsrep_cluster_size": "wsrep_cluster_size: the number of members in the node's component.",
     "wsrep_local_index": "wsrep_local_index: the index of the node in its component, from 0.",
     "wsrep_local_recv_queue": "wsrep_local_recv_queue: write-sets that the node has received but not yet applied.",
     "threads_connected": "Threads_connected: the open sessions on the node.",
     "max_connections": "max_connections: the most sessions that the node allows.",
-}
-_NODE_FLAGS = {
     "wsrep_flow_control_active": "1 while the node obeys a pause of flow control, whoever asked for it, else 0.",
     "wsrep_flow_control_status": "1 while this node asks for a pause of flow control, else 0.",
 }
@@ -46,31 +44,13 @@ class _ProcessCollector(ProcessCollector):
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Logins(Protocol):
-    """What a poller knows of its logins: see `Poller`."""
-
-    login_counts: Counter[Reason | None]
-
-    @property
-    def login_failure(self) -> PollFailure | None:
-        """Why the latest login failed."""
-
-    @property
-    def account_refused(self) -> bool:
-        """Whether that was because of the account or the path to the server."""
-
-    @property
-    def sync_wait_seconds(self) -> float | None:
-        """For how long no read in sync has been answered."""
-
-
 @dataclass(frozen=True, eq=False)
 class ServiceMetrics(Collector):
     """The service's metrics. log_lines_dropped: returns how many log lines were dropped."""
 
     settings: Settings
     monitor: Monitor
-    logins: Logins
+    poller: Poller
     connections: ConnectionRegister
     health_checks: HealthCheckCounts
     log_lines_dropped: Callable[[], int]
@@ -87,81 +67,124 @@ class ServiceMetrics(Collector):
         yield from _verdict_metrics(self.monitor)
         disabled_at = self.monitor.switches().disabled_at
         if disabled_at is not None:
-            words = "When the disabled file was created, in Unix time; absent if there is none."
-            yield _gauge("disabled_timestamp_seconds", words, disabled_at)
+            yield _gauge(
+                "disabled_timestamp_seconds",
+                "When the disabled file was created, in Unix time; absent if there is none.",
+                disabled_at,
+            )
         seen = self.monitor.result
         # A stale poll says nothing about the node now.
         if isinstance(seen, NodeState) and self.monitor.age_seconds <= self.monitor.policy.max_age_seconds:
             yield from _node_metrics(seen)
         yield from _poll_metrics(self.monitor)
-        yield from _login_metrics(self.logins)
+        yield from _login_metrics(self.poller)
         yield _gauge("poll_interval_seconds", "CLUSTERCHECK_POLL_INTERVAL.", self.settings.clustercheck_poll_interval)
         yield _gauge("deadline_seconds", "CLUSTERCHECK_DEADLINE.", self.settings.clustercheck_deadline)
         yield from _client_metrics(self.health_checks, self.connections)
-        words = "Log lines dropped because standard error did not accept them."
-        yield CounterMetricFamily("clustercheckd_log_lines_dropped", words, self.log_lines_dropped())
-        build = {"version": __version__, "python_version": platform.python_version()}
-        yield InfoMetricFamily("clustercheckd_build", "The versions of clustercheckd and Python.", build)
+        yield CounterMetricFamily(
+            "clustercheckd_log_lines_dropped",
+            "Log lines dropped because standard error did not accept them.",
+            self.log_lines_dropped(),
+        )
+        yield InfoMetricFamily(
+            "clustercheckd_build",
+            "The versions of clustercheckd and Python.",
+            {"version": __version__, "python_version": platform.python_version()},
+        )
 
 
 def _client_metrics(health_checks: HealthCheckCounts, register: ConnectionRegister) -> Iterator[Metric]:
-    words = "Health checks answered, by path and HTTP status."
-    checks = CounterMetricFamily("clustercheckd_health_checks", words, labels=("path", "status"))
+    checks = CounterMetricFamily(
+        "clustercheckd_health_checks",
+        "Health checks answered, by path and HTTP status.",
+        labels=("path", "status"),
+    )
     for (path, status), count in health_checks.items():
         checks.add_metric((path, str(status)), count)
     yield checks
     yield _gauge("connections", "Open connections of clients.", len(register))
-    words = "Connections closed without an answer, by cause; malformed requests got a 400."
-    yield _labelled(CounterMetricFamily, "connections_closed", words, "cause", register.closed)
+    yield _labelled(
+        CounterMetricFamily,
+        "connections_closed",
+        "Connections closed without an answer, by cause; malformed requests got a 400.",
+        "cause",
+        register.closed,
+    )
 
 
 def _verdict_metrics(monitor: Monitor) -> Iterator[Metric]:
     verdict = monitor.verdict()
     yield _gauge("available", "1 if the node may take traffic under the configured policy, else 0.", verdict.available)
     yield _gauge("draining", "1 if the node is unavailable for a planned reason, else 0.", verdict.draining)
-    words = "1 for the reason of the verdict, 0 for all others."
-    reasons = {reason.value: reason is verdict.reason for reason in Reason}
-    yield _labelled(GaugeMetricFamily, "reason", words, "reason", reasons)
-    words = "When the verdict last changed, in Unix time."
-    yield _gauge("verdict_changed_timestamp_seconds", words, monitor.changes[-1].at)
-    changes = {reason.value: monitor.changes_to[reason] for reason in Reason}
-    words = "Changes of the verdict, by the reason of the new one."
-    yield _labelled(CounterMetricFamily, "verdict_changes", words, "reason", changes)
+    yield _labelled(
+        GaugeMetricFamily,
+        "reason",
+        "1 for the reason of the verdict, 0 for all others.",
+        "reason",
+        {reason.value: reason is verdict.reason for reason in Reason},
+    )
+    yield _gauge(
+        "verdict_changed_timestamp_seconds",
+        "When the verdict last changed, in Unix time.",
+        monitor.changes[-1].at,
+    )
+    yield _labelled(
+        CounterMetricFamily,
+        "verdict_changes",
+        "Changes of the verdict, by the reason of the new one.",
+        "reason",
+        {reason.value: monitor.changes_to[reason] for reason in Reason},
+    )
 
 
 def _node_metrics(node: NodeState) -> Iterator[Metric]:
-    for name, words in _NODE_COUNTS.items():
+    for name, words in _NODE_VALUES.items():
         value = getattr(node, name)
+        if isinstance(value, str):
+            value = value.upper() in _ON
         if value is not None and value >= 0:
             yield _gauge(name, words, value)
-    for name, words in _NODE_FLAGS.items():
-        value = getattr(node, name)
-        if value is not None:
-            yield _gauge(name, words, value.upper() in _ON)
 
 
 def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
     yield _gauge("poll_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds)
-    words = "Polls of the node, by outcome: read, or why the node could not be read."
-    yield _outcomes("polls", words, "read", monitor.polls)
-    words = "How long polls took, failed ones included."
-    buckets = [("+Inf" if bound == math.inf else str(bound), count) for bound, count in monitor.durations.items()]
-    yield HistogramMetricFamily("clustercheckd_poll_duration_seconds", words, buckets, monitor.duration_seconds)
+    yield _outcomes(
+        "polls",
+        "Polls of the node, by outcome: read, or why the node could not be read.",
+        "read",
+        monitor.polls,
+    )
+    yield HistogramMetricFamily(
+        "clustercheckd_poll_duration_seconds",
+        "How long polls took, failed ones included.",
+        [("+Inf" if bound == math.inf else str(bound), count) for bound, count in monitor.durations.items()],
+        monitor.duration_seconds,
+    )
 
 
-def _login_metrics(logins: Logins) -> Iterator[Metric]:
-    words = "Logins to the server, by outcome: accepted, or why the login failed."
-    yield _outcomes("logins", words, "accepted", logins.login_counts)
-    words = "1 if the latest login failed because of the account or the path to the server, else 0."
-    yield _gauge("login_refused", words, logins.account_refused)
-    if logins.sync_wait_seconds is not None:
-        words = "For how long no read in sync has been answered; 0 if the latest was."
-        yield _gauge("sync_wait_seconds", words, logins.sync_wait_seconds)
+def _login_metrics(poller: Poller) -> Iterator[Metric]:
+    yield _outcomes(
+        "logins",
+        "Logins to the server, by outcome: accepted, or why the login failed.",
+        "accepted",
+        poller.login_counts,
+    )
+    yield _gauge(
+        "login_refused",
+        "1 if the latest login failed because of the account or the path to the server, else 0.",
+        poller.account_refused,
+    )
+    if poller.sync_wait_seconds is not None:
+        yield _gauge(
+            "sync_wait_seconds",
+            "For how long no read in sync has been answered; 0 if the latest was.",
+            poller.sync_wait_seconds,
+        )
 
 
 def _outcomes(name: str, words: str, success: str, counts: Counter[Reason | None]) -> Metric:
     """Return the counts of what has ended well, under the word for that, or failed for a reason."""
-    outcomes = {success: counts[None], **{reason.value: counts[reason] for reason in POLL_FAILURES}}
+    outcomes = {success: counts[None]} | {reason.value: counts[reason] for reason in POLL_FAILURES}
     return _labelled(CounterMetricFamily, name, words, "outcome", outcomes)
 
 
@@ -170,7 +193,11 @@ def _gauge(name: str, words: str, value: float) -> Metric:
 
 
 def _labelled(
-    kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, words: str, label: str, values: Mapping[str, float]
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    words: str,
+    label: str,
+    values: Mapping[str, float],
 ) -> Metric:
     family = kind(f"clustercheckd_{name}", words, labels=(label,))
     for key, value in values.items():

@@ -71,7 +71,7 @@ def test_only_its_own_folder_imports_the_driver_or_the_web_stack(folder: str, pa
         ("app.settings_error", set()),
         ("app.variables", {"app.settings_error"}),
         ("app.settings", {"app.settings_error", "app.variables", "app.database", "app.monitor", "app.switches", *PURE}),
-        ("app.http", {"app.monitor", *PURE, *BESIDE_THE_SPINE}),
+        ("app.http", {"app.database", "app.monitor", *PURE, *BESIDE_THE_SPINE}),
         ("app.commands", {"app.database", *PURE, *BESIDE_THE_SPINE}),
     ],
 )
