@@ -18,20 +18,23 @@ from app.commands import script
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.node_state import one_line
-from app.settings import settings_of
+from app.settings import IPNetwork, settings_of
 from app.settings_error import SettingsError
 from app.switches import DISABLED_FILE
 from app.variables import Variable
 
-_PASSWORD_FILE = "/etc/clustercheckd/password"  # noqa: S105 (a path)
 _GROUP, _MODE = "clustercheck", 0o640
 
 _SCRIPTS = ("clustercheck", "mysqlchk")
+# xinetd ignores such files.
+_IGNORED = re.compile(r"\.|~$")
 _SECTION = re.compile(r"[ \t]*(defaults|service)\b[^=\n]*$")
 _ATTRIBUTE = re.compile(r"\s*(\w+)\s*(\+?)=\s*(.*?)\s*$")
 _LOOPBACK = ip_address("127.0.0.1")
+_ADDRESSES = ("interface", "bind")
 _LISTENING = {"interface": "CLUSTERCHECK_HOST", "bind": "CLUSTERCHECK_HOST", "port": "CLUSTERCHECK_PORT"}
 
+_POSITIONS = {name: str(number) for number, name in enumerate(script.DEFAULTS, 1)}
 _NAMES = "|".join(script.VARIABLES)
 # Every form that sets a variable (declare, read, printf -v ...), another file to source, another disabled file.
 _TO_CHECK = re.compile(
@@ -45,35 +48,39 @@ _OWN_DEFAULT = re.compile(
     r"""(?P<name>\w+)=(?P<quote>"?)\$\{(?P<source>\w+):?(-|=-?)(?P<default>[^}]*)\}(?P=quote)\s*"""
 )
 _ARGUMENT = re.compile(r"\$\{?[1-9@*]|\b(shift|getopts)\b")
+_NOT_CODE = re.compile(r"(?m)^[ \t]*#.*|^.*--help.*|'[^'\n]*'")
 _MAYBE_SECRET = re.compile(r"(?i)pass|pw|secret|-p")
-# A shell, systemd and clustercheckd read these differently.
-_NOT_PORTABLE = re.compile(r"[\\$`]")
+_HIDDEN = "not shown, because it may contain a password"
+# A shell, systemd and clustercheckd read \\ $ and ` differently.
+_PORTABLE = re.compile(r"""[^\\$`"]*|[^\\$`']*""")
 
-_Service = dict[str, Variable]
-"""The attributes of a service of xinetd; empty if there is none."""
+
+class _Service(dict[str, Variable]):
+    """The attributes of a service of xinetd."""
+
+    def __missing__(self, name: str) -> Variable:
+        return Variable(name, "")
 
 
 def migrate(
     path: str | None,
     output: str | None,
-    password_file: str | None,
+    password_file: str,
     xinetd: str = "/etc/xinetd.d",
     configuration_files: Sequence[str] = script.CONFIGURATION_FILES,
 ) -> int:
     """Write the env file and the password file; return the exit status. Raises `SettingsError`."""
     to_check: list[str] = []
     try:
-        service, given = _found(path, xinetd, configuration_files, to_check)
-        if not (service or given):
+        service = _find_service(path, xinetd)
+        values = _variables(service, configuration_files, to_check)
+        if not _command(service) and all(value.where == script.BY_DEFAULT for value in values.values()):
             complain("found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate PATH")
             return FAILED
-        values = script.effective(given)
         settings = [*_database_and_policy(values.values()), *_listening(service, to_check)]
         settings_of([settings]).require_login()
-        if service:
-            to_check += _lines_to_check(service, values, (DISABLED_FILE, *configuration_files))
-        secret = Path(password_file or _PASSWORD_FILE).absolute()
-        _write(settings, values["MYSQL_PASSWORD"], to_check, Path(output).resolve() if output else None, secret)
+        to_check += _lines_to_check(service, values, (DISABLED_FILE, *configuration_files))
+        _write(settings, values["MYSQL_PASSWORD"], to_check, output, Path(password_file).absolute())
     except OSError as fault:
         raise SettingsError(f"{fault.filename}: {fault.strerror}") from None
     for line in to_check:
@@ -81,51 +88,33 @@ def migrate(
     return DONE
 
 
-def _found(
-    named: str | None, xinetd: str, configuration_files: Sequence[str], to_check: list[str]
-) -> tuple[_Service, list[Variable]]:
-    """Return the service that runs the script, and the variables, of which a later one takes precedence."""
-    # xinetd ignores such names.
-    usual = [path for path in sorted(Path(xinetd).glob("*")) if not re.search(r"\.|~$", path.name)]
-    files = [Path(named)] if named else filter(Path.is_file, usual)
-    services = [service for path in files for service in _services(path) if _command(service)]
-    services = [service for service in services if named or service["disable"].value != "yes"]
-    if len(services) > 1:
-        lines = [f"{service['server'].where}: runs clustercheck" for service in services]
-        raise SettingsError(*lines, "an env file replaces one of these: clustercheckd migrate PATH")
-    given = [one for path in configuration_files for one in script.assignments(path, to_check)]
-    if named and not services:
-        raise SettingsError(f"{named} has no service of xinetd that runs clustercheck")
-    if not services:
-        return {}, given
-    service = services[0]
-    if "NAMEINARGS" in service["flags"].value:
-        to_check.append(f"{service['flags'].where}: NAMEINARGS: the first argument was used as the user")
-    words = (word.partition("=") for word in service["env"].value.split())
-    in_env = [Variable(name, value, service["env"].where) for name, _, value in words]
-    given = [*in_env, *given]
-    path, *arguments = _command(service)
-    in_arguments = script.positionals(arguments, service["server_args"].where)
-    if _takes_arguments(path):
-        given += in_arguments
-    elif any(one.value != script.effective(given)[one.name].value for one in in_arguments):
-        to_check.append(f"{service['server_args'].where}: the script ignores these arguments, and so does migrate")
-    for before, after in itertools.combinations(given, 2):
-        if before.name == after.name and before.value != after.value:
-            to_check.append(f"{before.where}: {before.name} has another value in {after.where}, which is used here")
-    return service, given
-
-
 def _text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
+def _find_service(named: str | None, xinetd: str) -> _Service:
+    """Return the service that runs the script; one without attributes if there is none."""
+    usual = [path for path in sorted(Path(xinetd).glob("*")) if path.is_file() and not _IGNORED.search(path.name)]
+    services = [
+        service
+        for path in ([Path(named)] if named else usual)
+        for service in _services(path)
+        if _command(service) and (named or service["disable"].value != "yes")
+    ]
+    if len(services) > 1:
+        lines = [f"{service['server'].where}: runs clustercheck" for service in services]
+        raise SettingsError(*lines, "an env file replaces one of these: clustercheckd migrate PATH")
+    if named and not services:
+        raise SettingsError(f"{named} has no service of xinetd that runs clustercheck")
+    return services[0] if services else _Service()
+
+
 def _services(path: Path) -> list[_Service]:
     services: list[_Service] = []
-    section: _Service = {}
+    section = _Service()
     for number, line in enumerate(_text_of(path).splitlines(), 1):
         if begin := _SECTION.match(line):
-            section = dict.fromkeys(("server", "server_args", "env", "flags", "disable"), Variable("", "", str(path)))
+            section = _Service()
             if begin[1] == "service":
                 services.append(section)
         elif attribute := _ATTRIBUTE.match(line):
@@ -142,118 +131,152 @@ def _command(service: _Service) -> list[str]:
     return list(itertools.dropwhile(lambda word: not PurePath(word).name.startswith(_SCRIPTS), words))
 
 
+def _variables(service: _Service, configuration_files: Sequence[str], to_check: list[str]) -> dict[str, Variable]:
+    """Return the script's variables: from xinetd's env, its files, its arguments, and its defaults."""
+    in_files = [variable for path in configuration_files for variable in script.assignments(path, to_check)]
+    env, server_args = service["env"], service["server_args"]
+    words = (word.partition("=") for word in env.value.split())
+    variables = [Variable(name, value, env.where) for name, _, value in words] + in_files
+    command = _command(service)
+    arguments = script.positionals(command[1:], server_args.where)
+    effective = script.effective([*variables, *arguments])
+    if arguments and not _takes_arguments(command[0]):
+        without = script.effective(variables)
+        if any(effective[name].value != without[name].value for name in effective):
+            to_check.append(f"{server_args.where}: the script ignores these arguments, and so does migrate")
+        return without
+    for variable in [*variables, *arguments]:
+        used = effective.get(variable.name, variable)
+        if variable.value not in ("", used.value):
+            to_check.append(f"{variable.where}: {used.name} has another value in {used.where}, which is used here")
+    return effective
+
+
 def _takes_arguments(path: str) -> bool:
     """Return whether a script uses its arguments, except to print its help. If it cannot be read, assume that."""
     try:
-        lines = _text_of(Path(path)).splitlines()
+        text = _text_of(Path(path))
     except OSError:
         return True
-    code = [re.sub(r"'[^']*'", "", line) for line in lines if "--help" not in line and not re.match(r"\s*#", line)]
-    return any(map(_ARGUMENT.search, code))
+    return _ARGUMENT.search(_NOT_CODE.sub("", text)) is not None
 
 
 def _database_and_policy(values: Iterable[Variable]) -> Iterator[Variable]:
-    for given in values:
-        if given.name.startswith("AVAILABLE_") and given.value not in ("0", "1"):
+    for variable in values:
+        if variable.name.startswith("AVAILABLE_") and variable.value not in ("0", "1"):
             # The script compares numbers: "yes" is 0 for it, and 1 for the service.
-            raise SettingsError(f"{given.called} must be 0 or 1")
-        # The script ignores an option file that it cannot read. The service writes no log file, and the password goes
-        # to a file of its own.
-        unread = given.name == "DEFAULTS_EXTRA_FILE" and not os.access(given.value, os.R_OK)
-        if given.value and given.name not in ("ERR_FILE", "MYSQL_PASSWORD") and not unread:
-            yield given
+            raise SettingsError(f"{variable.called} must be 0 or 1")
+        # The script ignores an option file that it cannot read.
+        unread = variable.name == "DEFAULTS_EXTRA_FILE" and not os.access(variable.value, os.R_OK)
+        # The service writes no log file, and the password goes to a file of its own.
+        if variable.value and variable.name not in ("ERR_FILE", "MYSQL_PASSWORD") and not unread:
+            yield variable
 
 
 def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
-    for name, setting in _LISTENING.items():
-        if name in service:
-            yield Variable(setting, service[name].value, service[name].where)
+    for attribute, setting in _LISTENING.items():
+        if attribute in service:
+            yield Variable(setting, service[attribute].value, service[attribute].where)
     if "port" not in service:
         to_check.append("found no port: write CLUSTERCHECK_PORT, and CLUSTERCHECK_ALLOW_FROM if it is missing, by hand")
-    if "only_from" in service:
-        only_from = service["only_from"]
-        try:
-            words = only_from.value.replace("localhost", f"{_LOOPBACK} ::1").split()
-            networks = [ip_network(word, strict=False) for word in words]
-        except ValueError:
-            networks = []
-        # In xinetd, zeros at the end match any number.
-        if networks and not re.search(r"\.0(\s|$)", only_from.value):
+    if only_from := service.get("only_from"):
+        networks = _networks(only_from.value)
+        if networks:
             yield Variable("CLUSTERCHECK_ALLOW_FROM", " ".join(map(str, networks)), only_from.where)
-            elsewhere = {"bind", "interface"} & set(service)
-            if not elsewhere and not any(_LOOPBACK in network for network in networks):
+            if service.keys().isdisjoint(_ADDRESSES) and not any(_LOOPBACK in network for network in networks):
                 to_check.append(f"{only_from.where}: status and drain on this host need {_LOOPBACK} in it too")
         else:
-            # An incomplete list would refuse a load balancer, and so remove a healthy node.
             allowed = f"{only_from.where}: {only_from.value or 'nobody'}"
             to_check.append(f"{allowed}: everybody may connect until you write CLUSTERCHECK_ALLOW_FROM by hand")
     yield Variable("CLUSTERCHECK_ANY_PATH", "1", "the script answers on every path; remove it if all checks ask for /")
 
 
+def _networks(only_from: str) -> list[IPNetwork]:
+    """Return all networks, or none: an incomplete list would refuse a load balancer, and so remove a healthy node."""
+    # In xinetd, zeros at the end match any number.
+    if re.search(r"\.0(\s|$)", only_from):
+        return []
+    try:
+        return [ip_network(word, strict=False) for word in only_from.replace("localhost", "127.0.0.1 ::1").split()]
+    except ValueError:
+        return []
+
+
 def _lines_to_check(service: _Service, values: Mapping[str, Variable], known_paths: Sequence[str]) -> Iterator[str]:
     """Yield the script's lines that set a variable, but not those that set what migrate has taken over."""
-    path = _command(service)[0]
-    positions = {name: str(number) for number, name in enumerate(script.DEFAULTS, 1)}
-    try:
-        text = _text_of(Path(path))
-    except OSError as fault:
-        yield f"{path}: {fault.strerror}: it may set variables itself"
-        return
-    for known in known_paths:
-        text = text.replace(known, "")
-    for number, line in enumerate(text.splitlines(), 1):
-        own = _OWN_DEFAULT.fullmatch(line)
-        taken = values.get(own["name"]) if own else None
-        if own and taken and own["source"] in (taken.name, positions.get(taken.name)):
-            of_argument = taken.where == service["server_args"].where
-            given_so = taken.where != script.BY_DEFAULT and of_argument == own["source"].isdecimal()
-            if given_so or taken.value == own["default"]:
+    for path in _command(service)[:1]:
+        try:
+            text = _text_of(Path(path))
+        except OSError as fault:
+            yield f"{path}: {fault.strerror}: it may set variables itself"
+            return
+        for known in known_paths:
+            text = text.replace(known, "")
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.lstrip().startswith("#") or not _TO_CHECK.search(line) or _is_taken_over(line, service, values):
                 continue
-        if _TO_CHECK.search(line) and not line.lstrip().startswith("#"):
-            shown = "not shown, because it may contain a password" if _MAYBE_SECRET.search(line) else line.strip()
-            yield f"{path}, line {number}: {shown}"
+            hidden = _MAYBE_SECRET.search(line)
+            yield f"{path}, line {number}: {_HIDDEN if hidden else line.strip()}"
 
 
-def _text(settings: Iterable[Variable], to_check: Iterable[str]) -> str:
-    lines = [f"# Made by clustercheckd {__version__} migrate."]
-    for given in settings:
-        quote = "'" if '"' in given.value else '"'
-        if not given.value.isprintable() or _NOT_PORTABLE.search(given.value) or quote in given.value:
-            raise SettingsError(f"{given.called} cannot be written to an env file: set it by hand")
-        lines += ["", f"# {one_line(given.where)}", f"{given.name}={quote}{given.value}{quote}"]
-    return "\n".join([*lines, "", "# Check these:", *(f"#   {one_line(line)}" for line in to_check)])
+def _is_taken_over(line: str, service: _Service, values: Mapping[str, Variable]) -> bool:
+    """Return whether a line takes a variable from where migrate took it, or else has the same default."""
+    own = _OWN_DEFAULT.fullmatch(line)
+    if own is None or own["name"] not in values:
+        return False
+    variable = values[own["name"]]
+    if own["source"] not in (variable.name, _POSITIONS.get(variable.name)):
+        return False
+    by_argument = variable.where == service["server_args"].where
+    same_source = variable.where != script.BY_DEFAULT and by_argument == own["source"].isdecimal()
+    return same_source or variable.value == own["default"]
 
 
 def _write(
-    settings: list[Variable], password: Variable, to_check: list[str], output: Path | None, password_file: Path
+    settings: list[Variable], password: Variable, to_check: list[str], output: str | None, password_file: Path
 ) -> None:
     """Write both files whole, or none. Without an output, only print the env file."""
-    new_password = password.value and not password_file.exists()
+    new_password = ""
     if password.value:
         settings.append(Variable("MYSQL_PASSWORD_FILE", str(password_file), password.where))
-        if new_password and not output:
-            to_check.append(f"{password_file} is written only with --output")
-        elif not new_password and _text_of(password_file).removesuffix("\n") != password.value:
+        if not password_file.exists():
+            new_password = f"{password.value}\n"
+        elif _text_of(password_file).removesuffix("\n") != password.value:
             to_check.append(f"{password_file} exists and stays as it is: it must contain the password")
-    text = _text(settings, to_check)
-    if output is None:
-        if not say(text):
-            raise SettingsError("the env file is incomplete")
+    if output:
+        _replace(Path(output).resolve(), _env_file(settings, to_check), password_file, new_password)
         return
-    before = _text_of(output) if output.is_file() else None
-    same = before == f"{text}\n"
+    if new_password:
+        to_check.append(f"{password_file} is written only with --output")
+    if not say(_env_file(settings, to_check).removesuffix("\n")):
+        raise SettingsError("the env file is incomplete")
+
+
+def _env_file(settings: Iterable[Variable], to_check: Iterable[str]) -> str:
+    lines = [f"# Made by clustercheckd {__version__} migrate."]
+    for variable in settings:
+        if not variable.value.isprintable() or not _PORTABLE.fullmatch(variable.value):
+            raise SettingsError(f"{variable.called} cannot be written to an env file: set it by hand")
+        quote = "'" if '"' in variable.value else '"'
+        lines += ["", f"# {one_line(variable.where)}", f"{variable.name}={quote}{variable.value}{quote}"]
+    lines += ["", "# Check these:", *(f"#   {one_line(line)}" for line in to_check)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _replace(output: Path, text: str, password_file: Path, new_password: str) -> None:
+    before = _text_of(output) if output.is_file() else ""
     kept = output.with_name(f"{output.name}.old")
-    if before is not None and not same and kept.exists():
+    if before not in ("", text) and kept.exists():
         raise SettingsError(f"{output} has changed, and {kept} exists: move one of them away")
     with contextlib.ExitStack() as temporary:
-        env_file = _staged(output, f"{text}\n", temporary)
+        env_file = _staged(output, text, temporary)
         if new_password:
-            os.link(_staged(password_file, f"{password.value}\n", temporary), password_file)
+            os.link(_staged(password_file, new_password, temporary), password_file)
             complain(f"wrote the password to {password_file}")
-        if same:
+        if before == text:
             complain(f"{output} has these settings already")
             return
-        if before is not None:
+        if before:
             kept.hardlink_to(output)
             complain(f"kept the file that was there as {kept}")
         env_file.replace(output)
