@@ -80,7 +80,7 @@ def _advice(settings: Settings, reason: Reason) -> str:
     in_its_session = "The running service answers 200 in the session that it has"
     if reason is Reason.TOO_MANY_CONNECTIONS:
         return f"{f'{in_its_session}. ' if answer.available else ''}{_ASK_THE_SERVICE}"
-    if answer.status is not None and answer.status.get("login_failure", answer.status.get("failure")) is None:
+    if not answer.fault and answer.status.login_failure is None:
         return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
     login = settings.database().login()
     words = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"

@@ -38,7 +38,6 @@ USAGE = (
 # In addition to the script's own.
 _DEFAULTS = {"CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE, "CLUSTERCHECK_DEADLINE": "0.8"}
 
-# In lower case, fields of `Policy`.
 _FLAGS = ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY")
 
 # How long to wait for a client's request, and after the answer for the end of its connection.
@@ -47,16 +46,15 @@ _REQUEST_BYTES = 8192
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
 
 
-def main(arguments: Sequence[str] | None = None, configuration_files: Sequence[str] = CONFIGURATION_FILES) -> int:
+def main(arguments: Sequence[str], configuration_files: Sequence[str] = CONFIGURATION_FILES) -> int:
     """Answer one health check on standard output; return the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] in (["-h"], ["--help"]):
+    if arguments and arguments[0] in ("-h", "--help"):
         print(USAGE)
         return AVAILABLE
     complaints: list[str] = []
     in_environment = [Variable(name, value) for name, value in os.environ.items()]
     in_files = [one for path in configuration_files for one in assignments(path, complaints)]
-    used = effective([*in_environment, *in_files, *positionals(given)])
+    used = effective([*in_environment, *in_files, *positionals(arguments)])
     values = _DEFAULTS | {name: variable.value for name, variable in used.items()}
     verdict = _verdict(values)
     if not verdict.available:
@@ -70,7 +68,7 @@ def main(arguments: Sequence[str] | None = None, configuration_files: Sequence[s
 def run() -> None:
     """Run the command and exit."""
     open_missing_streams()
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
 
 
 def _verdict(values: Mapping[str, str]) -> Verdict:
@@ -79,13 +77,13 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
         # This needs no poll, so it works while the server hangs or a setting is wrong.
         return decide(None, 0.0, Policy(0.0), switches)
     try:
-        database, policy = _settings(values)
+        database, policy, deadline_seconds = _settings(values)
     except SettingsError as fault:
         return Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
-    return decide(poll_once(database, policy.max_age_seconds), 0.0, policy, switches)
+    return decide(poll_once(database, deadline_seconds), 0.0, policy, switches)
 
 
-def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
+def _settings(values: Mapping[str, str]) -> tuple[Database, Policy, float]:
     for name in _FLAGS:
         if values[name] not in ("0", "1"):
             raise SettingsError(f"{name}={values[name]}: must be 0 or 1")
@@ -96,18 +94,24 @@ def _settings(values: Mapping[str, str]) -> tuple[Database, Policy]:
         deadline_seconds = min(max(0.05, seconds_in(values["CLUSTERCHECK_DEADLINE"])), 60.0)
     except ValueError as fault:
         raise SettingsError(f"CLUSTERCHECK_DEADLINE: {fault}") from None
-    defaults_file = values["DEFAULTS_EXTRA_FILE"]
+    port, defaults_file = values.get("MYSQL_PORT"), values["DEFAULTS_EXTRA_FILE"]
     database = Database(
         socket=values.get("MYSQL_SOCKET"),
         host=values.get("MYSQL_HOST"),
-        port=parse_port("MYSQL_PORT", values["MYSQL_PORT"]) if "MYSQL_PORT" in values else None,
+        port=parse_port("MYSQL_PORT", port) if port else None,
         username=values["MYSQL_USERNAME"] or None,
         # If the password is empty, the defaults file supplies it.
         password=values["MYSQL_PASSWORD"] or None,
         # The script ignores a file that it cannot read.
         defaults_extra_file=defaults_file if os.access(defaults_file, os.R_OK) else None,
     )
-    return database, Policy(deadline_seconds, **{name.lower(): values[name] == "1" for name in _FLAGS})
+    policy = Policy(
+        # The poll has just ended: no verdict is too old.
+        max_age_seconds=deadline_seconds,
+        available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
+        available_when_readonly=values["AVAILABLE_WHEN_READONLY"] == "1",
+    )
+    return database, policy, deadline_seconds
 
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:

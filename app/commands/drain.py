@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
-from app.commands.services import Service, ask, part_of
+from app.commands.services import Service, ask
 from app.reason import Reason
 from app.settings_error import SettingsError
 from app.switches import ManualSwitches
@@ -61,15 +61,15 @@ def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained
     except SettingsError as fault:
         complain(f"not confirmed: {fault}")
         return FAILED
-    if answer.status is None:
-        complain(f"not confirmed: {answer.service.name}: {answer.reason}")
+    if answer.fault:
+        complain(f"not confirmed: {answer.service.name}: {answer.fault}")
         return FAILED
-    seen = f"{answer.service.name} is {answer.verdict}, {answer.reason}"
-    if (answer.status["reason"] == Reason.DISABLED) != drained:
-        complain(f"{seen}: it does not see that {disabled_file} {'exists' if drained else 'is gone'}")
+    status = answer.status
+    verdict = f"{answer.service.name} is {answer.verdict}, {answer.reason}"
+    if (status.reason == Reason.DISABLED) != drained:
+        complain(f"{verdict}: it does not see that {disabled_file} {'exists' if drained else 'is gone'}")
         return FAILED
-    say(seen)
-    size = part_of(answer.status, "node").get("wsrep_cluster_size")
-    if size == 1 and part_of(answer.status, "otherwise").get("available"):
+    say(verdict)
+    if status.node.wsrep_cluster_size == 1 and status.otherwise and status.otherwise.available:
         complain("this was the last available node: its wsrep_cluster_size is 1")
     return DONE

@@ -43,9 +43,9 @@ def positionals(arguments: Sequence[str], where: str = "") -> list[Variable]:
     A dash stands for an empty user and an empty password, as in newer versions of the script. The account is then in
     the option file, and no secret is on the command line.
     """
-    user, rest = arguments[:1], arguments[1:]
-    values = ("", "", *rest) if list(user) == ["-"] else arguments
-    return [Variable(name, value, where) for name, value in zip(DEFAULTS, values, strict=False)]
+    if arguments and arguments[0] == "-":
+        arguments = ["", "", *arguments[1:]]
+    return [Variable(name, value, where) for name, value in zip(DEFAULTS, arguments, strict=False)]
 
 
 def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
@@ -77,10 +77,10 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
             yield Variable(name, value, where)
 
 
-def effective(given: Iterable[Variable]) -> dict[str, Variable]:
+def effective(variables: Iterable[Variable]) -> dict[str, Variable]:
     """Return what applies for each variable: the last one that was given, or the script's default."""
     values = {name: Variable(name, value, BY_DEFAULT) for name, value in DEFAULTS.items()}
-    for variable in given:
+    for variable in variables:
         if variable.name in VARIABLES and (variable.value or variable.name in _KEPT_EMPTY):
             values[variable.name] = variable
     return values

@@ -10,9 +10,11 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from app.node_state import one_line
 from app.settings import MOST_PORT, Settings
@@ -38,47 +40,76 @@ class Service:
     hint: str = ""
 
 
+_Line = Annotated[str, AfterValidator(one_line)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Finding(BaseModel, frozen=True, strict=True):
+    """A verdict, or a failure, as a service reports it."""
+
+    available: bool = False
+    reason: _Line
+    detail: _Line | None = None
+
+    @property
+    def words(self) -> str:
+        """Return the reason and the detail."""
+        return f"{self.reason}: {self.detail or '-'}"
+
+
+class Node(BaseModel, frozen=True, strict=True):
+    """What a service knows of its node."""
+
+    wsrep_node_name: _Line | None = None
+    wsrep_local_state_comment: _Line | None = None
+    wsrep_cluster_status: _Line | None = None
+    wsrep_cluster_size: _Count | None = None
+    wsrep_local_recv_queue: _Count | None = None
+    wsrep_last_committed: _Count | None = None
+    sync_wait_seconds: Annotated[float, Field(lt=2**63)] | None = None
+
+
+class Status(Finding, frozen=True, strict=True):
+    """The parts of /status that commands read."""
+
+    available: bool
+    draining: bool = False
+    since: str = ""
+    otherwise: Finding | None = None
+    login_failure: Finding | None = None
+    node: Annotated[Node, BeforeValidator(lambda node: node or {})] = Node()
+
+
+_NO_STATUS = Status(available=False, reason="-")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The JSON of one service's /status, or a few words that say why there is none."""
+    """A service's /status, also as its JSON, or a few words that say why there is none."""
 
     service: Service
-    status: Mapping[str, Any] | None = None
+    status: Status = _NO_STATUS
+    document: Any = None
     fault: str = ""
 
     @property
     def available(self) -> bool:
         """Whether the node may take traffic."""
-        return self.status is not None and self.status["available"]
+        return self.status.available
 
     @property
     def verdict(self) -> str:
         """The verdict in one word, as `Verdict.word`."""
-        if self.status is None:
+        if self.fault:
             return "no answer"
-        return "available" if self.available else "draining" if self.status.get("draining") else "NOT available"
+        if self.available:
+            return "available"
+        return "draining" if self.status.draining else "NOT available"
 
     @property
     def reason(self) -> str:
         """Why the node is not available, or why there is no answer."""
-        return self.fault if self.status is None else why(self.status)
-
-
-def text_in(document: Mapping[str, Any], name: str) -> str:
-    """Return a text of a document as one printable line; `-` if there is none."""
-    value = document.get(name)
-    return one_line(value) if isinstance(value, str) and value else "-"
-
-
-def part_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an object in a document; an empty one if there is none."""
-    value = document.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def why(document: Mapping[str, Any]) -> str:
-    """Return the reason and the detail of a document, or of a failure in it."""
-    return f"{text_in(document, 'reason')}: {text_in(document, 'detail')}"
+        return self.fault or self.status.words
 
 
 def own_service(settings: Settings) -> Service:
@@ -92,15 +123,16 @@ def own_service(settings: Settings) -> Service:
 def service_at(text: str, default_port: int) -> Service:
     """Parse host, host:port, an IPv6 address or [address]:port. Raises `SettingsError`."""
     # An IPv6 address without brackets cannot have a port.
-    found = _TYPED.fullmatch(f"[{text}]" if text.count(":") > 1 and "[" not in text else text)
-    port = int(found["port"] or default_port) if found else 0
-    if found is not None and port == default_port == 0:
+    bare_ipv6 = text.count(":") > 1 and "[" not in text
+    typed = _TYPED.fullmatch(f"[{text}]" if bare_ipv6 else text)
+    port = int(typed["port"] or default_port) if typed else 0
+    if typed and port == default_port == 0:
         raise SettingsError(f"status: CLUSTERCHECK_PORT is 0: write the port, as in {text}:9200")
-    if found is None or not 1 <= port <= MOST_PORT:
+    if typed is None or not 1 <= port <= MOST_PORT:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "
         raise SettingsError(f"status: {shown}not an address; examples: db1 db1:9200 [fd00::1]:9200")
-    return Service(text, found["bracketed"] or found["host"], port)
+    return Service(text, typed["bracketed"] or typed["host"], port)
 
 
 def ask(services: Sequence[Service]) -> list[Answer]:
@@ -142,19 +174,18 @@ def keep_asking(services: Sequence[Service]) -> Iterator[list[Answer]]:
 
 def _answer(service: Service) -> Answer:
     try:
-        status = json.loads(_received(service).decode(errors="replace"))
-        if isinstance(status["available"], bool) and isinstance(status["reason"], str):
-            return Answer(service, status)
+        document = json.loads(_received(service).decode(errors="replace"))
+        return Answer(service, Status.model_validate(document), document)
     except UnicodeError:
-        return Answer(service, fault="not a valid host name")
+        fault = "not a valid host name"
     except (ConnectionResetError, BrokenPipeError):
-        return Answer(service, fault="closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
-    except OSError as fault:
+        fault = "closed the connection: check CLUSTERCHECK_ALLOW_FROM there"
+    except OSError as error:
         # A timeout of ours has no such text.
-        return Answer(service, fault=f"{fault.strerror or _NO_ANSWER}{service.hint}")
-    except (ValueError, TypeError, LookupError, RecursionError):
-        pass
-    return Answer(service, fault=_ANOTHER)
+        fault = f"{error.strerror or _NO_ANSWER}{service.hint}"
+    except (ValueError, RecursionError):
+        fault = _ANOTHER
+    return Answer(service, fault=fault)
 
 
 def _received(service: Service) -> bytes:

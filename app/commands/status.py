@@ -4,16 +4,14 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
 from app.commands.output import say
-from app.commands.services import Answer, Service, ask, keep_asking, part_of, text_in, why
+from app.commands.services import Answer, Service, ask, keep_asking
 
 _CELL_LENGTH = 60
-_MOST = 2**63
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
 _HEADER = ("node", "verdict", "reason", "since", "state", "size", "recvq")
 _CLEAR = "\x1b[H\x1b[J"
@@ -47,7 +45,7 @@ def _in_place(text: str) -> str:
 
 def _as_json(answers: Sequence[Answer]) -> str:
     """Return one line of JSON."""
-    documents = [{"target": one.service.name, "status": one.status, "fault": one.fault or None} for one in answers]
+    documents = [{"target": one.service.name, "status": one.document, "fault": one.fault or None} for one in answers]
     return json.dumps(documents)
 
 
@@ -57,35 +55,32 @@ def _as_table(answers: Sequence[Answer]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     for answer in answers:
-        seen = answer.status or {}
-        if not answer.available:
-            lines.append(f"{answer.service.name}: {answer.reason}")
-        elif failure := part_of(seen, "login_failure"):
-            lines.append(f"{answer.service.name}: its logins fail: {why(failure)}")
-        node = part_of(seen, "node")
-        waited = node.get("sync_wait_seconds")
-        if isinstance(waited, float | int) and 1 <= waited < _MOST:
-            lines.append(f"{answer.service.name}: a read in sync has waited {waited:.0f} s")
-        committed = _number(node, "wsrep_last_committed")
-        if committed != "-" and _cell(node, "wsrep_cluster_status") != "Primary":
-            # What to compare before a bootstrap.
-            lines.append(f"{answer.service.name}: wsrep_last_committed is {committed}")
+        lines += (f"{answer.service.name}: {note}" for note in _notes(answer))
     return "\n".join(lines)
 
 
-def _row(answer: Answer) -> tuple[str, ...]:
-    seen = answer.status or {}
-    node = part_of(seen, "node")
-    name, reason, otherwise = _cell(node, "wsrep_node_name"), _cell(seen, "reason"), part_of(seen, "otherwise")
-    return (
-        answer.service.name if name in ("-", answer.service.name) else f"{answer.service.name} ({name})",
-        answer.verdict,
-        f"{reason}; otherwise {_cell(otherwise, 'reason')}" if otherwise else reason,
-        _age(text_in(seen, "since")),
-        _cell(node, "wsrep_local_state_comment"),
-        _number(node, "wsrep_cluster_size"),
-        _number(node, "wsrep_local_recv_queue"),
-    )
+def _notes(answer: Answer) -> Iterator[str]:
+    node, login_failure = answer.status.node, answer.status.login_failure
+    if not answer.available:
+        yield answer.reason
+    elif login_failure:
+        yield f"its logins fail: {login_failure.words}"
+    if node.sync_wait_seconds is not None and node.sync_wait_seconds >= 1:
+        yield f"a read in sync has waited {node.sync_wait_seconds:.0f} s"
+    if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
+        # What to compare before a bootstrap.
+        yield f"wsrep_last_committed is {node.wsrep_last_committed}"
+
+
+def _row(answer: Answer) -> list[str]:
+    status, node, name = answer.status, answer.status.node, answer.service.name
+    if node.wsrep_node_name not in (None, name):
+        name = f"{name} ({_cell(node.wsrep_node_name)})"
+    reason = _cell(status.reason)
+    if status.otherwise:
+        reason = f"{reason}; otherwise {_cell(status.otherwise.reason)}"
+    state, size, queue = node.wsrep_local_state_comment, node.wsrep_cluster_size, node.wsrep_local_recv_queue
+    return [name, answer.verdict, reason, _age(status.since), *map(_cell, (state, size, queue))]
 
 
 def _age(since: str) -> str:
@@ -100,10 +95,5 @@ def _age(since: str) -> str:
     return f"{seconds}s"
 
 
-def _cell(document: Mapping[str, Any], name: str) -> str:
-    return text_in(document, name)[:_CELL_LENGTH]
-
-
-def _number(document: Mapping[str, Any], name: str) -> str:
-    value = document.get(name)
-    return str(value) if isinstance(value, int) and 0 <= value < _MOST else "-"
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)[:_CELL_LENGTH]

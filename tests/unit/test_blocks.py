@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from app.commands.parser import parse
-from app.commands.services import Answer, Service
+from app.commands.services import Answer, Service, Status
 from app.commands.status import _as_table as as_table
 from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS, verdict_answer
 from app.log import LineFormatter
@@ -221,7 +221,8 @@ def table_of_status(printed: str) -> None:
         node = {"wsrep_local_state_comment": state} if state != "-" else {}
         node |= {"wsrep_cluster_size": int(size), "wsrep_local_recv_queue": int(queue)} if node else {}
         head = {"available": verdict == "available", "draining": verdict == "draining", "reason": reason}
-        answers.append(Answer(Service(name, name, 9200), {**head, "since": since, "detail": detail, "node": node}))
+        document = {**head, "since": since, "detail": detail, "node": node}
+        answers.append(Answer(Service(name, name, 9200), Status.model_validate(document)))
     assert f"{as_table(answers)}\n" == printed
 
 
