@@ -7,7 +7,8 @@ case "$1" in
         ;;
     purge)
         for path in /etc/clustercheckd /etc/systemd/system/clustercheckd.service.d /var/tmp/clustercheck.disabled; do
-            [ ! -e "$path" ] || echo "clustercheckd leaves $path"
+            # dpkg removes its directory after this, if it is empty.
+            [ -z "$(ls -A "$path" 2>/dev/null)" ] || echo "clustercheckd leaves $path"
         done
         # What it may own must not fall to the next user with its number.
         echo "clustercheckd leaves the user clustercheck. To remove it, run: userdel clustercheck"

@@ -309,6 +309,12 @@ def test_purged_it_leaves_what_it_names(machine: Machine) -> None:
     machine.run("rm -r /etc/clustercheckd /var/tmp/clustercheck.disabled")
 
 
+def test_purged_as_it_was_installed_it_leaves_only_the_user(machine: Machine, packages: Packages) -> None:
+    machine.run(f"apt install -y ./{packages.deb.name}")
+    assert machine.run("apt purge -y clustercheckd").count("clustercheckd leaves ") == 1
+    assert not machine.succeeds("ls -d /etc/clustercheckd")
+
+
 def test_the_rpms_scripts_do_the_same(machine: Machine, packages: Packages, next_packages: Packages) -> None:
     # rpm knows none of Debian's packages.
     rpm = "rpm --nodeps"
