@@ -108,7 +108,8 @@ def _write_manual_pages(work: Path) -> None:
     names = {"": "tell load balancers whether a Galera node may take traffic", **commands}
     for command, about in names.items():
         name = _page_of(command)
-        others = ", ".join(f"{_page_of(other)}(8)" for other in names if other != command)
+        # No line breaks in these.
+        others = ", ".join(rf"\%{_page_of(other)}(8)" for other in names if other != command)
         more = work / f"{name}.h2m"
         more.write_text(
             f"[NAME]\n{name} \\- {about}\n[SEE ALSO]\n{others}, and the pages in /usr/share/doc/clustercheckd/docs\n"
