@@ -20,6 +20,7 @@ _SERVICE_USER = "clustercheck"
 _CREDENTIALS = "/run/credentials/clustercheckd.service"
 """What the unit gets by LoadCredential=."""
 _OF_THE_ACCOUNT = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
+_IN_ITS_SESSION = "The running service answers 200 in the session that it has"
 _ASK_THE_SERVICE = "Ask the service itself: clustercheckd status"
 
 
@@ -29,15 +30,15 @@ def check(settings: Settings, *, as_json: bool) -> int:
     if complaint:
         complain(f"{complaint}. {_ASK_THE_SERVICE}")
     settings.require_login()
-    seen = poll_once(settings.database(), settings.clustercheck_deadline)
-    verdict = decide(seen, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)())
+    outcome = poll_once(settings.database(), settings.clustercheck_deadline)
+    verdict = decide(outcome, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)())
     if as_json:
-        node = dataclasses.asdict(seen) if isinstance(seen, NodeState) else None
+        node = dataclasses.asdict(outcome) if isinstance(outcome, NodeState) else None
         say(json.dumps({**dataclasses.asdict(verdict), "node": node}))
     else:
         say(f"{verdict.word} {verdict.reason}: {verdict.detail}")
-        if isinstance(seen, PollFailure) and seen.reason in _OF_THE_ACCOUNT:
-            say(_advice(settings, seen.reason))
+        if isinstance(outcome, PollFailure) and outcome.reason in _OF_THE_ACCOUNT:
+            say(_advice(settings, outcome.reason))
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
@@ -77,21 +78,23 @@ def _become_service_user() -> str | None:
 def _advice(settings: Settings, reason: Reason) -> str:
     """Say what to look at after a refused login. The account may only be wrong if the service's logins fail too."""
     [answer] = ask([own_service(settings)])
-    in_its_session = "The running service answers 200 in the session that it has"
     if reason is Reason.TOO_MANY_CONNECTIONS:
-        return f"{f'{in_its_session}. ' if answer.available else ''}{_ASK_THE_SERVICE}"
+        return f"{_IN_ITS_SESSION}. {_ASK_THE_SERVICE}" if answer.available else _ASK_THE_SERVICE
     if not answer.fault and answer.status.login_failure is None:
         return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
+    advice = _advice_on_account(settings)
+    return f"{_IN_ITS_SESSION}; its logins fail too. {advice}" if answer.available else advice
+
+
+def _advice_on_account(settings: Settings) -> str:
     login = settings.database().login()
-    words = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
+    advice = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
     if login.password and settings.mysql_password_file:
-        words += f" with the password in {settings.mysql_password_file}"
+        advice += f" with the password in {settings.mysql_password_file}"
     if login.socket and not login.password:
-        words += f" by user id {os.geteuid()}; unix_socket accepts only the system's user of the same name"
+        advice += f" by user id {os.geteuid()}; unix_socket accepts only the system's user of the same name"
     elif not login.password:
-        words += " without a password; if it has unix_socket, remove MYSQL_HOST and MYSQL_PORT"
+        advice += " without a password; if it has unix_socket, remove MYSQL_HOST and MYSQL_PORT"
     elif not login.socket and login.tls is None:
-        words += "; if it has REQUIRE SSL, set MYSQL_SSL=1"
-    if answer.available:
-        words = f"{in_its_session}; its logins fail too. {words}"
-    return f'{words}. If it is missing: the section "The account" of docs/install.md creates it'
+        advice += "; if it has REQUIRE SSL, set MYSQL_SSL=1"
+    return f'{advice}. If it is missing: the section "The account" of docs/install.md creates it'

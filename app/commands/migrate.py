@@ -31,7 +31,6 @@ _IGNORED = re.compile(r"\.|~$")
 _SECTION = re.compile(r"[ \t]*(defaults|service)\b[^=\n]*$")
 _ATTRIBUTE = re.compile(r"\s*(\w+)\s*(\+?)=\s*(.*?)\s*$")
 _LOOPBACK = ip_address("127.0.0.1")
-_ADDRESSES = ("interface", "bind")
 _LISTENING = {"interface": "CLUSTERCHECK_HOST", "bind": "CLUSTERCHECK_HOST", "port": "CLUSTERCHECK_PORT"}
 
 _POSITIONS = {name: str(number) for number, name in enumerate(script.DEFAULTS, 1)}
@@ -139,13 +138,13 @@ def _variables(service: _Service, configuration_files: Sequence[str], to_check: 
     variables = [Variable(name, value, env.where) for name, _, value in words] + in_files
     command = _command(service)
     arguments = script.positionals(command[1:], server_args.where)
-    effective = script.effective([*variables, *arguments])
+    effective = script.effective(variables + arguments)
     if arguments and not _takes_arguments(command[0]):
         without = script.effective(variables)
         if any(effective[name].value != without[name].value for name in effective):
             to_check.append(f"{server_args.where}: the script ignores these arguments, and so does migrate")
-        return without
-    for variable in [*variables, *arguments]:
+        arguments, effective = [], without
+    for variable in variables + arguments:
         used = effective.get(variable.name, variable)
         if variable.value not in ("", used.value):
             to_check.append(f"{variable.where}: {used.name} has another value in {used.where}, which is used here")
@@ -183,7 +182,7 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
         networks = _networks(only_from.value)
         if networks:
             yield Variable("CLUSTERCHECK_ALLOW_FROM", " ".join(map(str, networks)), only_from.where)
-            if service.keys().isdisjoint(_ADDRESSES) and not any(_LOOPBACK in network for network in networks):
+            if not {"interface", "bind"} & set(service) and not any(_LOOPBACK in network for network in networks):
                 to_check.append(f"{only_from.where}: status and drain on this host need {_LOOPBACK} in it too")
         else:
             allowed = f"{only_from.where}: {only_from.value or 'nobody'}"

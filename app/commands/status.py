@@ -19,13 +19,14 @@ _CLEAR = "\x1b[H\x1b[J"
 
 def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int:
     """Ask these services and print a row for each; return the exit status. watching: again every second."""
+    render = _as_json if as_json else _as_table
     if not watching:
         answers = ask(services)
-        say(_as_json(answers) if as_json else _as_table(answers))
+        say(render(answers))
         return AVAILABLE if all(answer.available for answer in answers) else NOT_AVAILABLE
     try:
         for answers in keep_asking(services):
-            if not say(_as_json(answers) if as_json else _in_place(_as_table(answers))):
+            if not say(render(answers) if as_json else _in_place(render(answers))):
                 return FAILED
     except KeyboardInterrupt:
         pass

@@ -229,8 +229,9 @@ class TestScriptOfToday:
 
     def test_its_arguments_do_not_apply_which_is_told_if_they_say_something_else(self, host: Host) -> None:
         host.write(host.sysconfig, "AVAILABLE_WHEN_DONOR=1\n")
-        host.serve(f"server_args = me {SECRET} 0")
+        host.serve(f"server_args = me {SECRET} 0", "env = AVAILABLE_WHEN_DONOR=0")
         seen = host.settings()
+        assert "line 12 (env): AVAILABLE_WHEN_DONOR has another value in " in host.error
         assert (seen["MYSQL_USERNAME"], seen["AVAILABLE_WHEN_DONOR"]) == ("clustercheckuser", "1")
         ignored = "the script ignores these arguments, and so does migrate"
         assert f"check: {host.service}, line 11 (server_args): {ignored}\n" in host.error

@@ -102,9 +102,10 @@ def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_
     assert error_of(typed, capsys) == f"clustercheckd: {line}\n"
 
 
-def test_an_empty_argument_is_a_mistake_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["migrate", ""]) == MISUSED
-    assert capsys.readouterr().err.startswith("clustercheckd: PATH needs a value; for help")
+@pytest.mark.parametrize(("command", "argument"), [("migrate", "PATH"), ("status", "HOST[:PORT] ...")])
+def test_an_empty_argument_is_a_mistake_too(command: str, argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, ""]) == MISUSED
+    assert capsys.readouterr().err.startswith(f"clustercheckd: {argument} needs a value; for help")
 
 
 def error_of(typed: str, capsys: pytest.CaptureFixture[str]) -> str:
