@@ -26,10 +26,10 @@ from app.node_state import PollFailure
 
 _REJECTIONS = 2
 _REJECTED_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 5.0
+_REFUSED_PAUSES_SECONDS = (0.0, 1.0, 2.0, 4.0, 5.0)
 
 _HUNG_SECONDS = 2.0
-"""How often to log in while the open session gets no answer, if there is no interval."""
+"""How often to log in while the open session gets no answer, if the interval is longer or there is none."""
 
 
 class Outcome(Enum):
@@ -76,15 +76,15 @@ class Logins:
     def is_due(self, at: float, interval_seconds: float, *, session_answers: bool) -> bool:
         """Return whether to log in beside the session that is open.
 
-        interval_seconds: 0 if only a session that gets no answer is a reason to log in.
+        interval_seconds: 0 if only a session that gets no answer, or a server that takes no logins, is a reason.
         """
         if self.is_paused(at):
             return False
-        seconds = interval_seconds
-        if not interval_seconds:
-            seconds = math.inf if session_answers else _HUNG_SECONDS
+        seconds = interval_seconds or math.inf
+        if not session_answers:
+            seconds = min(seconds, _HUNG_SECONDS)
         elif self.rejected is not None:
-            seconds = min(interval_seconds, _REJECTED_PAUSE_SECONDS)
+            seconds = min(seconds, _REJECTED_PAUSE_SECONDS)
         return at >= self.began_at + seconds
 
     def begun(self, at: float) -> "Logins":
@@ -102,4 +102,4 @@ class Logins:
 
     @property
     def _pause_seconds(self) -> float:
-        return min(2.0 ** (self.refusals - 1), _LONGEST_PAUSE_SECONDS) if self.refusals else 0.0
+        return _REFUSED_PAUSES_SECONDS[min(self.refusals, len(_REFUSED_PAUSES_SECONDS) - 1)]

@@ -130,7 +130,11 @@ class Poller:
             phase = self._latest.phase if self._serving is None else _READING
             return poll_failure(fault, self._latest.login, phase, self._deadline_seconds)
         if isinstance(result, PollFailure):
-            self._sync = self._sync.poll_failed()
+            if result.reason is Reason.TIMEOUT:
+                # That of a login, which this poll has waited for.
+                self._sync = self._sync.poll_unanswered(began_at)
+            elif result.reason is not Reason.UNREACHABLE:
+                self._sync = self._sync.poll_failed()
             return result
         self._sync = self._sync.poll_answered(_now(), can_read=self._can_read_in_sync(self._serving))
         self._begin_login_if_due()
@@ -239,17 +243,18 @@ class Poller:
     def _take_new_sessions(self) -> None:
         """Use the sessions of the logins that have ended."""
         if self._instead is not None and self._instead.task.done():
-            ended, self._instead = self._instead, None
-            self._serve(ended.task.result())
+            outcome, self._instead = self._instead.task.result(), None
+            if isinstance(outcome, Session) and self._serving is not None:
+                # That of a login beside has answered a poll already.
+                self._let_go(outcome)
+            elif isinstance(outcome, Session):
+                self._serving = outcome
         if self._beside is not None and self._beside.task.done():
-            ended, self._beside = self._beside, None
-            self._serve(ended.task.result())
-
-    def _serve(self, outcome: Session | PollFailure) -> None:
-        if isinstance(outcome, Session):
-            before, self._serving = self._serving, outcome
-            if before is not None:
-                self._let_go(before)
+            outcome, self._beside = self._beside.task.result(), None
+            if isinstance(outcome, Session):
+                before, self._serving = self._serving, outcome
+                if before is not None:
+                    self._let_go(before)
 
     def _let_go(self, session: Session) -> None:
         """Read in sync over a session that was replaced, if nothing waits for that yet, and log out."""
@@ -283,7 +288,7 @@ class Poller:
                 detail = "the node has not applied what its group has ordered: see clustercheckd_sync_wait_seconds"
                 _log.warning("not in sync", extra={"detail": detail})
             self._told_seconds = wait_seconds
-        elif self._told_seconds:
+        elif self._told_seconds and not wait_seconds:
             _log.info("in sync again", extra={"seconds": round(self._told_seconds, 1)})
             self._told_seconds = 0.0
 
@@ -346,8 +351,8 @@ class Poller:
             outcome = Outcome.HUNG
         self.login_counts[None if failure is None else failure.reason] += 1
         before, self._logins = self._logins, self._logins.ended(outcome, failure)
-        if failure is not None:
-            self._sync = self._sync.login_failed()
+        if outcome in (Outcome.REFUSED, Outcome.FAILED) and self._last_act is None:
+            self._sync = self._sync.nothing_reads()
         # Without a session, and while the server hangs, the verdict itself says why.
         if self._serving is None or Outcome.HUNG in (outcome, before.outcome) or outcome is before.outcome:
             return

@@ -32,9 +32,12 @@ class Resolver:
             return _look_up(host, socket.AI_NUMERICHOST)
         if host not in self._lookups:
             self._lookups[host] = _begin(host)
+        lookup = self._lookups[host]
         # asyncio.wait does not cancel the future when this call is cancelled.
-        await asyncio.wait([self._lookups[host]])
-        found = self._lookups.pop(host).result()
+        await asyncio.wait([lookup])
+        # Another call may have waited for the same lookup.
+        self._lookups.pop(host, None)
+        found = lookup.result()
         if isinstance(found, Exception):
             raise found
         return found

@@ -9,7 +9,7 @@ waits, although every status variable says Synced.
     it is answered                     ends                                          complete, if it began after that
     it is refused (error 1205, 1047)   goes on, and counts as refused                -
     it ends in another way             goes on; ends if it took under 1 s            -
-    a login fails, and no read waits   ends: without new sessions nothing reads      -
+    no session of ours gets in         ends: nothing reads any more                  -
     a poll gets no answer              -                                             the hang begins, if there is none
     a poll fails                       -                                             there is no hang
     a poll is answered                 -                                             begins, if the hang took 2 s
@@ -31,14 +31,13 @@ _TOLD_NOTHING_SECONDS = 1.0
 class Sync:
     """What the polls and reads in sync so far say. All times are of one clock, in seconds.
 
-    read_began_at: of the read that is under way, or of the latest. reading: whether one is under way. waiting_since:
-    since when no read has been answered; None if the latest was. refused: whether the server refused one since then.
+    read_began_at: of the read that is under way, or of the latest. waiting_since: since when no read has been answered;
+    None if the latest was. refused: whether the server refused one since then.
     hung_since: since when no poll has been answered; None if the latest was. returned_at: when the first poll was
     answered after a hang, until the return is complete.
     """
 
     read_began_at: float | None = None
-    reading: bool = False
     waiting_since: float | None = None
     refused: bool = False
     hung_since: float | None = None
@@ -61,29 +60,26 @@ class Sync:
     def read_begun(self, at: float) -> "Sync":
         """Return the value after a read has begun."""
         since = at if self.waiting_since is None else self.waiting_since
-        return replace(self, read_began_at=at, reading=True, waiting_since=since)
+        return replace(self, read_began_at=at, waiting_since=since)
 
     def read_answered(self) -> "Sync":
         """Return the value after the read was answered."""
         returned_at = self.returned_at
         if returned_at is not None and self.read_began_at is not None and self.read_began_at >= returned_at:
             returned_at = None
-        return replace(self, reading=False, waiting_since=None, refused=False, returned_at=returned_at)
+        return replace(self, waiting_since=None, refused=False, returned_at=returned_at)
 
     def read_refused(self) -> "Sync":
         """Return the value after the server has refused the read."""
-        return replace(self, reading=False, refused=True)
+        return replace(self, refused=True)
 
     def read_lost(self, at: float) -> "Sync":
         """Return the value after the read has ended without an answer, for example with its session."""
         told_nothing = self.waiting_since is None or at < self.waiting_since + _TOLD_NOTHING_SECONDS
-        known = replace(self, reading=False)
-        return known.login_failed() if told_nothing and not self.refused else known
+        return self.nothing_reads() if told_nothing and not self.refused else self
 
-    def login_failed(self) -> "Sync":
-        """Return the value after a login that would have led to the next read has failed."""
-        if self.reading:
-            return self
+    def nothing_reads(self) -> "Sync":
+        """Return the value after the last session that could read has ended, and our account gets no other one."""
         return replace(self, read_began_at=None, waiting_since=None, refused=False)
 
     def poll_unanswered(self, began_at: float) -> "Sync":

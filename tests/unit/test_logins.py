@@ -1,12 +1,15 @@
 """Logins beside the polls, against mock peers; tests/cluster/test_logins.py has what a real server shows."""
 
 import logging
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from app.database.login import Database
-from app.node_state import NodeState
+from app.database.sync import HANG_SECONDS
+from app.node_state import NodeState, PollFailure
 from app.reason import Reason
 from harness.waiting import wait_for
 from tests.fake_mysql import (
@@ -22,6 +25,7 @@ from tests.fake_mysql import (
 from tests.measured import within
 from tests.unit.polling import polling, polls_of
 
+LOGIN_SECONDS = 5.0
 INTERVAL_SECONDS = 0.05
 
 
@@ -174,3 +178,40 @@ def test_a_session_that_dies_at_its_first_poll_is_no_good_login_and_is_logged(ca
         polls.poll_until(lambda node: not rejects(node))
     failed = vars(caplog.records[0])
     assert (failed["message"], failed["reason"]) == ("login failed", "connection-lost")
+
+
+@pytest.mark.parametrize(
+    "seconds", [HANG_SECONDS + 0.2, pytest.param(LOGIN_SECONDS + 1.5, marks=pytest.mark.long)], ids=["short", "long"]
+)
+@pytest.mark.parametrize("keeps_sessions", [True, False])
+def test_after_a_hang_the_node_is_returning_until_a_read_in_sync_is_answered(
+    seconds: float, *, keeps_sessions: bool
+) -> None:
+    works = threading.Event()
+    works.set()
+
+    class Gate(dict[str, bytes]):
+        """No answers of its own, but those of the server come only while it works."""
+
+        def __contains__(self, _statement: object) -> bool:
+            works.wait(20)
+            return False
+
+    def hangs_at_times(peer: Peer) -> None:
+        works.wait(20)
+        peer.log_in()
+        peer.answer_queries(answers=Gate())
+
+    with polling(hangs_at_times, login_interval=60) as (polls, server):
+        polls.state()
+        works.clear()
+        if not keeps_sessions:
+            server.drop_connections()
+        began_at = time.monotonic()
+        while time.monotonic() - began_at < seconds:
+            polls.failure()
+        works.set()
+        while isinstance(result := polls.poll(), PollFailure):
+            assert result.reason is Reason.TIMEOUT
+        assert result.returning
+        within("the return", polls.poll_until(lambda node: not node.returning), 2.0)
