@@ -97,13 +97,27 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         },
     )
 
+    loop = asyncio.get_running_loop()
+    stopping = False
+
     def give_up() -> None:
         switches.shutting_down = True
         polling.cancel()
 
-    def stop(drain_seconds: float) -> None:
+    def stop(signal_name: str) -> None:
+        """After the first signal, drain. After a second one, stop at once."""
+        nonlocal stopping
+        seconds = 0.0 if stopping else settings.clustercheck_drain_seconds
+        stopping = True
         reloading.cancel()
-        systemd.stopping(drain_seconds)
+        systemd.stopping(seconds)
+        if seconds:
+            _log.info("draining", extra={"signal": signal_name, "seconds": seconds})
+            switches.shutting_down = True
+            loop.call_later(seconds, server.ended.set)
+        else:
+            _log.info("stopping", extra={"signal": signal_name})
+            server.ended.set()
 
     async def reload() -> socket.socket:
         await _usable_settings(settings, load, monitor)
@@ -112,7 +126,13 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         server.ended.set()
         return successor
 
-    server = Server(settings, health_checks, register, switches, give_up=give_up, on_stop=stop)
+    server = Server(
+        health_checks,
+        register,
+        settings.clustercheck_deadline,
+        give_up=give_up,
+        on_signal=stop,
+    )
     polling = asyncio.create_task(monitor.run())
     feeding = asyncio.create_task(systemd.feed_watchdog(lambda: monitor.alive))
     reloading = asyncio.create_task(reload())
@@ -123,7 +143,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         polling.cancel()
         await asyncio.wait([polling, feeding])
         await poller.aclose()
-    return None if server.signalled else await reloading
+    return None if stopping else await reloading
 
 
 async def _usable_settings(settings: Settings, load: Load, monitor: Monitor) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import logging
 import os
 import signal
 import socket
@@ -15,14 +14,11 @@ import uvicorn
 from app.http.guard import ConnectionRegister, GuardedProtocol
 from app.settings import Settings
 from app.settings_error import SettingsError
-from app.switches import ManualSwitches
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 EVERY_ADDRESS = "*"
-
-_log = logging.getLogger(__name__)
 
 _BACKLOG = 4096
 _ANSWER_SECONDS = 0.2
@@ -30,31 +26,25 @@ _ANSWER_SECONDS = 0.2
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that stops on SIGTERM and SIGINT, with exit status 0.
+    """A uvicorn server that stops when `ended` is set, with exit status 0.
 
-    After the first signal, it serves for CLUSTERCHECK_DRAIN_SECONDS, with switches.shutting_down set. A second signal
-    stops it at once. on_stop: called after a signal, with the seconds that are left to serve. give_up: called shortly
-    before the server stops if answers are still held; it must release them.
-
-    Whoever sets `ended` stops it too, without a drain. signalled: whether a signal has told it to stop.
+    on_signal: called on the event loop with the name of each SIGTERM and SIGINT. give_up: called shortly before the
+    server stops if answers are still held; it must release them.
     """
 
     def __init__(
         self,
-        settings: Settings,
         application: "ASGIApp",
         register: ConnectionRegister,
-        switches: ManualSwitches,
+        deadline_seconds: float,
         *,
         give_up: Callable[[], object],
-        on_stop: Callable[[float], None],
+        on_signal: Callable[[str], object],
     ) -> None:
         self.ended = asyncio.Event()
-        self.signalled = False
-        self._switches = switches
+        self._deadline_seconds = deadline_seconds
         self._give_up = give_up
-        self._on_stop = on_stop
-        self._settings = settings
+        self._on_signal = on_signal
         self._loop = asyncio.get_running_loop()
 
         class Protocol(GuardedProtocol):
@@ -76,15 +66,15 @@ class Server(uvicorn.Server):
                 # Do not trust what a client says about its own address.
                 proxy_headers=False,
                 # An int for type checkers only: it is passed to asyncio.wait_for.
-                timeout_graceful_shutdown=settings.clustercheck_deadline + _ANSWER_SECONDS,  # type: ignore[arg-type]
+                timeout_graceful_shutdown=deadline_seconds + _ANSWER_SECONDS,  # type: ignore[arg-type]
             )
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
-        """Stop. uvicorn's own handler would raise the signal again at the end, and change the exit status."""
+        """Tell on_signal. uvicorn's own handler would raise the signal again at the end, and change the exit status."""
         # Leave the rest to the event loop, which this call wakes: a signal handler must not log, because the code that
         # it interrupts may hold the lock of the log's queue.
-        self._loop.call_soon_threadsafe(self._stop, signal.Signals(sig).name)
+        self._loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
         """Wait until told to stop. uvicorn's own loop wakes ten times a second, a third of the idle CPU time."""
@@ -92,21 +82,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does, but first answer the held health checks: uvicorn would answer them with 500."""
-        giving_up = self._loop.call_later(self._settings.clustercheck_deadline, self._give_up)
+        giving_up = self._loop.call_later(self._deadline_seconds, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()
-
-    def _stop(self, signal_name: str) -> None:
-        seconds = 0.0 if self.signalled else self._settings.clustercheck_drain_seconds
-        self.signalled = True
-        self._on_stop(seconds)
-        if seconds:
-            _log.info("draining", extra={"signal": signal_name, "seconds": seconds})
-            self._switches.shutting_down = True
-            self._loop.call_later(seconds, self.ended.set)
-        else:
-            _log.info("stopping", extra={"signal": signal_name})
-            self.ended.set()
 
 
 def listening_socket(settings: Settings, kept: socket.socket | None) -> socket.socket:
