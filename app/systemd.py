@@ -36,15 +36,15 @@ class Systemd:
         address = environ.get("NOTIFY_SOCKET", "")
         # @ stands for the abstract namespace.
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
-        self._unsent: dict[str, str] = {}
-        self._shown = ""
+        self._values: dict[str, str] = {}
+        self._sent: dict[str, str] = {}
         self._watchdog_seconds = _watchdog_seconds(environ)
 
     async def feed_watchdog(self, is_alive: Callable[[], bool]) -> None:
         """Feed the watchdog while is_alive returns true, until cancelled."""
         while self._watchdog_seconds is not None:
             if is_alive():
-                self._send_unsent("WATCHDOG=1\n")
+                self._send("WATCHDOG=1")
             await asyncio.sleep(self._watchdog_seconds / _FEEDINGS)
 
     def show(self, verdict: Verdict, login_failure: PollFailure | None = None) -> None:
@@ -55,17 +55,12 @@ class Systemd:
         status = f"{verdict.word} {verdict.reason}: {verdict.detail}"
         if verdict.available and login_failure is not None:
             status += f"; its logins fail: {login_failure.reason}: {login_failure.detail}"
-        if not self._shown:
-            self._unsent["READY"] = "1"
-        if self._shown != status:
-            self._shown = self._unsent["STATUS"] = status
-        self._send_unsent()
+        self._tell(READY="1", STATUS=status)
 
     def stopping(self, drain_seconds: float) -> None:
         """Announce that the service stops, and ask for the drain's time, which may exceed TimeoutStopSec=."""
-        self._unsent["STOPPING"] = "1"
-        self._unsent["EXTEND_TIMEOUT_USEC"] = str(round((drain_seconds + _STOP_SECONDS) * _MICROSECONDS))
-        self._send_unsent()
+        microseconds = round((drain_seconds + _STOP_SECONDS) * _MICROSECONDS)
+        self._tell(STOPPING="1", EXTEND_TIMEOUT_USEC=str(microseconds))
 
     def keep(self, listening: socket.socket) -> None:
         """Store the socket in systemd, which passes it to the next process of a restart, and closes it at a stop.
@@ -75,12 +70,13 @@ class Systemd:
         if self._send(f"FDSTOREREMOVE=1\nFDNAME={_KEPT}", wait_seconds=_KEEP_SECONDS):
             self._send(f"FDSTORE=1\nFDNAME={_KEPT}", [listening.fileno()], _KEEP_SECONDS)
 
-    def _send_unsent(self, feed: str = "") -> None:
-        """Send feed and the unsent values; keep those for the next call if that fails."""
-        message = feed + "".join(f"{name}={value}\n" for name, value in self._unsent.items())
+    def _tell(self, **values: str) -> None:
+        """Send these values and earlier ones, except those that systemd has."""
+        self._values |= values
+        news = {name: value for name, value in self._values.items() if self._sent.get(name) != value}
         # systemd may be busy, for example with daemon-reload. No health check may wait for it.
-        if message and self._send(message):
-            self._unsent.clear()
+        if news and self._send("\n".join(f"{name}={value}" for name, value in news.items())):
+            self._sent |= news
 
     def _send(self, message: str, descriptors: Sequence[int] = (), wait_seconds: float = 0.0) -> bool:
         """Send one datagram, and return whether systemd has taken it."""
