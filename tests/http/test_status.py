@@ -99,7 +99,9 @@ def answers(body: bytes, *, forever: bool = False) -> Behaviour:
 def watching(*addresses: str, output: int = subprocess.PIPE) -> "subprocess.Popen[str]":
     """Start `status --watch`."""
     command = [sys.executable, "-m", "app", "status", "--watch", *addresses]
-    return subprocess.Popen(command, env=without_settings(os.environ), stdout=output, text=True)
+    # pytest-xdist sets a size, which would take precedence over the window's.
+    environ = {**without_settings(os.environ), "COLUMNS": "", "LINES": ""}
+    return subprocess.Popen(command, env=environ, stdout=output, text=True)
 
 
 class TestCommand:
