@@ -310,6 +310,7 @@ def test_purged_it_leaves_what_it_names(machine: Machine) -> None:
 
 
 def test_purged_as_it_was_installed_it_leaves_only_the_user(machine: Machine, packages: Packages) -> None:
+    machine.copy(packages.deb)
     machine.run(f"apt install -y ./{packages.deb.name}")
     assert machine.run("apt purge -y clustercheckd").count("clustercheckd leaves ") == 1
     assert not machine.succeeds("ls -d /etc/clustercheckd")
