@@ -51,8 +51,8 @@ def comparable(node: Mapping[str, object]) -> dict[str, object]:
     return {
         name: value is not None if name in OWN else value
         for name, value in node.items()
-        # MariaDB has it from 11.1 on. The other is no variable.
-        if name not in ("transaction_read_only", "sync_wait_seconds")
+        # MariaDB has it from 11.1 on. The others are no variables.
+        if name != "transaction_read_only" and not name.startswith("sync_")
     }
 
 
