@@ -43,8 +43,8 @@ logins and hangs is not left with more than two sessions a minute."""
 
 _SYNC_SECONDS = 60.0
 
-_REFUSED_SYNC_SECONDS = 1.0
-"""How soon to log in for the next read in sync after the server has refused one."""
+_NEXT_SYNC_SECONDS = 1.0
+"""How soon to log in for the next read in sync, after the server has refused one or answered one too late."""
 
 _SPARE_IDLE_SECONDS = 30
 """How much longer than the longest pause between two polls the server keeps an idle session."""
@@ -217,9 +217,9 @@ class Poller:
             return
         answers = self._serving.reading is None
         interval_seconds = self._login_interval_seconds
-        if self._sync.refused:
+        if self._sync.refused or self._sync.is_returning(_now()):
             # The next read must not be late to see that the node is back.
-            interval_seconds = min(interval_seconds, _REFUSED_SYNC_SECONDS)
+            interval_seconds = min(interval_seconds, _NEXT_SYNC_SECONDS)
         due = self._logins.is_due(_now(), interval_seconds, session_answers=answers)
         # After a hang, the node returns with a read in sync, and need not wait for the interval.
         if due or self._sync.is_returning_since(self._logins.began_at):
@@ -270,7 +270,7 @@ class Poller:
         try:
             async with deadline(_SYNC_SECONDS):
                 answered = await session.read_in_sync()
-            self._sync = self._sync.read_answered() if answered else self._sync.read_refused()
+            self._sync = self._sync.read_answered(_now()) if answered else self._sync.read_refused()
             await session.quit()
         except Exception:  # noqa: BLE001 (as in `_read`)
             self._sync = self._sync.read_lost(_now())

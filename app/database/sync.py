@@ -6,7 +6,7 @@ waits, although every status variable says Synced.
 
     event                              the wait                                      the return from a hang
     a read begins                      goes on; if there is none, begins             -
-    it is answered                     ends                                          complete, if it began after that
+    it is answered                     ends                                          complete, if it took under 0.5 s
     it is refused (error 1205, 1047)   goes on, and counts as refused                -
     it ends in another way             goes on; ends if it took under 1 s            -
     no session of ours gets in         ends: nothing reads any more                  -
@@ -23,6 +23,10 @@ HANG_SECONDS = 2.0
 
 RETURN_SECONDS = 10.0
 """How long the node may take to answer a read in sync after a hang, before it returns without."""
+
+PROMPT_SECONDS = 0.5
+"""Only a read that is answered so soon shows that the node is back. While the group is about to exclude a node, a read
+may be answered after seconds, when the members have agreed on who they were."""
 
 _TOLD_NOTHING_SECONDS = 1.0
 
@@ -62,10 +66,10 @@ class Sync:
         since = at if self.waiting_since is None else self.waiting_since
         return replace(self, read_began_at=at, waiting_since=since)
 
-    def read_answered(self) -> "Sync":
+    def read_answered(self, at: float) -> "Sync":
         """Return the value after the read was answered."""
-        returned_at = self.returned_at
-        if returned_at is not None and self.read_began_at is not None and self.read_began_at >= returned_at:
+        returned_at, began_at = self.returned_at, self.read_began_at
+        if returned_at is not None and began_at is not None and max(returned_at, at - PROMPT_SECONDS) <= began_at:
             returned_at = None
         return replace(self, waiting_since=None, refused=False, returned_at=returned_at)
 

@@ -15,9 +15,9 @@ def read(sync: Sync, at: float) -> Sync:
     return sync.read_begun(at)
 
 
-def answered(sync: Sync, _at: float) -> Sync:
+def answered(sync: Sync, at: float) -> Sync:
     """Let it be answered."""
-    return sync.read_answered()
+    return sync.read_answered(at)
 
 
 def refused(sync: Sync, _at: float) -> Sync:
@@ -103,7 +103,12 @@ RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
     "two short hangs": (((7, silence), (8.5, poll), (9, silence), (10, poll)), False),
     "a short hang after a long one": (((5, silence), (8, poll), (9, silence), (10, poll)), True),
     "a read in sync answered": (((8, silence), (10, poll), (10, read), (10.1, answered)), False),
-    "one that began before": (((8, silence), (9, read), (10, poll), (10.1, answered)), True),
+    "one answered late": (((8, silence), (10, poll), (10, read), (10.6, answered)), True),
+    "one answered late, and the next one promptly": (
+        ((8, silence), (10, poll), (10, read), (10.6, answered), (10.7, read), (10.7, answered)),
+        False,
+    ),
+    "one that began before": (((8, silence), (9.9, read), (10, poll), (10.1, answered)), True),
     "one that waits": (((8, silence), (10, poll), (10, read)), True),
     "one refused": (((8, silence), (10, poll), (10, read), (10.1, refused)), True),
     "one lost": (((8, silence), (10, poll), (10, read), (10.1, lost)), True),
