@@ -198,6 +198,9 @@ def _received(service: Service) -> bytes:
             connection.settimeout(left)
             chunk = connection.recv(_MOST_BYTES)
             received += chunk
+            if not received:
+                # Closed before the request arrived: there was nothing unread to reset the connection for.
+                raise ConnectionResetError
             if not chunk or len(received) > _MOST_BYTES:
                 return received.partition(b"\r\n\r\n")[2]
     raise TimeoutError
