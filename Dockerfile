@@ -20,7 +20,7 @@ COPY app app
 RUN packages="$(/opt/clustercheckd/bin/python -c 'import site; print(site.getsitepackages()[0])')" \
  && cp -r app "$packages" \
  && /opt/clustercheckd/bin/python -m compileall -q "$packages/app" \
- && for command in clustercheckd=app.__main__:main clustercheck=app.commands.clustercheck:run; do \
+ && for command in clustercheckd=app.__main__:main clustercheck=app.script.clustercheck:run; do \
       entry="${command#*=}"; \
       printf '#!/opt/clustercheckd/bin/python\nimport sys\nfrom %s import %s\nsys.exit(%s())\n' \
         "${entry%:*}" "${entry#*:}" "${entry#*:}" \

@@ -12,17 +12,17 @@ from argparse import Namespace
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from app.commands.asking import Service, own_service, service_at
 from app.commands.check import check, check_settings
 from app.commands.drain import drain, undrain
 from app.commands.exit_status import INTERRUPTED, MISUSED
-from app.commands.migrate import migrate
 from app.commands.output import complain, open_missing_streams
 from app.commands.parser import parse
-from app.commands.services import Service, own_service, service_at
 from app.commands.status import status
-from app.log import goes_to_journal
-from app.settings import Settings, load_settings
-from app.settings_error import SettingsError
+from app.script.migrate import migrate
+from app.service.log import goes_to_journal
+from app.settings.error import SettingsError
+from app.settings.settings import Settings, load_settings
 
 _NO_ENV_FILE = ""
 _LISTENING = ("clustercheck_host", "clustercheck_port")
@@ -49,7 +49,7 @@ def _run(typed: Namespace) -> int:
             return check_settings(_load(typed))
         case "serve":
             # Imported here, because it would double the start of every other command.
-            from app.service import serve  # noqa: PLC0415
+            from app.service.serve import serve  # noqa: PLC0415
 
             return serve(partial(load_settings, typed.flags, typed.env_file))
         case "check":

@@ -1,5 +1,5 @@
 """The packaged `clustercheck`, the script's drop-in."""
 
-from app.commands.clustercheck import run
+from app.script.clustercheck import run
 
 run()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES
+from app.verdict.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES
 from harness.certificates import Certificate
 from harness.ports import LOOPBACK
 from tests.real_rows import SYNCED

@@ -9,7 +9,7 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
-from app.reason import Reason
+from app.verdict.reason import Reason
 from tests.fake_mysql import SYNCED_STATUS, SYNCED_VARIABLES, Peer
 from tests.real_rows import NON_PRIMARY
 

@@ -6,7 +6,7 @@ answers, on whichever release of MariaDB it runs.
 
 from collections.abc import Mapping
 
-from app.node_state import NodeState, parse_node_state
+from app.verdict.node_state import NodeState, parse_node_state
 
 VERSIONS = ("10.11.19-MariaDB-0+deb12u1", "11.8.6-MariaDB-0+deb13u1 from Debian", "11.8.9-MariaDB-4 from Debian")
 """Servers that answered so. Only the version differs; 11.8.6 sends the same with its plugin wsrep_provider on."""

@@ -1,1 +1,1 @@
-"""The commands beside the service, and the script's drop-in."""
+"""The commands beside the service: how a command line is read, and how each command answers."""

@@ -5,15 +5,15 @@ import json
 import os
 import pwd
 
+from app.commands.asking import ask, own_service
 from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import complain, say
-from app.commands.services import ask, own_service
 from app.database.poller import poll_once
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
-from app.settings import Settings
-from app.switches import ManualSwitches
-from app.verdict import decide
+from app.settings.settings import Settings
+from app.settings.switches import ManualSwitches
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
+from app.verdict.rules import decide
 
 _SERVICE_USER = "clustercheck"
 """The user of the packages' unit."""

@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from app.commands.asking import Service, ask
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
-from app.commands.services import Service, ask
-from app.reason import Reason
-from app.settings_error import SettingsError
-from app.switches import ManualSwitches
+from app.settings.error import SettingsError
+from app.settings.switches import ManualSwitches
+from app.verdict.reason import Reason
 
 
 def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Service]) -> int:

@@ -14,8 +14,8 @@ from typing import Any, NoReturn, get_args
 from app import __version__
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import say
-from app.settings import DATABASE, POLICY, WITHOUT_FLAG, Settings, default_of, flag_of
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
+from app.settings.settings import DATABASE, POLICY, WITHOUT_FLAG, Settings, default_of, flag_of
 
 _PROGRAM = "clustercheckd"
 _HOW_CLOSE = 0.7

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from app.commands.asking import Answer, Service, ask, keep_asking
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
 from app.commands.output import say
-from app.commands.services import Answer, Service, ask, keep_asking
 
 _CELL_LENGTH = 60
 _UNITS = {"d": 86400, "h": 3600, "m": 60}

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from app.database.option_file import OptionFile
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
 
 USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock")
 """The paths at which distributions put the server's socket, in the order to try them.

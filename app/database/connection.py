@@ -25,7 +25,7 @@ from pymysql.protocol import MysqlPacket
 from app.database import faults
 from app.database.login import Login
 from app.database.resolver import connect_to_first
-from app.node_state import Rows
+from app.verdict.node_state import Rows
 
 # aiomysql calls getpass.getuser when it is imported. Since Python 3.13, that raises OSError if the user id has no
 # passwd entry, as in a container with a random user id.

@@ -12,9 +12,9 @@ from pymysql.err import InterfaceError, MySQLError
 
 from app.database.login import Login
 from app.database.logins import Outcome
-from app.node_state import PollFailure, one_line
-from app.reason import Reason
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
+from app.verdict.node_state import PollFailure, one_line
+from app.verdict.reason import Reason
 
 _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from app.database.address import Address, resolve_address
 from app.database.option_file import OptionFile
 from app.database.tls import VERIFY_IDENTITY, Tls
-from app.settings_error import SettingsError, read_file, words_of
+from app.settings.error import SettingsError, read_file, words_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

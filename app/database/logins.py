@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from app.node_state import PollFailure
+from app.verdict.node_state import PollFailure
 
 _REJECTIONS = 2
 _REJECTED_PAUSE_SECONDS = 1.0

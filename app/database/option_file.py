@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from app.settings_error import SettingsError, words_of
+from app.settings.error import SettingsError, words_of
 
 GROUPS = ("client", "client-server", "client-mariadb")
 """The groups to read."""

@@ -30,9 +30,9 @@ from app.database.logins import Logins, Outcome
 from app.database.resolver import Resolver
 from app.database.session import Session
 from app.database.sync import Sync
-from app.deadline import deadline
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
+from app.monitor.deadline import deadline
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
 
 _LOGIN_SECONDS = 5.0
 """How long a login may take. When many clients reconnect at once, a second or two is load, not a fault."""

@@ -16,7 +16,7 @@ from pymysql.err import MySQLError
 
 from app.database.connection import Connection
 from app.database.faults import error_number
-from app.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, NodeState, PollFailure, Rows, parse_node_state
+from app.verdict.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, NodeState, PollFailure, Rows, parse_node_state
 
 _UNKNOWN_SYSTEM_VARIABLE = 1193  # the server has no wsrep at all, which the poll will show
 # A session that nobody uses any more, because the network was cut or this process was killed, must not count towards

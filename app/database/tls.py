@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Self
 
 from app.database.option_file import OptionFile
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
 
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
 """What to verify of the server's certificate: issuer and host name, issuer only, nothing."""

@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 from app import __version__
 from app.http.health_checks import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
 from app.http.metrics import ServiceMetrics
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
-from app.verdict import NO_SWITCHES, Policy, Verdict, decide
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
+from app.verdict.rules import NO_SWITCHES, Policy, Verdict, decide
 
 
 class StatusChange(BaseModel):

@@ -18,7 +18,7 @@ from ipaddress import IPv6Address, ip_address
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.settings import IPNetwork
+from app.settings.settings import IPNetwork
 
 DEADLINE_SECONDS = 2.0
 """How long a connection may stay open. The time for which its answer is held does not count."""

@@ -10,13 +10,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from app.monitor import Monitor
-from app.node_state import one_line
-from app.reason import Reason
-from app.sentences import sentence_of
-from app.settings import POLICY, Settings
-from app.settings_error import SettingsError
-from app.verdict import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
+from app.monitor.monitor import Monitor
+from app.settings.error import SettingsError
+from app.settings.settings import POLICY, Settings
+from app.verdict.node_state import one_line
+from app.verdict.reason import Reason
+from app.verdict.rules import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
+from app.verdict.sentences import sentence_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

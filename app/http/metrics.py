@@ -20,10 +20,10 @@ from app import __version__
 from app.database.poller import Poller
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthCheckCounts
-from app.monitor import Monitor
-from app.node_state import NodeState
-from app.reason import POLL_FAILURES, Reason
-from app.settings import Settings
+from app.monitor.monitor import Monitor
+from app.settings.settings import Settings
+from app.verdict.node_state import NodeState
+from app.verdict.reason import POLL_FAILURES, Reason
 
 _NODE_VALUES = {
     "wsrep_local_state": "wsrep_local_state: 1 joining, 2 donor or desynced, 3 joined, 4 synced, 5 inconsistent.",

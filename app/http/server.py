@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from app.http.guard import ConnectionRegister, GuardedProtocol
-from app.settings import Settings
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
+from app.settings.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -111,7 +111,7 @@ def test_its_configuration_files_are_read_and_never_run(lone: Node, tmp_path: Pa
         f"AVAILABLE_WHEN_READONLY=1; ERR_FILE={errors}#x # more\nDEFAULTS_EXTRA_FILE=$(touch {marker})\n"
     )
     errors = tmp_path / "errors#x"
-    program = f"import sys; from app.commands.clustercheck import main; sys.exit(main([], ['{file}']))"
+    program = f"import sys; from app.script.clustercheck import main; sys.exit(main([], ['{file}']))"
     assert clustercheck(variables(lone, tmp_path), command=(sys.executable, "-c", program)) == (0, SYNCED)
     assert not marker.exists()
     assert f"{file}, line 6: DEFAULTS_EXTRA_FILE is used as written" in errors.read_text()

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from app.database.connection import Connection
 from app.database.login import Database
 from app.database.session import Session
-from app.node_state import SYSTEM_VARIABLES, NodeState, PollFailure
+from app.verdict.node_state import SYSTEM_VARIABLES, NodeState, PollFailure
 from harness.galera import ACCOUNT, DEMO, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
 from harness.service import Service

@@ -13,7 +13,7 @@ from collections.abc import ItemsView, Iterator
 
 import pytest
 
-from app.monitor import IDLE_SECONDS, REFUSAL_SECONDS, oldest_usable_seconds
+from app.monitor.monitor import IDLE_SECONDS, REFUSAL_SECONDS, oldest_usable_seconds
 from harness.ports import LOOPBACK
 from harness.service import Service, read_to_end
 from harness.waiting import wait_for
@@ -239,7 +239,7 @@ def test_health_checks_that_wait_and_half_close_are_answered_and_those_that_leav
 
 def test_the_age_of_a_poll_counts_time_asleep() -> None:
     # In a time namespace of its own, the machine has slept for a day more than here.
-    command = [sys.executable, "-c", "from app.monitor import boot_seconds; print(boot_seconds())"]
+    command = [sys.executable, "-c", "from app.monitor.monitor import boot_seconds; print(boot_seconds())"]
     slept = ["unshare", "--time", "--boottime", "86400"]
 
     def seconds(wrapper: list[str]) -> float:

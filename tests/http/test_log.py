@@ -13,7 +13,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from app.log import LineFormatter, Log
+from app.service.log import LineFormatter, Log
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for

@@ -19,10 +19,10 @@ from app.database.poller import Poller
 from app.http.guard import CONNECTIONS, ConnectionRegister
 from app.http.health_checks import no_health_checks
 from app.http.metrics import ServiceMetrics
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
-from app.settings import Settings
-from app.switches import ManualSwitches
+from app.settings.settings import Settings
+from app.settings.switches import ManualSwitches
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services

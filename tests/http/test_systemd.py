@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.node_state import PollFailure
-from app.reason import Reason
-from app.systemd import Systemd
-from app.verdict import Verdict
+from app.service.systemd import Systemd
+from app.verdict.node_state import PollFailure
+from app.verdict.reason import Reason
+from app.verdict.rules import Verdict
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for

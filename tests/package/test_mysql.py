@@ -14,8 +14,8 @@ import pytest
 
 from app.database.login import Database
 from app.database.poller import poll_once
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
 from harness.galera import connect_over_socket
 from harness.ports import LOOPBACK, Ports
 from harness.process import Process

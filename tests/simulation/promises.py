@@ -14,10 +14,10 @@ DEADLINE_SECONDS = 0.8
 """The defaults of the settings."""
 
 IDLE_SECONDS = 1.0
-"""A poll begins if nobody has asked for so long (app/monitor.py)."""
+"""A poll begins if nobody has asked for so long (app/monitor/monitor.py)."""
 
 REFUSAL_SECONDS = 0.05
-"""How long a 503 may take if the node was unavailable (app/monitor.py)."""
+"""How long a 503 may take if the node was unavailable (app/monitor/monitor.py)."""
 
 CLOSE_SECONDS = 0.5
 """How long it may take to log out."""
@@ -31,14 +31,14 @@ SECONDS_PER_SESSION_LEFT = 30.0
 """A server that hangs is left with no more than these sessions and one more in so many seconds."""
 
 ANSWER_SECONDS = DEADLINE_SECONDS + 0.1
-"""How long any answer may take (app/monitor.py)."""
+"""How long any answer may take (app/monitor/monitor.py)."""
 
 TURN_SECONDS = 0.01
 """What the turns of the loop and the way to the server may add."""
 
 STEP_SECONDS = ANSWER_SECONDS / 8
 MOST_STEPS = 20
-"""A deadline has eight steps, and repeats eight that are late (app/deadline.py); the monitor adds some turns."""
+"""A deadline has eight steps, and repeats eight that are late (app/monitor/deadline.py); the monitor adds turns."""
 
 BACK_SECONDS = 1.0
 """After so long the next login is due. The poll after that begins it, and the next one knows its outcome."""

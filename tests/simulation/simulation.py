@@ -12,10 +12,10 @@ from async_solipsism import SolipsismWarning
 
 from app.database.login import Database
 from app.database.poller import Poller
-from app.monitor import Monitor, oldest_usable_seconds
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
-from app.verdict import NO_SWITCHES, Policy, Verdict
+from app.monitor.monitor import Monitor, oldest_usable_seconds
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
+from app.verdict.rules import NO_SWITCHES, Policy, Verdict
 from tests.simulation import promises as promised
 from tests.simulation.plan import Plan
 from tests.simulation.promises import TURN_SECONDS, Promises, most_seconds

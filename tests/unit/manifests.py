@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from app.settings import Settings
+from app.settings.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ import uvloop
 
 from app.database.login import Database
 from app.database.poller import Poller
-from app.node_state import NodeState, PollFailure
+from app.verdict.node_state import NodeState, PollFailure
 from tests.fake_mysql import Behaviour, FakeMySQL, fake_mysql
 
 DEADLINE_SECONDS = 0.3

@@ -11,7 +11,7 @@ import pytest
 
 from app.database.address import DEFAULT_PORT, USUAL_SOCKETS, parse_port
 from app.database.login import Database
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
 from tests.fake_mysql import Address, FakeMySQL, Peer, error, fake_mysql, packet
 
 FILES_HOST, OUR_HOST = "127.0.0.2", "127.0.0.3"

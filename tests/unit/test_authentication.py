@@ -10,8 +10,8 @@ from pymysql.constants import CLIENT
 
 from app.database.login import Database
 from app.database.poller import poll_once
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
 from harness.certificates import make_authority, make_certificate
 from tests.fake_mysql import CAPABILITIES, OK, FakeMySQL, Peer, auth_switch, error, fake_mysql, server_context
 from tests.unit.polling import LOOPS, Loop, database_of, polls_of

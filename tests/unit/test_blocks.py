@@ -19,14 +19,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from app.commands.asking import Answer, Service, Status
 from app.commands.parser import parse
-from app.commands.services import Answer, Service, Status
 from app.commands.status import _as_table as as_table
 from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS, verdict_answer
-from app.log import LineFormatter
-from app.settings import Settings
-from app.variables import misspelt_names, read_env_file
-from app.verdict import Policy, Switches, Verdict, decide
+from app.service.log import LineFormatter
+from app.settings.settings import Settings
+from app.settings.variables import misspelt_names, read_env_file
+from app.verdict.rules import Policy, Switches, Verdict, decide
 from tests import real_rows
 from tests.unit.manifests import ROOT
 from tests.unit.pages import PAGES, Block, blocks_of, checked_blocks, commands_of, flags_in, without_blocks

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.reason import PLANNED
+from app.verdict.reason import PLANNED
 from tests.queries import DASHBOARD
 
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.database.login import Database
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
 from harness.certificates import make_authority, make_certificate
 from harness.ports import LOOPBACK
 

@@ -12,12 +12,12 @@ import yaml
 
 from app.commands.parser import COMMANDS as NAMES
 from app.commands.parser import Parser
-from app.commands.script import CONFIGURATION_FILES
 from app.database.address import USUAL_SOCKETS
 from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
-from app.reason import PLANNED, Reason
-from app.settings import DURATIONS, WITHOUT_FLAG, Settings, default_of, flag_of
-from app.verdict import decide
+from app.script.inputs import CONFIGURATION_FILES
+from app.settings.settings import DURATIONS, WITHOUT_FLAG, Settings, default_of, flag_of
+from app.verdict.reason import PLANNED, Reason
+from app.verdict.rules import decide
 from tests.unit.manifests import ROOT
 from tests.unit.pages import PAGES, blocks_under, commands_of, flags_in, without_blocks
 
@@ -265,7 +265,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def reasons_in_the_order_of_the_rules() -> list[Reason]:
-    """Return the reasons that the rules at the top of app/verdict.py name, each where it comes first."""
+    """Return the reasons that the rules at the top of app/verdict/rules.py name, each where it comes first."""
     rules = (sys.modules[decide.__module__].__doc__ or "").splitlines()
     named = [rule.rpartition("   ")[2] for rule in rules if "   " in rule.strip()]
     words = [word.strip() for part in named for word in part.replace("AVAILABLE:", "").split(",")]

@@ -10,9 +10,9 @@ from pymysql.err import InterfaceError, InternalError, MySQLError, OperationalEr
 from app.database.faults import LOOKING_UP, error_number, is_error_of_server, outcome_of, poll_failure
 from app.database.login import Login
 from app.database.logins import Outcome
-from app.node_state import PollFailure
-from app.reason import Reason
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
+from app.verdict.node_state import PollFailure
+from app.verdict.reason import Reason
 
 LOGIN = Login(host="db", username="someone", password="geheim")
 SERVER_SAYS = "message of the server"

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.health_checks import HealthChecks, no_health_checks, overridden, verdict_answer
-from app.node_state import NodeState
-from app.reason import Reason
-from app.settings import Settings
-from app.settings_error import SettingsError
-from app.verdict import Policy, Verdict
+from app.settings.error import SettingsError
+from app.settings.settings import Settings
+from app.verdict.node_state import NodeState
+from app.verdict.reason import Reason
+from app.verdict.rules import Policy, Verdict
 from tests.unit.test_monitor import SYNCED, ScriptedPoller, running, until
 
 POLICY = Policy(1.0)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from app.log import LineFormatter, goes_to_journal
+from app.service.log import LineFormatter, goes_to_journal
 
 
 def record(event: str, level: int = logging.WARNING, **fields: object) -> logging.LogRecord:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from app.database.logins import Logins, Outcome
-from app.node_state import PollFailure
-from app.reason import Reason
+from app.verdict.node_state import PollFailure
+from app.verdict.reason import Reason
 
 ACCEPTED, REJECTED, HUNG, REFUSED, ANSWERED, FAILED = Outcome
 WHY = {outcome: PollFailure(Reason.ERROR, outcome.value) for outcome in Outcome if outcome is not ACCEPTED}

@@ -9,8 +9,8 @@ import pytest
 
 from app.database.login import Database
 from app.database.sync import HANG_SECONDS
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
 from harness.waiting import wait_for
 from tests.fake_mysql import (
     Behaviour,

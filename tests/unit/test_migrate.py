@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.commands.exit_status import DONE, FAILED, MISUSED
-from app.commands.migrate import migrate
-from app.settings_error import SettingsError
-from app.variables import read_env_file
+from app.script.migrate import migrate
+from app.settings.error import SettingsError
+from app.settings.variables import read_env_file
 
 SECRET = "s3cret&word"
 # After Percona's packages, and Red Hat's.

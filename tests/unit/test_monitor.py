@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.monitor import IDLE_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
-from app.verdict import NO_SWITCHES, Policy, Switches, Verdict
+from app.monitor.monitor import IDLE_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
+from app.verdict.rules import NO_SWITCHES, Policy, Switches, Verdict
 from tests.measured import within
 
 INTERVAL_SECONDS = 0.01

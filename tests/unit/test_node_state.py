@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.node_state import (
+from app.verdict.node_state import (
     NOT_A_NUMBER,
     STATUS_VARIABLES,
     SYSTEM_VARIABLES,
@@ -15,7 +15,7 @@ from app.node_state import (
     one_line,
     parse_node_state,
 )
-from app.reason import Reason
+from app.verdict.reason import Reason
 from tests import real_rows
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from app.database.option_file import GROUPS, OptionFile
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
 
 
 def as_mariadb_reads(path: Path) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ from app import __version__
 from app.__main__ import main
 from app.commands.exit_status import MISUSED
 from app.commands.parser import COMMANDS, Parser, parse
-from app.settings import WITHOUT_FLAG, Settings, flag_of, load_settings
+from app.settings.settings import WITHOUT_FLAG, Settings, flag_of, load_settings
 
 SECRET = "Geheim1"
 ELSEWHERE = "check takes no arguments; for another node, run it there"

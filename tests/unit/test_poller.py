@@ -9,8 +9,8 @@ import pytest
 
 from app.database.connection import Connection
 from app.database.login import Database, Login
-from app.node_state import PollFailure
-from app.reason import Reason
+from app.verdict.node_state import PollFailure
+from app.verdict.reason import Reason
 from harness.network import RemoteHost
 from harness.waiting import wait_for
 from tests import fake_mysql as fake

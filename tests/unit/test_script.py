@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.commands.script import DEFAULTS, assignments, effective, positionals
-from app.variables import Variable
+from app.script.inputs import DEFAULTS, assignments, effective, positionals
+from app.settings.variables import Variable
 
 ALL = ("me", "pw", "1", "/log", "0", "/my.cnf")
 NAMES = "MYSQL_USERNAME MYSQL_PASSWORD AVAILABLE_WHEN_DONOR ERR_FILE AVAILABLE_WHEN_READONLY DEFAULTS_EXTRA_FILE"

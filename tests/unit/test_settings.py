@@ -9,9 +9,9 @@ import pytest
 
 from app.commands.parser import parse
 from app.database.login import Database
-from app.settings import DATABASE, POLICY, Settings, load_settings
-from app.settings_error import SettingsError
-from app.verdict import Policy
+from app.settings.error import SettingsError
+from app.settings.settings import DATABASE, POLICY, Settings, load_settings
+from app.verdict.rules import Policy
 from harness.service import without_settings
 
 Load = Callable[..., tuple[Settings, list[str]]]

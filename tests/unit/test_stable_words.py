@@ -13,10 +13,10 @@ from app.commands import exit_status
 from app.commands.parser import COMMANDS
 from app.http.api import Status, StatusChange, StatusConnections
 from app.http.guard import ConnectionRegister
-from app.node_state import NodeState, PollFailure
-from app.reason import PLANNED, Reason
-from app.settings import Settings
-from app.verdict import Policy
+from app.settings.settings import Settings
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import PLANNED, Reason
+from app.verdict.rules import Policy
 from tests.queries import metrics_on_the_page
 
 APP = Path(__file__).parents[2] / "app"

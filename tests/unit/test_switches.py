@@ -10,8 +10,8 @@ from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import pytest
 
-from app.switches import ManualSwitches
-from app.verdict import Switches
+from app.settings.switches import ManualSwitches
+from app.verdict.rules import Switches
 from harness.waiting import wait_for
 
 
@@ -85,7 +85,7 @@ def test_a_loop_of_links_counts_as_there(tmp_path: Path) -> None:
 def test_a_file_in_a_directory_that_may_not_be_searched_counts_as_there() -> None:
     # Root may search every directory, and nobody else pytest's own.
     program = (
-        "import os, sys; from app.switches import ManualSwitches;"
+        "import os, sys; from app.settings.switches import ManualSwitches;"
         " os.geteuid() or os.setuid(65534); print(ManualSwitches(sys.argv[1])().disabled_file)"
     )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from app.reason import Reason
+from app.verdict.reason import Reason
 from harness.certificates import Certificate, make_authority, make_certificate
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.node_state import (
+from app.verdict.node_state import (
     NOT_A_NUMBER,
     STATUS_VARIABLES,
     SYSTEM_VARIABLES,
@@ -19,8 +19,8 @@ from app.node_state import (
     PollFailure,
     parse_node_state,
 )
-from app.reason import POLL_FAILURES, Reason
-from app.verdict import Policy, Switches, decide
+from app.verdict.reason import POLL_FAILURES, Reason
+from app.verdict.rules import Policy, Switches, decide
 from tests import pxc, real_rows
 
 STRICT = Policy(max_age_seconds=1.15)

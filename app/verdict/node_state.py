@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from app.reason import Reason
+from app.verdict.reason import Reason
 
 # SHOW STATUS prints -1 as an unsigned 64-bit number, for example wsrep_local_index of a node outside any component.
 _UNSIGNED_MINUS_ONE = 2**64 - 1

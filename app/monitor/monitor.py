@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from app.deadline import deadline
-from app.node_state import NodeState, PollFailure
-from app.reason import Reason
-from app.verdict import NO_SWITCHES, Policy, Switches, Verdict, decide
+from app.monitor.deadline import deadline
+from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
+from app.verdict.rules import NO_SWITCHES, Policy, Switches, Verdict, decide
 
 _log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PrivateA
 from pydantic_core import ErrorDetails
 
 from app.database.login import Database
-from app.monitor import oldest_usable_seconds
-from app.node_state import one_line
-from app.settings_error import SettingsError
-from app.switches import DISABLED_FILE
-from app.variables import Variable, misspelt_names, read_env_file, seconds_in
-from app.verdict import Policy
+from app.monitor.monitor import oldest_usable_seconds
+from app.settings.error import SettingsError
+from app.settings.switches import DISABLED_FILE
+from app.settings.variables import Variable, misspelt_names, read_env_file, seconds_in
+from app.verdict.node_state import one_line
+from app.verdict.rules import Policy
 
 IPNetwork = IPv4Network | IPv6Network
 

@@ -18,13 +18,13 @@ from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthChecks, no_health_checks
 from app.http.metrics import ServiceMetrics
 from app.http.server import Server, address_of, listening_socket
-from app.log import Log, set_up_log
-from app.monitor import IDLE_SECONDS, Monitor
-from app.node_state import PollFailure
-from app.settings import Settings
-from app.settings_error import SettingsError
-from app.switches import ManualSwitches
-from app.systemd import Systemd, execute_again, kept_socket
+from app.monitor.monitor import IDLE_SECONDS, Monitor
+from app.service.log import Log, set_up_log
+from app.service.systemd import Systemd, execute_again, kept_socket
+from app.settings.error import SettingsError
+from app.settings.settings import Settings
+from app.settings.switches import ManualSwitches
+from app.verdict.node_state import PollFailure
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from app.node_state import PollFailure
-from app.verdict import Verdict
+from app.verdict.node_state import PollFailure
+from app.verdict.rules import Verdict
 
 _MICROSECONDS = 1_000_000
 _FEEDINGS = 4

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from app.node_state import one_line
-from app.settings import MOST_PORT, Settings
-from app.settings_error import SettingsError
+from app.settings.error import SettingsError
+from app.settings.settings import MOST_PORT, Settings
+from app.verdict.node_state import one_line
 
 SECONDS = 2.0
 _PAUSE_SECONDS = 1.0

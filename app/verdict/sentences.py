@@ -1,7 +1,7 @@
 """The sentences of Percona's clustercheck script. Some users match on them, so they never change."""
 
-from app.reason import Reason
-from app.verdict import Verdict
+from app.verdict.reason import Reason
+from app.verdict.rules import Verdict
 
 SYNCED = "Percona XtraDB Cluster Node is synced."
 NOT_SYNCED = "Percona XtraDB Cluster Node is not synced."

@@ -43,8 +43,8 @@ No rule reads wsrep_sst_donor_rejects_queries. Galera 4 only logs it: such a don
 
 from dataclasses import dataclass
 
-from app.node_state import NodeState, PollFailure, one_line
-from app.reason import PLANNED, Reason
+from app.verdict.node_state import NodeState, PollFailure, one_line
+from app.verdict.reason import PLANNED, Reason
 
 AVAILABLE, UNAVAILABLE = 200, 503
 """The HTTP statuses of a verdict. A draining node may have another one, see `status_of`."""

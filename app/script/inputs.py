@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from app.settings_error import read_file
-from app.variables import Variable
+from app.settings.error import read_file
+from app.settings.variables import Variable
 
 CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
 """Files of NAME=value lines. They take precedence over the environment, because the script sources them."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from app.settings_error import read_file
+from app.settings.error import read_file
 
 _OUR_PREFIXES = ("CLUSTERCHECK_", "AVAILABLE_WHEN_")
 _LIKE_OURS = ("CLUSTERCHECK", "AVAILABLE", "MYSQL", "MAX_RECV", "DEFAULT")

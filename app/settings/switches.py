@@ -5,7 +5,7 @@ import stat
 import time
 from functools import lru_cache
 
-from app.verdict import NO_SWITCHES, Switches
+from app.verdict.rules import NO_SWITCHES, Switches
 
 DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
 

@@ -14,14 +14,14 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
 from app import __version__
-from app.commands import script
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
-from app.node_state import one_line
-from app.settings import IPNetwork, settings_of
-from app.settings_error import SettingsError
-from app.switches import DISABLED_FILE
-from app.variables import Variable
+from app.script import inputs as script
+from app.settings.error import SettingsError
+from app.settings.settings import IPNetwork, settings_of
+from app.settings.switches import DISABLED_FILE
+from app.settings.variables import Variable
+from app.verdict.node_state import one_line
 
 _GROUP, _MODE = "clustercheck", 0o640
 
