@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from app.settings.error import SettingsError
 from app.settings.settings import MOST_PORT, Settings
-from app.verdict.node_state import one_line
+from app.verdict.text import one_line
 
 SECONDS = 2.0
 _PAUSE_SECONDS = 1.0

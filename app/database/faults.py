@@ -13,8 +13,9 @@ from pymysql.err import InterfaceError, MySQLError
 from app.database.login import Login
 from app.database.logins import Outcome
 from app.settings.error import SettingsError
-from app.verdict.node_state import PollFailure, one_line
+from app.verdict.node_state import PollFailure
 from app.verdict.reason import Reason
+from app.verdict.text import one_line
 
 _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 

@@ -13,12 +13,10 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-from app.settings.settings import IPNetwork
 
 DEADLINE_SECONDS = 2.0
 """How long a connection may stay open. The time for which its answer is held does not count."""
@@ -149,7 +147,7 @@ class ConnectionRegister:
     start, by cause. All but the malformed requests, which got a 400, got no answer.
     """
 
-    def __init__(self, allowed: Sequence[IPNetwork] | None = None) -> None:
+    def __init__(self, allowed: Sequence[IPv4Network | IPv6Network] | None = None) -> None:
         self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
         self._allowed = allowed
         self._logged_at = -_LOG_SECONDS
@@ -221,7 +219,7 @@ def _client_of(address: str) -> str | bytes:
     return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:_NETWORK_BYTES]
 
 
-def _is_in(host: str, networks: Sequence[IPNetwork]) -> bool:
+def _is_in(host: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
     address = ip_address(host)
     # An IPv4 client of a dual-stack socket has an address of either form.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None

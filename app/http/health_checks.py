@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl
 from app.monitor.monitor import Monitor
 from app.settings.error import SettingsError
 from app.settings.settings import POLICY, Settings
-from app.verdict.node_state import one_line
 from app.verdict.reason import Reason
 from app.verdict.rules import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
 from app.verdict.sentences import sentence_of
+from app.verdict.text import one_line
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
@@ -18,10 +18,10 @@ from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.script import inputs as script
 from app.settings.error import SettingsError
-from app.settings.settings import IPNetwork, settings_of
+from app.settings.settings import settings_of
 from app.settings.switches import DISABLED_FILE
 from app.settings.variables import Variable
-from app.verdict.node_state import one_line
+from app.verdict.text import one_line
 
 _GROUP, _MODE = "clustercheck", 0o640
 
@@ -190,7 +190,7 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
     yield Variable("CLUSTERCHECK_ANY_PATH", "1", "the script answers on every path; remove it if all checks ask for /")
 
 
-def _networks(only_from: str) -> list[IPNetwork]:
+def _networks(only_from: str) -> list[IPv4Network | IPv6Network]:
     """Return all networks, or none: an incomplete list would refuse a load balancer, and so remove a healthy node."""
     # In xinetd, zeros at the end match any number.
     if re.search(r"\.0(\s|$)", only_from):

@@ -14,10 +14,8 @@ from app.monitor.monitor import oldest_usable_seconds
 from app.settings.error import SettingsError
 from app.settings.switches import DISABLED_FILE
 from app.settings.variables import Variable, misspelt_names, read_env_file, seconds_in
-from app.verdict.node_state import one_line
 from app.verdict.rules import Policy
-
-IPNetwork = IPv4Network | IPv6Network
+from app.verdict.text import one_line
 
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 _ENV_FILE = "/etc/clustercheckd/clustercheckd.env"
@@ -46,7 +44,7 @@ _HARMLESS = re.compile(r"-?[0-9]{1,6}")
 """Any other value of MYSQL_PORT or the like may be the password, in the wrong variable."""
 
 
-def _networks_in(words: str) -> list[IPNetwork]:
+def _networks_in(words: str) -> list[IPv4Network | IPv6Network]:
     networks = [ip_network(word) for word in words.replace(",", " ").split()]
     if not networks:
         raise ValueError(f"{words!r} contains no network: nobody could connect; to allow everybody, remove it")
@@ -64,7 +62,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
 Limit = Annotated[float | None, BeforeValidator(seconds_in)]
-Networks = Annotated[list[IPNetwork] | None, BeforeValidator(_networks_in)]
+Networks = Annotated[list[IPv4Network | IPv6Network] | None, BeforeValidator(_networks_in)]
 
 
 class Settings(BaseModel, frozen=True):

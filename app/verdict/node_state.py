@@ -15,9 +15,6 @@ _UNSIGNED_MINUS_ONE = 2**64 - 1
 # Text from the server is written to bodies, logs and terminals: keep it short and printable.
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _/:,.()+-]")
 _TEXT_LIMIT = 60
-_UNPRINTABLE = re.compile(r"[^ -~]")
-# Enough for two values and two paths, with what a log line or a body adds.
-_LINE_LIMIT = 300
 
 NOT_A_NUMBER = -1
 """The value of an integer field if the server sent anything but a non-negative whole number."""
@@ -27,17 +24,11 @@ NOT_A_NUMBER = -1
 class PollFailure:
     """A poll that failed.
 
-    detail: clustercheckd's own words, formatted by `one_line`; never driver text, never a credential.
+    detail: clustercheckd's own words, formatted by `text.one_line`; never driver text, never a credential.
     """
 
     reason: Reason
     detail: str
-
-
-def one_line(text: str) -> str:
-    """Return text as one line of printable ASCII, cut to 300 characters."""
-    line = _UNPRINTABLE.sub("?", text.encode("ascii", "backslashreplace").decode())
-    return line if len(line) <= _LINE_LIMIT else f"{line[: _LINE_LIMIT - 3]}..."
 
 
 STATUS_VARIABLES = (

@@ -43,8 +43,9 @@ No rule reads wsrep_sst_donor_rejects_queries. Galera 4 only logs it: such a don
 
 from dataclasses import dataclass
 
-from app.verdict.node_state import NodeState, PollFailure, one_line
+from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
+from app.verdict.text import one_line
 
 AVAILABLE, UNAVAILABLE = 200, 503
 """The HTTP statuses of a verdict. A draining node may have another one, see `status_of`."""
@@ -88,7 +89,7 @@ NO_SWITCHES = Switches()
 class Verdict:
     """The answer at one moment, under one policy.
 
-    detail: what clustercheckd saw, and which setting decided; formatted by `one_line`.
+    detail: what clustercheckd saw, and which setting decided; formatted by `text.one_line`.
     """
 
     available: bool

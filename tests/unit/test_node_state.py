@@ -12,10 +12,10 @@ from app.verdict.node_state import (
     SYSTEM_VARIABLES,
     NodeState,
     PollFailure,
-    one_line,
     parse_node_state,
 )
 from app.verdict.reason import Reason
+from app.verdict.text import one_line
 from tests import real_rows
 
 
