@@ -3,8 +3,9 @@
 import os
 import signal
 
-# The imports take most of the start. Process 1 of a container ignores SIGTERM unless it has a handler. 143 is the
-# shell's status for SIGTERM; 0 would mean "available" to a program that stops a slow check.
+# The imports take most of the start. Process 1 of a container ignores SIGTERM unless it has a
+# handler. 143 is the shell's status for SIGTERM; 0 would mean "available" to a program that stops a
+# slow check.
 signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
 
 import sys
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(parse(sys.argv[1:] if arguments is None else arguments))
     except SettingsError as fault:
-        # An error in the journal, so that journalctl -p warning shows why the service did not start.
+        # An error in the journal, so that journalctl -p warning shows why the service did not
+        # start.
         priority = "<3>" if goes_to_journal(os.environ) else ""
         for line in str(fault).splitlines():
             complain(line, priority)
@@ -59,8 +61,12 @@ def _run(typed: Namespace) -> int:
                 # This user may not be able to read it.
                 typed.env_file = _NO_ENV_FILE
             settings = _load(typed, _LISTENING)
-            services = [service_at(address, settings.clustercheck_port) for address in typed.addresses]
-            return status(services or [own_service(settings)], as_json=typed.json, watching=typed.watch)
+            services = [
+                service_at(address, settings.clustercheck_port) for address in typed.addresses
+            ]
+            return status(
+                services or [own_service(settings)], as_json=typed.json, watching=typed.watch
+            )
         case "drain":
             return drain(_disabled_file(typed), typed.reason, partial(_find_service, typed))
         case "undrain":

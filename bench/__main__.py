@@ -22,8 +22,16 @@ GROUPS: dict[str, Callable[[Rig], list[Row]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print the tables. Return 0 even if a goal is not met: the tables show that."""
-    parser = argparse.ArgumentParser(prog="make bench", description="Measure clustercheckd on a real Galera node.")
-    parser.add_argument("--only", metavar="NAME", choices=GROUPS, action="append", help=f"one of {', '.join(GROUPS)}")
+    parser = argparse.ArgumentParser(
+        prog="make bench", description="Measure clustercheckd on a real Galera node."
+    )
+    parser.add_argument(
+        "--only",
+        metavar="NAME",
+        choices=GROUPS,
+        action="append",
+        help=f"one of {', '.join(GROUPS)}",
+    )
     options = parser.parse_args(arguments)
     interrupt_once()
     begun = time.monotonic()

@@ -1,4 +1,5 @@
-"""The floor of this stack: the cost of uvicorn with an application that only returns constant bytes.
+"""The floor of this stack: the cost of uvicorn with an application that only returns constant
+bytes.
 
     python -m bench.floor PORT ANSWER-BODY
 

@@ -1,8 +1,10 @@
-"""The load generator: one health check per connection, as HAProxy does it, closed with a reset once it is answered.
+"""The load generator: one health check per connection, as HAProxy does it, closed with a reset once
+it is answered.
 
-It uses about half the CPU time that the server spends on a health check, so that the server is the limit. Connects are
-blocking: on the loopback device, the handshake is complete when the call returns. One epoll waits for the answers, and
-there is no event loop. Every answer must equal the first one to the last byte; any other answer is an error.
+It uses about half the CPU time that the server spends on a health check, so that the server is the
+limit. Connects are blocking: on the loopback device, the handshake is complete when the call
+returns. One epoll waits for the answers, and there is no event loop. Every answer must equal the
+first one to the last byte; any other answer is an error.
 """
 
 import select
@@ -15,7 +17,9 @@ from harness.ports import LOOPBACK
 
 REQUEST = b"GET / HTTP/1.0\r\n\r\n"
 
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER, no time: close() sends RST, and no port is left in TIME_WAIT
+_RESET = struct.pack(
+    "ii", 1, 0
+)  # SO_LINGER, no time: close() sends RST, and no port is left in TIME_WAIT
 _ANSWER_SECONDS = 10.0
 _CHUNK = 65536
 
@@ -48,7 +52,9 @@ def ask(port: int) -> bytes:
         return received
 
 
-def at_full_speed(port: int, connections: int, *, seconds: float = float("inf"), checks: float = float("inf")) -> Load:
+def at_full_speed(
+    port: int, connections: int, *, seconds: float = float("inf"), checks: float = float("inf")
+) -> Load:
     """Keep this many health checks under way, for seconds or until health checks have been sent."""
     probing = _Probing(port)
     end = time.monotonic() + seconds
@@ -67,7 +73,9 @@ def at_full_speed(port: int, connections: int, *, seconds: float = float("inf"),
 
 
 def at_rate(port: int, per_second: float, seconds: float) -> Load:
-    """Send health checks at a fixed rate, whether or not earlier ones have been answered (open loop)."""
+    """Send health checks at a fixed rate, whether or not earlier ones have been answered (open
+    loop).
+    """
     probing = _Probing(port)
     begun = time.monotonic()
     probing.begin()
@@ -121,7 +129,9 @@ class _Probing:
         self.sent += 1
 
     def take(self, seconds: float) -> int:
-        """Read the answers that have arrived, waiting up to seconds for the first; return how many are complete."""
+        """Read the answers that have arrived, waiting up to seconds for the first; return how many
+        are complete.
+        """
         ready = self._epoll.poll(seconds)
         if not ready and seconds == _ANSWER_SECONDS:
             message = f"{self.under_way} health checks without an answer for {seconds:g} s"

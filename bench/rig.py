@@ -22,7 +22,9 @@ INTERVAL_SECONDS = 0.25
 
 
 class Rig(Block):
-    """Everything that takes part, started when a row first needs it and removed when the `with` block ends."""
+    """Everything that takes part, started when a row first needs it and removed when the `with`
+    block ends.
+    """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
@@ -46,7 +48,9 @@ class Rig(Block):
     @cached_property
     def floor(self) -> "Floor":
         """The floor, whose answer equals clustercheckd's to the last byte."""
-        floor = Floor(self.installation.directory, self.installation.ports.free(), self.service.get().body)
+        floor = Floor(
+            self.installation.directory, self.installation.ports.free(), self.service.get().body
+        )
         self._exits.callback(floor.process.kill)
         if (ours := load.ask(self.service.port)) != (constant := load.ask(floor.port)):
             message = f"the floor answers {constant!r}, clustercheckd {ours!r}"
@@ -82,7 +86,9 @@ class Floor:
 
 @contextmanager
 def on_cores_of_their_own(servers: Sequence[Process]) -> Iterator[None]:
-    """Pin the servers to one core and this process, the load generator, to another, if there are two."""
+    """Pin the servers to one core and this process, the load generator, to another, if there are
+    two.
+    """
     allowed = sorted(os.sched_getaffinity(0))
     with ExitStack() as exits:
         if len(allowed) > 1:

@@ -1,4 +1,6 @@
-"""The script that clustercheckd replaces, in its smallest form: bash, the mariadb client, one SHOW STATUS."""
+"""The script that clustercheckd replaces, in its smallest form: bash, the mariadb client, one SHOW
+STATUS.
+"""
 
 from pathlib import Path
 
@@ -11,5 +13,7 @@ def script_command(node: Node, directory: Path) -> list[str]:
     """Return the command that checks a node, after writing its option file to directory."""
     option_file = directory / f"shell_check-{node.name}.cnf"
     option_file.touch(mode=0o600)
-    option_file.write_text(f'[client]\nsocket="{node.socket}"\nuser="{ACCOUNT}"\npassword="{PASSWORD}"\n')
+    option_file.write_text(
+        f'[client]\nsocket="{node.socket}"\nuser="{ACCOUNT}"\npassword="{PASSWORD}"\n'
+    )
     return [str(_PROGRAM), str(option_file)]

@@ -23,7 +23,9 @@ _MET = {None: "", True: "met", False: "**NOT met**"}
 
 def markdown(rows: Iterable[Row]) -> str:
     """Return the rows as a table."""
-    cells = [(row.measured, row.ours, row.beside, row.result, row.goal, _MET[row.met]) for row in rows]
+    cells = [
+        (row.measured, row.ours, row.beside, row.result, row.goal, _MET[row.met]) for row in rows
+    ]
     return "\n".join([_line(_HEADER), _line(["---"] * len(_HEADER)), *map(_line, cells)])
 
 

@@ -5,7 +5,10 @@ from typing import Self
 
 
 class Block(ABC):
-    """Starts when a `with` block begins. Closes when it ends, or if the start fails or is interrupted."""
+    """Starts when a `with` block begins.
+
+    Closes when it ends, or if the start fails or is interrupted.
+    """
 
     def __enter__(self) -> Self:
         """Start everything. If that fails, close what has been started."""

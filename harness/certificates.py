@@ -25,7 +25,9 @@ def make_authority(directory: Path) -> Certificate:
     return authority
 
 
-def make_certificate(directory: Path, name: str, authority: Certificate, address: str) -> Certificate:
+def make_certificate(
+    directory: Path, name: str, authority: Certificate, address: str
+) -> Certificate:
     """Make a certificate for an IP address or a host name, signed by the authority."""
     made = Certificate(directory / f"{name}.pem", directory / f"{name}.key")
     request, extensions = directory / f"{name}.csr", directory / f"{name}.ext"

@@ -1,4 +1,6 @@
-"""`make demo`: a real Galera cluster behind HAProxy, as a live view to play with or as a scripted tour."""
+"""`make demo`: a real Galera cluster behind HAProxy, as a live view to play with or as a scripted
+tour.
+"""
 
 import argparse
 import shutil
@@ -24,24 +26,42 @@ _STEP_SECONDS = 60.0
 _FEW, _CROWD = 6, 100
 _STALLED_WRITES = 250  # more than the reader's max_recv_queue
 _ROW = "{:6}  {:33}  {:7}  {:16}  {:14}  {:15}  {}"
-_TITLES = ("node", "wsrep_local_state", "verdict", "reason", "HAProxy writer", "HAProxy readers", "ask it yourself")
+_TITLES = (
+    "node",
+    "wsrep_local_state",
+    "verdict",
+    "reason",
+    "HAProxy writer",
+    "HAProxy readers",
+    "ask it yourself",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo. Return 0 if every step of the tour succeeded, or if the user stopped the live view."""
+    """Run the demo.
+
+    Return 0 if every step of the tour succeeded, or if the user stopped the live view.
+    """
     parser = argparse.ArgumentParser(
         prog="make demo", description="Three real Galera nodes, clustercheckd and HAProxy."
     )
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--once", action="store_true", help="run a scripted tour instead of the live view, then stop")
-    choice.add_argument("--prometheus", action="store_true", help="also run a Prometheus for the live view")
+    choice.add_argument(
+        "--once",
+        action="store_true",
+        help="run a scripted tour instead of the live view, then stop",
+    )
+    choice.add_argument(
+        "--prometheus", action="store_true", help="also run a Prometheus for the live view"
+    )
     given = parser.parse_args(arguments)
     if given.prometheus and not shutil.which("prometheus"):
         parser.error("--prometheus: prometheus is not installed: install the package prometheus")
     interrupt_once()
     begun = time.monotonic()
     try:
-        # For a planned reason, clustercheckd answers 404, so that HAProxy's readers keep their sessions on the node.
+        # For a planned reason, clustercheckd answers 404, so that HAProxy's readers keep their
+        # sessions on the node.
         with Stack(
             tell=lambda what: print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True),
             settings={"CLUSTERCHECK_DRAIN_STATUS": "404"},
@@ -49,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if given.once:
                 Tour(stack).run()
             else:
-                show_live(stack, prometheus=stack.start_prometheus().port if given.prometheus else None)
+                show_live(
+                    stack, prometheus=stack.start_prometheus().port if given.prometheus else None
+                )
             let_nothing_interrupt()
     except KeyboardInterrupt:
         return 130 if given.once else 0
@@ -60,7 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Tour:
-    """A tour of several steps. Each step waits until its effect shows, and prints how long that took."""
+    """A tour of several steps.
+
+    Each step waits until its effect shows, and prints how long that took.
+    """
 
     def __init__(self, stack: Stack) -> None:
         self._haproxy = stack.haproxy
@@ -88,7 +113,9 @@ class Tour:
         self._see(node2, 200, "synced", writer="UP", readers="UP")
 
     def _stall(self, node2: Backend, node1: Backend) -> None:
-        self._step("node2 stalls (FLUSH TABLES WITH READ LOCK) while clients write to node1: readers leave it")
+        self._step(
+            "node2 stalls (FLUSH TABLES WITH READ LOCK) while clients write to node1: readers leave it"
+        )
         with node2.node.stalled():
             self._see(node2, 404, "donor")
             with node1.node.connect_as_client() as client, client.cursor() as writing:
@@ -99,15 +126,30 @@ class Tour:
         self._see(node2, 200, "synced", writer="UP", readers="UP")
 
     def _drain(self, node1: Backend) -> None:
-        self._step("node1, the writer, drained (clustercheckd drain): a clean switchover; its readers stay")
-        with self._haproxy.connect(WRITER) as writing, self._haproxy.session_on(READER, node1.node) as reading:
+        self._step(
+            "node1, the writer, drained (clustercheckd drain): a clean switchover; its readers stay"
+        )
+        with (
+            self._haproxy.connect(WRITER) as writing,
+            self._haproxy.session_on(READER, node1.node) as reading,
+        ):
             node1.service.command("drain")
             self._see(node1, 404, "disabled", writer="DOWN", readers="NOLB")
-            wait_for("HAProxy to cut the writer's session", lambda: _is_cut(writing), seconds=_STEP_SECONDS)
-            self._seen("HAProxy closed the session of a client that writes, so that it connects again")
+            wait_for(
+                "HAProxy to cut the writer's session",
+                lambda: _is_cut(writing),
+                seconds=_STEP_SECONDS,
+            )
+            self._seen(
+                "HAProxy closed the session of a client that writes, so that it connects again"
+            )
             writer = self._see_writes_on("node2", "node3")
             self._see_landings(READER, _FEW, {"node2", "node3"})
-            wait_for("the session of a client that reads to stay open", lambda: not _is_cut(reading), seconds=0)
+            wait_for(
+                "the session of a client that reads to stay open",
+                lambda: not _is_cut(reading),
+                seconds=0,
+            )
             self._seen("the session of a client that reads on node1 stays open")
         self._step(f"node1 back (clustercheckd undrain): all writes stay on {writer}")
         node1.service.command("undrain")
@@ -132,7 +174,9 @@ class Tour:
     def _seen(self, what: str) -> None:
         print(f"   {time.monotonic() - self._began:6.2f} s  {what}", flush=True)
 
-    def _see(self, backend: Backend, status: int, reason: str, target: str = "/", **in_haproxy: str) -> None:
+    def _see(
+        self, backend: Backend, status: int, reason: str, target: str = "/", **in_haproxy: str
+    ) -> None:
         """Wait for clustercheckd's answer, and then for HAProxy's status of the node, by section."""
         backend.service.wait_for_verdict(status, reason, target=target, seconds=_STEP_SECONDS)
         self._seen(f"{backend.node.name}: clustercheckd answers {status} {reason} to {target}")
@@ -150,7 +194,11 @@ class Tour:
                 return None
             return name if name in names else None
 
-        name = wait_for(f"a write through HAProxy to land on {' or '.join(names)}", written, seconds=_STEP_SECONDS)
+        name = wait_for(
+            f"a write through HAProxy to land on {' or '.join(names)}",
+            written,
+            seconds=_STEP_SECONDS,
+        )
         self._seen(f"a write through HAProxy's writer port landed on {name}")
         return name
 
@@ -159,7 +207,9 @@ class Tour:
         with ThreadPoolExecutor(count) as clients:
             landed = Counter(clients.map(lambda _: self._haproxy.lands_on(section), range(count)))
         if not landed.keys() <= wanted:
-            raise NotInTimeError(f"of {count} clients at once, these landed on each node: {dict(landed)}")
+            raise NotInTimeError(
+                f"of {count} clients at once, these landed on each node: {dict(landed)}"
+            )
         self._seen(f"{count} clients at once, through HAProxy's port for {section}: {dict(landed)}")
 
 
@@ -172,14 +222,19 @@ def _is_cut(session: "pymysql.Connection[Any]") -> bool:
 
 
 def show_live(stack: Stack, *, prometheus: int | None) -> None:
-    """Show a table of all nodes, and what to try, at each change until interrupted. prometheus: its port."""
+    """Show a table of all nodes, and what to try, at each change until interrupted. prometheus: its
+    port.
+    """
     ended_at: dict[str, float] = {}
     shown = ""
     while True:
         for node in stack.nodes:
             if node.process.exit_code is None:
                 ended_at.pop(node.name, None)
-            elif time.monotonic() > ended_at.setdefault(node.name, time.monotonic()) + _RESTART_SECONDS:
+            elif (
+                time.monotonic()
+                > ended_at.setdefault(node.name, time.monotonic()) + _RESTART_SECONDS
+            ):
                 stack.cluster.start_node(node)
         text = "\n".join([*_table(stack), "", *_hints(stack, prometheus)])
         if text != shown:
@@ -192,7 +247,9 @@ def show_live(stack: Stack, *, prometheus: int | None) -> None:
 def _table(stack: Stack) -> list[str]:
     rows = [_TITLES]
     for backend in stack.backends:
-        writer, readers = (stack.haproxy.server_status(section, backend.node) for section in (WRITER, READER))
+        writer, readers = (
+            stack.haproxy.server_status(section, backend.node) for section in (WRITER, READER)
+        )
         command = f"curl -i http://{LOOPBACK}:{backend.service.port}/"
         rows.append((backend.node.name, *_answer(backend), writer, readers, command))
     return [_ROW.format(*row) for row in rows]
@@ -230,7 +287,12 @@ def _hints(stack: Stack, prometheus: int | None) -> list[str]:
     if prometheus is not None:
         address = f"http://{LOOPBACK}:{prometheus}"
         reasons = f"{address}/graph?g0.expr=clustercheckd_reason%3D%3D1&g0.tab=0&g0.range_input=5m"
-        hints += ["", "In Prometheus:", f"  reasons     {reasons}", f"  alerts      {address}/alerts"]
+        hints += [
+            "",
+            "In Prometheus:",
+            f"  reasons     {reasons}",
+            f"  alerts      {address}/alerts",
+        ]
     return [*hints, "", "Ctrl-C stops and removes everything."]
 
 

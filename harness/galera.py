@@ -1,4 +1,6 @@
-"""Real MariaDB servers on this machine, with or without Galera: one installation, any number of nodes."""
+"""Real MariaDB servers on this machine, with or without Galera: one installation, any number of
+nodes.
+"""
 
 import getpass
 import os
@@ -58,35 +60,48 @@ Rows = tuple[tuple[Any, ...], ...]
 
 
 def can_mount() -> bool:
-    """Return whether this process may mount a file system. It tries, in a mount namespace that ends at once."""
+    """Return whether this process may mount a file system.
+
+    It tries, in a mount namespace that ends at once.
+    """
     mounting = ["mount", "-t", "tmpfs", "tmpfs", tempfile.gettempdir()]
-    return subprocess.run(["unshare", "--mount", *mounting], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            ["unshare", "--mount", *mounting], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def _has_memory() -> bool:
     """Whether there is a file system in memory with room for the nodes.
 
-    On a busy disk a node hangs for seconds. The other members then take it for lost, and health checks fail, as they
-    should.
+    On a busy disk a node hangs for seconds. The other members then take it for lost, and health
+    checks fail, as they should.
     """
     if not _IN_MEMORY.exists():
         return False
-    available = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) << 10
+    available = (
+        int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) << 10
+    )
     return min(shutil.disk_usage(_IN_MEMORY).free, available) >= _ROOM_BYTES
 
 
 class Installation(Block):
     """A directory with the data of a first node, and the nodes made from it.
 
-    When the `with` block ends, everything is removed, processes included. If root starts it, the servers run as the
-    user mysql, because an rsync state transfer refuses to write as root.
+    When the `with` block ends, everything is removed, processes included. If root starts it, the
+    servers run as the user mysql, because an rsync state transfer refuses to write as root.
 
-    binary_logs: each node has a binary log, on a small file system of its own. That needs the right to mount.
+    binary_logs: each node has a binary log, on a small file system of its own. That needs the right
+    to mount.
     """
 
     def __init__(self, *, binary_logs: bool = False) -> None:
         self.user = "mysql" if os.geteuid() == 0 else None
-        self.directory = Path(tempfile.mkdtemp(prefix="clustercheckd-", dir=_IN_MEMORY if _has_memory() else None))
+        self.directory = Path(
+            tempfile.mkdtemp(prefix="clustercheckd-", dir=_IN_MEMORY if _has_memory() else None)
+        )
         self.ports = Ports()
         self._nodes: list[Node] = []
         self._binary_logs = binary_logs
@@ -97,7 +112,8 @@ class Installation(Block):
         self.give_to_server(self.directory)
         template = self.node("template")
         self._install(template)
-        # Start it once as a cluster of one node: nodes that copy this data then join without a full state transfer.
+        # Start it once as a cluster of one node: nodes that copy this data then join without a full
+        # state transfer.
         template.start_alone()
         for statement in _SQL_OF_INSTALLATION:
             template.sql(statement)
@@ -134,7 +150,10 @@ class Installation(Block):
 
     def _mount(self, path: Path) -> None:
         path.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_BINARY_LOG_BYTES}", "tmpfs", str(path)], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={_BINARY_LOG_BYTES}", "tmpfs", str(path)],
+            check=True,
+        )
         self._mounted.append(path)
         self.give_to_server(path)
 
@@ -147,9 +166,15 @@ class Installation(Block):
             f"--auth-root-socket-user={getpass.getuser()}",
             "--skip-test-db",
         ]
-        installing = Process("mariadb-install-db", command, node.log, environ=node.environ, user=self.user)
+        installing = Process(
+            "mariadb-install-db", command, node.log, environ=node.environ, user=self.user
+        )
         try:
-            wait_for("mariadb-install-db", lambda: installing.exit_code is not None, seconds=_START_SECONDS)
+            wait_for(
+                "mariadb-install-db",
+                lambda: installing.exit_code is not None,
+                seconds=_START_SECONDS,
+            )
         finally:
             installing.kill()
         if installing.exit_code != 0:
@@ -159,16 +184,20 @@ class Installation(Block):
 class Node:
     """One MariaDB server: its own data, socket and ports on the loopback address.
 
-    data: the directory of its data. Its other files are beside it. binary_log: the directory of its binary log, if it
-    has one.
+    data: the directory of its data. Its other files are beside it. binary_log: the directory of its
+    binary log, if it has one.
     """
 
-    def __init__(self, installation: Installation, name: str, options: Sequence[str], data: Path) -> None:
+    def __init__(
+        self, installation: Installation, name: str, options: Sequence[str], data: Path
+    ) -> None:
         ports = installation.ports
         self.name = name
         self.port, self.group_port = ports.free(), ports.free()
         self.data = data
-        self.socket, self.log, self._temporary = (data.with_suffix(suffix) for suffix in (".sock", ".log", ".tmp"))
+        self.socket, self.log, self._temporary = (
+            data.with_suffix(suffix) for suffix in (".sock", ".log", ".tmp")
+        )
         self.binary_log = data.with_suffix(".binlog")
         self._temporary.mkdir()
         installation.give_to_server(self._temporary)
@@ -179,7 +208,9 @@ class Node:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The environment to run it in: a server that starts removes what other servers have in the same TMPDIR."""
+        """The environment to run it in: a server that starts removes what other servers have in the
+        same TMPDIR.
+        """
         return {**os.environ, "TMPDIR": str(self._temporary)}
 
     @property
@@ -190,14 +221,19 @@ class Node:
         return self._process
 
     def start(self, addresses: Sequence[str] | None = None, *, bootstrap: bool = False) -> None:
-        """Start the server as a member of the cluster at these addresses, or without Galera if None.
+        """Start the server as a member of the cluster at these addresses, or without Galera if
+        None.
 
         bootstrap: as the first member of a new component.
         """
         if not self.data.exists():
             self._installation.copy_data(self)
         galera = [] if addresses is None else self._galera_options(addresses)
-        logs = [f"--log-bin={self.binary_log}/log", "--sync-binlog=1"] if self.binary_log.exists() else []
+        logs = (
+            [f"--log-bin={self.binary_log}/log", "--sync-binlog=1"]
+            if self.binary_log.exists()
+            else []
+        )
         command = [
             "mariadbd",
             "--no-defaults",
@@ -216,7 +252,9 @@ class Node:
             *(["--wsrep-new-cluster"] if bootstrap else []),
         ]
         user = self._installation.user
-        self._process = Process(f"mariadbd {self.name}", command, self.log, environ=self.environ, user=user)
+        self._process = Process(
+            f"mariadbd {self.name}", command, self.log, environ=self.environ, user=user
+        )
 
     def start_alone(self) -> None:
         """Start the server as a cluster of its own, and wait until it is Synced."""
@@ -233,7 +271,9 @@ class Node:
         try:
             wait_for(f"{self.name} to be {comment}", reached, seconds=_START_SECONDS)
         except NotInTimeError as fault:
-            fault.add_note("\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]))
+            fault.add_note(
+                "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+            )
             raise
 
     def wait_until_up(self) -> None:
@@ -245,7 +285,10 @@ class Node:
         return connect_over_socket(self.socket)
 
     def connect_as_client(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
-        """Connect over TCP as a client. seconds: the time limit for each step. Raises pymysql.MySQLError."""
+        """Connect over TCP as a client. seconds: the time limit for each step.
+
+        Raises pymysql.MySQLError.
+        """
         return connect_as_client(self.port, seconds)
 
     def sql(self, statement: str) -> Rows:
@@ -306,18 +349,23 @@ class Node:
             yield
 
     def stalled(self) -> AbstractContextManager[None]:
-        """Have the node apply nothing while the block runs: a FLUSH TABLES WITH READ LOCK, held by a session."""
+        """Have the node apply nothing while the block runs: a FLUSH TABLES WITH READ LOCK, held by
+        a session.
+        """
         return self.holding("FLUSH TABLES WITH READ LOCK")
 
     def without_commits(self) -> AbstractContextManager[None]:
-        """Have every commit wait while the block runs, as at the end of a backup by mariadb-backup."""
+        """Have every commit wait while the block runs, as at the end of a backup by
+        mariadb-backup.
+        """
         return self.holding("BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT")
 
     @contextmanager
     def with_full_disk(self) -> Iterator[None]:
         """Have the disk under the binary log full while the block runs: the next commits hang.
 
-        Needs an installation with binary logs, and gdb: by itself, the server looks for space once a minute.
+        Needs an installation with binary logs, and gdb: by itself, the server looks for space once
+        a minute.
         """
         ballast = self.binary_log / "ballast"
         with ballast.open("wb") as file:
@@ -332,9 +380,16 @@ class Node:
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Have the server refuse new clients while the block runs: it has as many as max_connections allows."""
-        with self.connect() as administrator, administrator.cursor() as cursor, ExitStack() as clients:
-            # More than the limit, so that nobody gets in when another client leaves, not even the administrator.
+        """Have the server refuse new clients while the block runs: it has as many as
+        max_connections allows.
+        """
+        with (
+            self.connect() as administrator,
+            administrator.cursor() as cursor,
+            ExitStack() as clients,
+        ):
+            # More than the limit, so that nobody gets in when another client leaves, not even the
+            # administrator.
             for _ in range(2 * _FEW_CONNECTIONS):
                 clients.enter_context(self.connect_as_client())
             cursor.execute(f"SET GLOBAL max_connections={_FEW_CONNECTIONS}")
@@ -348,7 +403,9 @@ class Node:
         """Have the server fail to start threads: new clients get error 1135."""
         self.sql("SET GLOBAL thread_cache_size=0")
         limits = Path(f"/proc/{self.process.pid}/limits").read_text()
-        (before,) = (line.split()[2] for line in limits.splitlines() if line.startswith("Max processes"))
+        (before,) = (
+            line.split()[2] for line in limits.splitlines() if line.startswith("Max processes")
+        )
         self._limit_threads("1")
         try:
             yield
@@ -357,7 +414,10 @@ class Node:
 
     @contextmanager
     def with_hanging_status(self) -> Iterator[None]:
-        """Have every SHOW STATUS hang, while clients can log in and work. Needs gdb, and the right to trace."""
+        """Have every SHOW STATUS hang, while clients can log in and work.
+
+        Needs gdb, and the right to trace.
+        """
         self._call("pthread_rwlock_wrlock")
         try:
             yield
@@ -398,12 +458,17 @@ class Node:
         """Run gdb's commands in the server, and return what it printed."""
         options = [option for command in commands for option in ("-ex", command)]
         command = ["gdb", "-p", str(self.process.pid), "-batch", "-nx", *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
 
     @contextmanager
     def holding_up_transfer(self) -> Iterator[None]:
-        """Stop the receiver of this node's full state transfer while the block runs, so that the donor stays one."""
-        # If the receiver were stopped before it listens, the joiner would never ask for the transfer.
+        """Stop the receiver of this node's full state transfer while the block runs, so that the
+        donor stays one.
+        """
+        # If the receiver were stopped before it listens, the joiner would never ask for the
+        # transfer.
         wait_for(f"{self.name} to wait for a state transfer", lambda: listens(self._sst_port))
         self.process.send_to_session("rsync", signal.SIGSTOP)
         try:
@@ -424,7 +489,8 @@ class Node:
                 f"gmcast.listen_addr=tcp://{LOOPBACK}:{self.group_port}",
                 f"ist.recv_addr={LOOPBACK}:{self._ist_port}",
                 "gcache.size=8M",
-                # Shorter than usual, for tests wait for them; long enough for a machine that is busy for a second.
+                # Shorter than usual, for tests wait for them; long enough for a machine that is
+                # busy for a second.
                 "evs.keepalive_period=PT0.5S",
                 "evs.suspect_timeout=PT3S",
                 "evs.inactive_timeout=PT6S",
@@ -435,8 +501,9 @@ class Node:
         return [
             "--wsrep-on=ON",
             f"--wsrep-provider={provider}",
-            # MariaDB 11.8 loads this plugin by default, which makes wsrep_provider_options read-only. Tests need that
-            # variable to isolate a node. 10.11 does not have the option: there, "loose" turns the error into a warning.
+            # MariaDB 11.8 loads this plugin by default, which makes wsrep_provider_options
+            # read-only. Tests need that variable to isolate a node. 10.11 does not have the option:
+            # there, "loose" turns the error into a warning.
             "--loose-plugin-wsrep-provider=OFF",
             "--wsrep-cluster-name=clustercheckd",
             f"--wsrep-cluster-address=gcomm://{','.join(addresses)}",
@@ -455,7 +522,8 @@ def connect_over_socket(path: Path) -> "pymysql.Connection[Any]":
     connection = pymysql.connect(
         user=user, autocommit=True, defer_connect=True, read_timeout=seconds, write_timeout=seconds
     )
-    # If PyMySQL 1.2 connects by itself, it leaks a descriptor when nothing listens on the unix socket.
+    # If PyMySQL 1.2 connects by itself, it leaks a descriptor when nothing listens on the unix
+    # socket.
     channel = socket.socket(socket.AF_UNIX)
     try:
         channel.settimeout(seconds)
@@ -483,9 +551,17 @@ def connect_as_client(port: int, seconds: float = _QUERY_SECONDS) -> "pymysql.Co
 
 
 class Cluster:
-    """Galera nodes that form one cluster. The installation stops them. tell: called with what begins."""
+    """Galera nodes that form one cluster.
 
-    def __init__(self, installation: Installation, size: int = 3, tell: Callable[[str], None] = lambda _: None) -> None:
+    The installation stops them. tell: called with what begins.
+    """
+
+    def __init__(
+        self,
+        installation: Installation,
+        size: int = 3,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.nodes = [installation.node(f"node{number}") for number in range(1, size + 1)]
         self._tell = tell
 
@@ -498,12 +574,17 @@ class Cluster:
 
     def start_node(self, node: Node, *, bootstrap: bool = False) -> None:
         """Start one node, as the first of a new component or to join the others."""
-        node.start([f"{LOOPBACK}:{member.group_port}" for member in self.nodes], bootstrap=bootstrap)
+        node.start(
+            [f"{LOOPBACK}:{member.group_port}" for member in self.nodes], bootstrap=bootstrap
+        )
 
     def wait_until_synced(self, node: Node) -> None:
-        """Wait until a node that has been started is Synced. Start it again if it dies, as systemd would.
+        """Wait until a node that has been started is Synced.
 
-        A node that finds the others too slow to answer gives up: "failed to open gcomm backend connection".
+        Start it again if it dies, as systemd would.
+
+        A node that finds the others too slow to answer gives up: "failed to open gcomm backend
+        connection".
         """
         for _ in range(_RESTARTS):
             with suppress(ProcessEndedError):
@@ -517,7 +598,8 @@ class Cluster:
     def altering(self, node: Node) -> Iterator[None]:
         """Have an ALTER TABLE on node hold up the commits of all nodes while the block runs.
 
-        Galera runs it in total order (TOI), so every later commit waits for it. On each node, it waits for a lock.
+        Galera runs it in total order (TOI), so every later commit waits for it. On each node, it
+        waits for a lock.
         """
         table = f"{DEMO}.altered"
         with ThreadPoolExecutor(1) as pool, ExitStack() as locks:
@@ -529,7 +611,9 @@ class Cluster:
 
     @contextmanager
     def full_transfer_to(self, node: Node) -> Iterator[None]:
-        """Restart a node with a full state transfer that lasts as long as the block runs: its donor stays one."""
+        """Restart a node with a full state transfer that lasts as long as the block runs: its donor
+        stays one.
+        """
         node.stop()
         node.forget_position()
         self.start_node(node)

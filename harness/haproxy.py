@@ -1,4 +1,6 @@
-"""A real HAProxy that runs haproxy.cfg.example, with this machine's ports instead of the example's addresses."""
+"""A real HAProxy that runs haproxy.cfg.example, with this machine's ports instead of the example's
+addresses.
+"""
 
 import csv
 import io
@@ -29,7 +31,8 @@ READER_QUESTION = "/?available_when_donor=1&max_recv_queue=200"
 
 _SECONDS = 10
 _SESSIONS_TO_FIND_ONE = 60
-"""How many sessions to open until one is on a given node: slowstart sends few to a node that has just returned."""
+"""How many sessions to open until one is on a given node: slowstart sends few to a node that has
+just returned."""
 
 
 class Named(Protocol):
@@ -64,8 +67,9 @@ class Backend:
 class HAProxy:
     """One HAProxy in front of the nodes, run as by its systemd unit: a master process and a worker.
 
-    servers: node1, node2, ..., in the order of the file. text: the configuration, with the example's addresses; None
-    for the example itself. name: this HAProxy's name among its peers. replace: further replacements in the text.
+    servers: node1, node2, ..., in the order of the file. text: the configuration, with the
+    example's addresses; None for the example itself. name: this HAProxy's name among its peers.
+    replace: further replacements in the text.
     """
 
     def __init__(
@@ -78,12 +82,26 @@ class HAProxy:
         name: str = "lb1",
         replace: Mapping[str, str] | None = None,
     ) -> None:
-        self.ports = {WRITER: ports.free(), READER: ports.free(), "stats": ports.free(), "peers": ports.free()}
+        self.ports = {
+            WRITER: ports.free(),
+            READER: ports.free(),
+            "stats": ports.free(),
+            "peers": ports.free(),
+        }
         self.log = directory / f"haproxy-{name}.log"
         self.master_socket = directory / f"master-{name}.sock"
         self._admin_socket = directory / f"haproxy-{name}.sock"
         config = directory / f"haproxy-{name}.cfg"
-        self._command = ["haproxy", "-Ws", "-S", str(self.master_socket), "-L", name, "-f", str(config)]
+        self._command = [
+            "haproxy",
+            "-Ws",
+            "-S",
+            str(self.master_socket),
+            "-L",
+            name,
+            "-f",
+            str(config),
+        ]
         text = EXAMPLE.read_text() if text is None else text
         config.write_text(self._adapted(text, servers, replace or {}))
 
@@ -91,7 +109,11 @@ class HAProxy:
         """Start it, and wait until it answers."""
         self._admin_socket.unlink(missing_ok=True)
         self.process = Process("haproxy", self._command, self.log)
-        wait_for("haproxy to know its servers", lambda: self.process.check() and self.servers(), seconds=_SECONDS)
+        wait_for(
+            "haproxy to know its servers",
+            lambda: self.process.check() and self.servers(),
+            seconds=_SECONDS,
+        )
 
     def restart(self) -> None:
         """Stop it as systemd does, and start it again."""
@@ -103,10 +125,14 @@ class HAProxy:
         self.process.kill()
 
     def reload(self) -> None:
-        """Replace the worker with a new one, as `systemctl reload` does, and wait until that answers."""
+        """Replace the worker with a new one, as `systemctl reload` does, and wait until that
+        answers.
+        """
         before = wait_for("a worker of HAProxy", self.worker, seconds=_SECONDS)
         self.process.send(signal.SIGUSR2)
-        wait_for("a new worker of HAProxy", lambda: self.worker() not in {0, before}, seconds=_SECONDS)
+        wait_for(
+            "a new worker of HAProxy", lambda: self.worker() not in {0, before}, seconds=_SECONDS
+        )
 
     def worker(self) -> int:
         """Return the process id of the worker that answers; 0 if none does."""
@@ -121,7 +147,9 @@ class HAProxy:
         return int(found[1]) if found else 0
 
     def servers(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Return the rows of `show stat` by (section, server), with the columns of the stats page's CSV."""
+        """Return the rows of `show stat` by (section, server), with the columns of the stats page's
+        CSV.
+        """
         try:
             rows = csv.DictReader(io.StringIO(self.ask("show stat").lstrip("# ")))
         except OSError:
@@ -133,10 +161,14 @@ class HAProxy:
         return self.servers().get((section, node.name), {}).get("status", "unknown")
 
     def wait_for_status(self, node: Named, *, seconds: float = 30.0, **wanted: str) -> None:
-        """Wait for HAProxy's status of a node. wanted: the status by section, such as `writer="UP"`."""
+        """Wait for HAProxy's status of a node. wanted: the status by section, such as
+        `writer="UP"`.
+        """
         wait_for(
             f"HAProxy to have {node.name} {wanted}",
-            lambda: all(self.server_status(section, node) == status for section, status in wanted.items()),
+            lambda: all(
+                self.server_status(section, node) == status for section, status in wanted.items()
+            ),
             seconds=seconds,
         )
 

@@ -23,14 +23,17 @@ class NoNetworkError(Exception):
 
 
 class RemoteHost(Block):
-    """A network namespace with its own address, which exists while the `with` block runs. Needs root.
+    """A network namespace with its own address, which exists while the `with` block runs.
+
+    Needs root.
 
     Raises `NoNetworkError` if the namespace cannot be created.
     """
 
     def __init__(self) -> None:
         number = os.getpid()
-        # Use a network of four addresses, one for each end. The process id keeps it apart from other runs.
+        # Use a network of four addresses, one for each end. The process id keeps it apart from
+        # other runs.
         network = _TEST_NETWORK.network_address + number * 4 % _TEST_NETWORK.num_addresses
         self.address = str(network + 2)
         self._our_address = str(network + 1)
@@ -44,7 +47,9 @@ class RemoteHost(Block):
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Move this thread into the namespace while the block runs, with the sockets and processes that it creates."""
+        """Move this thread into the namespace while the block runs, with the sockets and processes
+        that it creates.
+        """
         with (
             Path(f"/proc/self/task/{threading.get_native_id()}/ns/net").open() as here,
             Path("/run/netns", self._name).open() as there,
@@ -66,14 +71,36 @@ class RemoteHost(Block):
 
     def _start(self) -> None:
         _ip("netns", "add", self._name)
-        _ip("link", "add", self._link, "type", "veth", "peer", "name", self._its_link, "netns", self._name)
+        _ip(
+            "link",
+            "add",
+            self._link,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            self._its_link,
+            "netns",
+            self._name,
+        )
         _ip("addr", "add", f"{self._our_address}/30", "dev", self._link)
         _ip("link", "set", self._link, "up")
         _ip("-n", self._name, "link", "set", "lo", "up")
         _ip("-n", self._name, "addr", "add", f"{self.address}/30", "dev", self._its_link)
         _ip("-n", self._name, "link", "set", self._its_link, "address", _ITS_ETHERNET_ADDRESS, "up")
-        # Add a permanent neighbour entry: without it, `cut_off` would cause "no route to host" after some seconds.
-        _ip("neigh", "replace", self.address, "lladdr", _ITS_ETHERNET_ADDRESS, "dev", self._link, "nud", "permanent")
+        # Add a permanent neighbour entry: without it, `cut_off` would cause "no route to host"
+        # after some seconds.
+        _ip(
+            "neigh",
+            "replace",
+            self.address,
+            "lladdr",
+            _ITS_ETHERNET_ADDRESS,
+            "dev",
+            self._link,
+            "nud",
+            "permanent",
+        )
 
 
 def _set_namespace(descriptor: int) -> None:
@@ -85,6 +112,8 @@ def _set_namespace(descriptor: int) -> None:
 
 def _ip(*arguments: str, check: bool = True) -> None:
     command = ["ip", *arguments]
-    done = subprocess.run(command, env=with_system_path({}), capture_output=True, text=True, check=False, timeout=10)
+    done = subprocess.run(
+        command, env=with_system_path({}), capture_output=True, text=True, check=False, timeout=10
+    )
     if check and done.returncode != 0:
         raise NoNetworkError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 
-# Below the kernel's range for outgoing ports (from 32768 on Linux), so that no connection takes a port meanwhile.
+# Below the kernel's range for outgoing ports (from 32768 on Linux), so that no connection takes a
+# port meanwhile.
 _PORTS = range(20000, 32000)
 _LISTENING = "0A"  # TCP_LISTEN in proc(5)
 
@@ -27,7 +28,8 @@ class Ports:
             reservation.close()
 
     def _reserve(self, port: int) -> bool:
-        # An abstract unix socket is a lock for all users of the machine, which the kernel releases with its process.
+        # An abstract unix socket is a lock for all users of the machine, which the kernel releases
+        # with its process.
         reservation = socket.socket(socket.AF_UNIX)
         try:
             reservation.bind(f"\0clustercheckd-port-{port}")
@@ -42,6 +44,9 @@ class Ports:
 
 
 def listens(port: int) -> bool:
-    """Return whether a process listens on a TCP port over IPv4. This reads the kernel's table and does not connect."""
+    """Return whether a process listens on a TCP port over IPv4.
+
+    This reads the kernel's table and does not connect.
+    """
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(row[1].endswith(f":{port:04X}") and row[3] == _LISTENING for row in rows)

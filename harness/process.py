@@ -89,7 +89,9 @@ class Process:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause the process while the block runs: like with a hung disk, its sockets stay open and nothing answers."""
+        """Pause the process while the block runs: like with a hung disk, its sockets stay open and
+        nothing answers.
+        """
         self.send(signal.SIGSTOP)
         try:
             yield
@@ -97,7 +99,10 @@ class Process:
             self.send(signal.SIGCONT)
 
     def stop(self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0) -> int:
-        """Stop the process, with SIGKILL after seconds, and kill the rest of its session. Return the exit status."""
+        """Stop the process, with SIGKILL after seconds, and kill the rest of its session.
+
+        Return the exit status.
+        """
         self.send(number)
         self.send(signal.SIGCONT)
         with suppress(subprocess.TimeoutExpired):
@@ -113,7 +118,9 @@ class Process:
         self.stop(signal.SIGKILL)
 
     def send_to_session(self, command: str, number: signal.Signals) -> None:
-        """Send a signal to the processes in this one's session that run command, to all of them if it is empty."""
+        """Send a signal to the processes in this one's session that run command, to all of them if
+        it is empty.
+        """
         for stat in Path("/proc").glob("[0-9]*/stat"):
             # A process may end meanwhile.
             with suppress(FileNotFoundError, ProcessLookupError):
@@ -129,7 +136,9 @@ def with_system_path(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def interrupt_once() -> None:
-    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM, and ignore any later one during the clean-up."""
+    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM, and ignore any later one during the
+    clean-up.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
 

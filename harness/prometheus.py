@@ -1,4 +1,6 @@
-"""A real Prometheus with contrib/prometheus/prometheus.yml, but this machine's ports and shorter intervals."""
+"""A real Prometheus with contrib/prometheus/prometheus.yml, but this machine's ports and shorter
+intervals.
+"""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""clustercheckd as users run it: a process with its settings in the environment, and its HTTP endpoints."""
+"""clustercheckd as users run it: a process with its settings in the environment, and its HTTP
+endpoints.
+"""
 
 import http.client
 import json
@@ -91,7 +93,9 @@ class Service:
 
     def restart(self) -> None:
         """Start the service, again after a stop."""
-        self.process = Process(self.name, self._command, self.log, environ=self._environ, pass_fds=self._pass_fds)
+        self.process = Process(
+            self.name, self._command, self.log, environ=self._environ, pass_fds=self._pass_fds
+        )
 
     def wait_until_up(self) -> None:
         """Wait for the first answer."""
@@ -101,7 +105,9 @@ class Service:
         """Send one request on a new connection, and return the answer."""
         return get(self.port, target, method)
 
-    def wait_for_verdict(self, status: int, reason: str, *, target: str = "/", seconds: float = 30.0) -> Reply:
+    def wait_for_verdict(
+        self, status: int, reason: str, *, target: str = "/", seconds: float = 30.0
+    ) -> Reply:
         """Send requests until the answer has this status and reason, and return it."""
 
         def reached() -> Reply | None:
@@ -132,7 +138,9 @@ class Service:
     def command(self, name: str) -> None:
         """Run another of clustercheckd's commands with the same settings."""
         command = [sys.executable, "-m", "app", name]
-        subprocess.run(command, env=self._environ, check=True, capture_output=True, timeout=_START_SECONDS)
+        subprocess.run(
+            command, env=self._environ, check=True, capture_output=True, timeout=_START_SECONDS
+        )
 
     def stop(self) -> int:
         """Stop the service as systemd does, and return the exit status."""
@@ -141,11 +149,19 @@ class Service:
 
 @contextmanager
 def service_beside(node: Node, directory: Path, ports: Ports, **environ: str) -> Iterator[Service]:
-    """Run clustercheckd for a node while the block runs, with more settings if given. It answers when the block begins.
+    """Run clustercheckd for a node while the block runs, with more settings if given.
 
-    It connects over the node's socket, with the account that has only USAGE. Its files are in directory.
+    It answers when the block begins.
+
+    It connects over the node's socket, with the account that has only USAGE. Its files are in
+    directory.
     """
-    settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD, **environ}
+    settings = {
+        "MYSQL_SOCKET": str(node.socket),
+        "MYSQL_USERNAME": ACCOUNT,
+        "MYSQL_PASSWORD": PASSWORD,
+        **environ,
+    }
     service = Service(directory, ports.free(), settings, name=f"clustercheckd-{node.name}")
     try:
         service.wait_until_up()
@@ -157,8 +173,19 @@ def service_beside(node: Node, directory: Path, ports: Ports, **environ: str) ->
 def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return environ without the variables that configure clustercheckd."""
     prefixes = ("MYSQL_", "CLUSTERCHECK_", "AVAILABLE_WHEN_")
-    others = ("MAX_RECV_QUEUE", "MAX_SYNC_WAIT", "DEFAULTS_EXTRA_FILE", "ERR_FILE", "LISTEN_FDS", "LISTEN_PID")
-    return {name: value for name, value in environ.items() if not name.startswith(prefixes) and name not in others}
+    others = (
+        "MAX_RECV_QUEUE",
+        "MAX_SYNC_WAIT",
+        "DEFAULTS_EXTRA_FILE",
+        "ERR_FILE",
+        "LISTEN_FDS",
+        "LISTEN_PID",
+    )
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(prefixes) and name not in others
+    }
 
 
 def read_to_end(connection: socket.socket) -> bytes:

@@ -18,8 +18,8 @@ _COMPLETE_SECONDS = 60.0
 class Stack(Block):
     """A running cluster, started when the `with` block begins and removed when it ends.
 
-    settings: more settings of each clustercheckd. text: HAProxy's configuration, see `HAProxy`. installation: one that
-    exists already; without it, the stack makes its own.
+    settings: more settings of each clustercheckd. text: HAProxy's configuration, see `HAProxy`.
+    installation: one that exists already; without it, the stack makes its own.
     """
 
     def __init__(
@@ -45,7 +45,9 @@ class Stack(Block):
 
     def service(self, node: Node, **environ: str) -> Service:
         """Start another clustercheckd for a node, with these settings, and wait until it answers."""
-        return self._exits.enter_context(service_beside(node, self._directory, self._ports, **environ))
+        return self._exits.enter_context(
+            service_beside(node, self._directory, self._ports, **environ)
+        )
 
     def start_prometheus(self) -> Prometheus:
         """Start a Prometheus that scrapes the services and HAProxy, and wait until it answers."""
@@ -73,7 +75,8 @@ class Stack(Block):
         for backend in self.backends:
             backend.service.wait_for_verdict(200, "synced")
             self.haproxy.wait_for_status(backend.node, writer="UP", readers="UP")
-            # A member that has just come back can block the commits of all members, although all say Synced.
+            # A member that has just come back can block the commits of all members, although all
+            # say Synced.
             wait_for(f"{backend.node.name} to commit", backend.node.commits)
 
     def _is_complete(self) -> bool:
@@ -94,7 +97,9 @@ class Stack(Block):
         self.cluster.start()
         self._tell("starting clustercheckd beside each node, and HAProxy in front")
         self.services = [self.service(node, **self._settings) for node in self.nodes]
-        self.backends = [Backend(node, service) for node, service in zip(self.nodes, self.services, strict=True)]
+        self.backends = [
+            Backend(node, service) for node, service in zip(self.nodes, self.services, strict=True)
+        ]
         servers = [backend.server for backend in self.backends]
         self.haproxy = HAProxy(self._directory, self._ports, servers, text=self._text)
         self._exits.callback(self.haproxy.kill)

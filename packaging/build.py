@@ -2,9 +2,10 @@
 
     python packaging/build.py [--output DIRECTORY] [--work DIRECTORY]
 
-Freezes the program with PyInstaller, has help2man turn its --help into manual pages, adds the documents and the
-licences, and has nfpm pack that as .deb and .rpm, beside a bill of materials (CycloneDX). The same sources give the
-same bytes. Runs in the virtual environment that packaging/setup.sh makes.
+Freezes the program with PyInstaller, has help2man turn its --help into manual pages, adds the
+documents and the licences, and has nfpm pack that as .deb and .rpm, beside a bill of materials
+(CycloneDX). The same sources give the same bytes. Runs in the virtual environment that
+packaging/setup.sh makes.
 """
 
 import argparse
@@ -22,17 +23,33 @@ import licences
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 
-MAINTAINER = os.environ.get("MAINTAINER") or "The clustercheckd maintainers <maintainers@clustercheckd.invalid>"
-"""Who answers for the packages, as NAME <ADDRESS>: both formats want an address. The default's cannot exist (RFC 2606),
-so that no stranger gets the mail. Whoever builds the packages for others names their own."""
-DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "haproxy.cfg.example", "docs", "contrib")
+MAINTAINER = (
+    os.environ.get("MAINTAINER")
+    or "The clustercheckd maintainers <maintainers@clustercheckd.invalid>"
+)
+"""Who answers for the packages, as NAME <ADDRESS>: both formats want an address. The default's
+cannot exist (RFC 2606), so that no stranger gets the mail. Whoever builds the packages for others
+names their own."""
+DOCUMENTS = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "haproxy.cfg.example",
+    "docs",
+    "contrib",
+)
 
 
 def main() -> None:
     """Build what the command line asks for."""
     parser = argparse.ArgumentParser(description="Build the packages of clustercheckd.")
-    parser.add_argument("--output", type=Path, default=ROOT / "dist", help="where the packages go (dist)")
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "package", help="where they are made")
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "dist", help="where the packages go (dist)"
+    )
+    parser.add_argument(
+        "--work", type=Path, default=ROOT / "build" / "package", help="where they are made"
+    )
     options = parser.parse_args()
     work, output = options.work.absolute(), options.output.absolute()
     shutil.rmtree(work, ignore_errors=True)
@@ -51,7 +68,9 @@ def main() -> None:
         (work / "changelog.json").write_text(_changelog(version, made))
         bill = output / f"clustercheckd-{version}.cdx.json"
         bill.write_text(licences.bill_of_materials(bundled, version, made))
-        for path in (path for folder in ("bin", "doc", "man") for path in (work / folder).rglob("*")):
+        for path in (
+            path for folder in ("bin", "doc", "man") for path in (work / folder).rglob("*")
+        ):
             if not path.is_symlink():
                 path.chmod(0o755 if path.is_dir() or path.parent == work / "bin" else 0o644)
             os.utime(path, (epoch, epoch), follow_symlinks=False)
@@ -64,22 +83,31 @@ def main() -> None:
 
 def pack(work: Path, version: str, kind: str, output: Path) -> Path:
     """Pack what is in the work directory as a `deb` or an `rpm`; return its path."""
-    name = {"deb": f"clustercheckd_{version}_amd64.deb", "rpm": f"clustercheckd-{version}.x86_64.rpm"}[kind]
+    name = {
+        "deb": f"clustercheckd_{version}_amd64.deb",
+        "rpm": f"clustercheckd-{version}.x86_64.rpm",
+    }[kind]
     environ = {"VERSION": version, "MAINTAINER": MAINTAINER}
     command = [f"{BIN}/nfpm", "package", "--config=source/packaging/nfpm.yaml"]
-    licences.output_of(*command, f"--packager={kind}", f"--target={output / name}", cwd=work, environ=environ)
+    licences.output_of(
+        *command, f"--packager={kind}", f"--target={output / name}", cwd=work, environ=environ
+    )
     return output / name
 
 
 def _version() -> str:
-    found = re.search(r'^__version__ = "(.+)"$', (ROOT / "app" / "__init__.py").read_text(), re.MULTILINE)
+    found = re.search(
+        r'^__version__ = "(.+)"$', (ROOT / "app" / "__init__.py").read_text(), re.MULTILINE
+    )
     if found is None:
         sys.exit("make package: app/__init__.py has no __version__")
     return found[1]
 
 
 def _epoch() -> int:
-    """Return the time that all files get: that of the commit, unless SOURCE_DATE_EPOCH says otherwise."""
+    """Return the time that all files get: that of the commit, unless SOURCE_DATE_EPOCH says
+    otherwise.
+    """
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(given)
     if (ROOT / ".git").exists():
@@ -101,10 +129,14 @@ def _freeze(work: Path) -> None:
 
 
 def _write_manual_pages(work: Path) -> None:
-    """Make clustercheckd(8), and a page for each command: `man clustercheckd status` shows clustercheckd-status(8)."""
+    """Make clustercheckd(8), and a page for each command: `man clustercheckd status` shows
+    clustercheckd-status(8).
+    """
     program, folder = work / "bin" / "clustercheckd", work / "man"
     folder.mkdir()
-    commands = dict(re.findall(r"^  (\w+) +(\S.*)$", licences.output_of(str(program), "--help"), re.MULTILINE))
+    commands = dict(
+        re.findall(r"^  (\w+) +(\S.*)$", licences.output_of(str(program), "--help"), re.MULTILINE)
+    )
     names = {"": "tell load balancers whether a Galera node may take traffic", **commands}
     for command, about in names.items():
         name = _page_of(command)
@@ -124,7 +156,9 @@ def _page_of(command: str) -> str:
 
 
 def _write_documents(folder: Path, bundled: list[licences.Component]) -> None:
-    """Put the pages and examples where their links lead to each other, and the licences beside them."""
+    """Put the pages and examples where their links lead to each other, and the licences beside
+    them.
+    """
     folder.mkdir()
     for name in DOCUMENTS:
         if (ROOT / name).is_dir():

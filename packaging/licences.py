@@ -18,10 +18,14 @@ class BuildError(Exception):
     """What cannot be built here; the message says why."""
 
 
-def output_of(*command: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
+def output_of(
+    *command: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> str:
     """Run a command with these variables added; return what it prints. Raises `BuildError`."""
     variables = {**os.environ, **(environ or {})}
-    done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=variables, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         message = f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}"
         raise BuildError(message)
@@ -58,12 +62,19 @@ def overview(components: Sequence[Component], own: str) -> str:
         "clustercheckd, and what its package brings along in /usr/lib/clustercheckd/bin. The licences of those parts\n"
         "are in /usr/share/doc/clustercheckd/licenses."
     )
-    return "\n".join([head, "", own, *(f"{part.name} {part.version}: {part.licence}" for part in components), ""])
+    return "\n".join(
+        [head, "", own, *(f"{part.name} {part.version}: {part.licence}" for part in components), ""]
+    )
 
 
 def bill_of_materials(components: Sequence[Component], version: str, timestamp: str) -> str:
     """Write the parts as scanners for vulnerabilities read them: CycloneDX 1.5, as JSON."""
-    own = {"type": "application", "name": "clustercheckd", "version": version, "licenses": [{"license": {"id": "MIT"}}]}
+    own = {
+        "type": "application",
+        "name": "clustercheckd",
+        "version": version,
+        "licenses": [{"license": {"id": "MIT"}}],
+    }
     parts = [
         {
             "type": "library",
@@ -92,7 +103,11 @@ def _python_components(contents: Path) -> Iterator[Component]:
     for distribution in distributions():
         name = distribution.metadata["Name"]
         if name in names:
-            files = [file for file in distribution.files or [] if ".dist-info" in str(file) and _TEXT.match(file.name)]
+            files = [
+                file
+                for file in distribution.files or []
+                if ".dist-info" in str(file) and _TEXT.match(file.name)
+            ]
             texts = tuple(Path(str(file.locate())) for file in files)
             purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{distribution.version}"
             yield Component(name, distribution.version, _licence(distribution), texts, purl)
@@ -104,7 +119,9 @@ def _licence(distribution: Distribution) -> str:
         # Some have the whole text there.
         if field in metadata and "\n" not in metadata[field]:
             return str(metadata[field])
-    classifiers = [line for line in metadata.get_all("Classifier") or [] if line.startswith("License ::")]
+    classifiers = [
+        line for line in metadata.get_all("Classifier") or [] if line.startswith("License ::")
+    ]
     return classifiers[0].rpartition(":: ")[2] if classifiers else "see its text"
 
 
@@ -121,7 +138,13 @@ def _system_components(binaries: Path) -> Iterator[Component]:
         version = output_of("dpkg-query", "--showformat", "${Version}", "--show", owner)
         name = owner.partition(":")[0]
         text = Path("/usr/share/doc", name, "copyright")
-        yield Component(name, version, "Debian's, see its text", (text,), f"pkg:deb/debian/{name}@{quote(version)}")
+        yield Component(
+            name,
+            version,
+            "Debian's, see its text",
+            (text,),
+            f"pkg:deb/debian/{name}@{quote(version)}",
+        )
 
 
 def _owner(path: Path) -> str | None:

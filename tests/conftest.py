@@ -1,4 +1,7 @@
-"""Fixtures: real processes, started once for all tests that use them. And what runs side by side."""
+"""Fixtures: real processes, started once for all tests that use them.
+
+And what runs side by side.
+"""
 
 import signal
 import sys
@@ -15,28 +18,36 @@ from harness.service import Service
 from harness.stack import Stack
 from tests.fake_mysql import FakeMySQL
 
-# A shell script that runs the tests in the background has them ignore SIGINT, which what they start would inherit.
+# A shell script that runs the tests in the background has them ignore SIGINT, which what they start
+# would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")
 CLUSTER = "cluster"
 PROCESSES = 2
-"""In how many processes a run of all tests is. Tests wait more than they work: two are not too many for two cores."""
+"""In how many processes a run of all tests is. Tests wait more than they work: two are not too many
+for two cores."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run all tests in several processes, but those that somebody has named in this one."""
-    everything = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+    everything = (
+        config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+    )
     return PROCESSES if everything else 0
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of the shared cluster in one process, and those of a file; begin with the cluster, the longest."""
+    """Keep the tests of the shared cluster in one process, and those of a file; begin with the
+    cluster, the longest.
+    """
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    items.sort(key=lambda item: (group_of(item) != CLUSTER, -TEST_FOLDERS.index(item.path.parent.name)))
+    items.sort(
+        key=lambda item: (group_of(item) != CLUSTER, -TEST_FOLDERS.index(item.path.parent.name))
+    )
 
 
 def group_of(item: pytest.Item) -> str:
@@ -86,17 +97,26 @@ class Services:
         pass_fds: Sequence[int] = (),
     ) -> Service:
         """Start one by way of a wrapper's command, without waiting for an answer."""
-        nowhere = {} if "MYSQL_HOST" in environ else {"MYSQL_SOCKET": str(self.directory / "no.sock")}
+        nowhere = (
+            {} if "MYSQL_HOST" in environ else {"MYSQL_SOCKET": str(self.directory / "no.sock")}
+        )
         settings = {**nowhere, **environ}
         command = (*wrapper, sys.executable, "-m", "app")
-        service = Service(self.directory, port or self._ports.free(), settings, command=command, pass_fds=pass_fds)
+        service = Service(
+            self.directory, port or self._ports.free(), settings, command=command, pass_fds=pass_fds
+        )
         self._exits.callback(service.stop)
         return service
 
 
 def settings_for(node: FakeMySQL, **environ: str) -> dict[str, str]:
     """Return the settings for a mock node, and others."""
-    return {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "someone", **environ}
+    return {
+        "MYSQL_HOST": LOOPBACK,
+        "MYSQL_PORT": str(node.port),
+        "MYSQL_USERNAME": "someone",
+        **environ,
+    }
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""A mock MySQL server, for what no real one here can be brought to show: PXC's variables, and broken peers."""
+"""A mock MySQL server, for what no real one here can be brought to show: PXC's variables, and
+broken peers.
+"""
 
 import contextlib
 import itertools
@@ -20,8 +22,12 @@ from tests.real_rows import SYNCED
 Value = str | bytes
 """A variable's value."""
 
-SYNCED_STATUS: Mapping[str, str] = {name: SYNCED[name] for name in STATUS_VARIABLES if name in SYNCED}
-SYNCED_VARIABLES: Mapping[str, str] = {name: SYNCED[name] for name in SYSTEM_VARIABLES if name in SYNCED}
+SYNCED_STATUS: Mapping[str, str] = {
+    name: SYNCED[name] for name in STATUS_VARIABLES if name in SYNCED
+}
+SYNCED_VARIABLES: Mapping[str, str] = {
+    name: SYNCED[name] for name in SYSTEM_VARIABLES if name in SYNCED
+}
 
 OK = b"\x00\x00\x00\x02\x00\x00\x00"
 EOF = b"\xfe\x00\x00\x02\x00"
@@ -80,7 +86,9 @@ def shown(values: Mapping[str, Value]) -> bytes:
 
 
 def selected(statement: str, variables: Mapping[str, Value]) -> bytes:
-    """Make the answer to a SELECT of system variables: a row in which ON is 1 and OFF is 0, or error 1193."""
+    """Make the answer to a SELECT of system variables: a row in which ON is 1 and OFF is 0, or
+    error 1193.
+    """
     names = re.findall(r"@@global\.(\w+)", statement)
     if unknown := [name for name in names if name not in variables]:
         return packet(1, error(1193, f"Unknown system variable '{unknown[0]}'"))
@@ -120,7 +128,9 @@ class Peer:
         self._sequence = (header[3] + 1) % 256
         return self._exactly(int.from_bytes(header[:3], "little"))
 
-    def greet(self, plugin: str = "mysql_native_password", capabilities: int = CAPABILITIES) -> None:
+    def greet(
+        self, plugin: str = "mysql_native_password", capabilities: int = CAPABILITIES
+    ) -> None:
         """Send the handshake."""
         self.send(greeting(plugin, capabilities))
 
@@ -147,8 +157,8 @@ class Peer:
     ) -> None:
         """Answer what the poller sends, until it goes or has sent so many statements.
 
-        refuses_select: whether to refuse its SELECT, as PXC does on a node that is not ready. answers: to statements
-        that have others than those of a healthy node.
+        refuses_select: whether to refuse its SELECT, as PXC does on a node that is not ready.
+        answers: to statements that have others than those of a healthy node.
         """
         for _ in itertools.count() if statements is None else range(statements):
             command = self.receive()
@@ -165,7 +175,9 @@ class Peer:
             elif not statement.startswith("SELECT"):
                 answer = packet(1, OK)
             elif refuses_select():
-                answer = packet(1, error(1047, "WSREP has not yet prepared node for application use"))
+                answer = packet(
+                    1, error(1047, "WSREP has not yet prepared node for application use")
+                )
             else:
                 answer = selected(statement, variables)
             self.connection.sendall(answer)
@@ -195,7 +207,8 @@ Address = tuple[str, int] | str
 
 
 class FakeMySQL(socketserver.ThreadingTCPServer):
-    """Runs a behaviour for each connection, which may be replaced while it runs; keeps the statements answered.
+    """Runs a behaviour for each connection, which may be replaced while it runs; keeps the
+    statements answered.
 
     address: a host, and 0 for a free port; or the path of a unix socket.
     """
@@ -248,7 +261,8 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
         """Count a connection for as long as it is handled."""
         self._sockets.add(connection)
         self.connections += 1
-        # One that the client has hung up on is none of its connections, though it is still handled here.
+        # One that the client has hung up on is none of its connections, though it is still handled
+        # here.
         still_open = sum(map(_is_established, list(self._sockets)))
         self.most_open_connections = max(self.most_open_connections, still_open)
         try:

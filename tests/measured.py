@@ -1,11 +1,14 @@
 """Measured times and their bounds, and what a busy machine does to them and to real nodes."""
 
 STALLED = {"timeout", "stale", "non-primary", "disconnected"}
-"""The reasons of a node that gets no time for a second or two: it hangs, or is lost to the other members."""
+"""The reasons of a node that gets no time for a second or two: it hangs, or is lost to the other
+members."""
 
 
 class DisturbedError(AssertionError):
-    """What a fault causes, and a busy machine as well: pytest repeats the test, twice at the most (pyproject.toml)."""
+    """What a fault causes, and a busy machine as well: pytest repeats the test, twice at the most
+    (pyproject.toml).
+    """
 
 
 def record(measured: str) -> None:
@@ -14,7 +17,10 @@ def record(measured: str) -> None:
 
 
 def within(what: str, seconds: float, bound: float) -> None:
-    """Record a measured time. Raise `DisturbedError` if it is beyond its bound, for other work only ever adds to it."""
+    """Record a measured time.
+
+    Raise `DisturbedError` if it is beyond its bound, for other work only ever adds to it.
+    """
     record(f"{what}: {seconds:.2f} s (bound {bound:g} s)")
     if seconds > bound:
         message = f"{what}: {seconds:.2f} s, and its bound is {bound:g} s"

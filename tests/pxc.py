@@ -1,8 +1,10 @@
-"""Percona XtraDB Cluster, of which no real one can be had here: rows that others have published, and a mock node.
+"""Percona XtraDB Cluster, of which no real one can be had here: rows that others have published,
+and a mock node.
 
-pxc_rows.tsv has a line for each dump: the reason that its situation calls for, product, version, situation, and its
-rows as NAME=VALUE. -NAME is a variable that the situation says the server lacks. The rows come from public dumps, from
-Percona's own tests and pages, and, where no dump exists, from the source of the server and of its provider.
+pxc_rows.tsv has a line for each dump: the reason that its situation calls for, product, version,
+situation, and its rows as NAME=VALUE. -NAME is a variable that the situation says the server lacks.
+The rows come from public dumps, from Percona's own tests and pages, and, where no dump exists, from
+the source of the server and of its provider.
 """
 
 import csv
@@ -17,7 +19,11 @@ _DUMPS = Path(__file__).with_name("pxc_rows.tsv")
 
 STATUS = {**SYNCED_STATUS, "wsrep_flow_control_status": "OFF"}
 # 8.0 has wsrep_on for a session only.
-VARIABLES = {name: value for name, value in SYNCED_VARIABLES.items() if name not in ("wsrep_on", "tx_read_only")} | {
+VARIABLES = {
+    name: value
+    for name, value in SYNCED_VARIABLES.items()
+    if name not in ("wsrep_on", "tx_read_only")
+} | {
     "super_read_only": "OFF",
     "transaction_read_only": "OFF",
     "offline_mode": "OFF",
@@ -50,7 +56,10 @@ def dumps() -> list[Dump]:
 
 
 class Node:
-    """A mock node, as the server's source and the notes of others on PXC 8.4 describe it. A `Behaviour`."""
+    """A mock node, as the server's source and the notes of others on PXC 8.4 describe it.
+
+    A `Behaviour`.
+    """
 
     def __init__(self) -> None:
         self._status = dict(STATUS)
@@ -60,7 +69,9 @@ class Node:
         """Serve one connection."""
         peer.log_in()
         # Outside a primary component, it refuses even a SELECT without a table.
-        peer.answer_queries(self._status, self._variables, lambda: self._status["wsrep_ready"] == "OFF")
+        peer.answer_queries(
+            self._status, self._variables, lambda: self._status["wsrep_ready"] == "OFF"
+        )
 
     def set_maintenance(self) -> None:
         """SET GLOBAL pxc_maint_mode=MAINTENANCE, as an operator does to drain the node."""

@@ -6,12 +6,16 @@ from typing import Any
 
 from tests.unit.manifests import ROOT
 
-DASHBOARD: dict[str, Any] = json.loads((ROOT / "contrib" / "grafana" / "clustercheckd.json").read_text())
+DASHBOARD: dict[str, Any] = json.loads(
+    (ROOT / "contrib" / "grafana" / "clustercheckd.json").read_text()
+)
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Return the cells of the table under a heading of docs/operations.md, without its first two lines."""
+    """Return the cells of the table under a heading of docs/operations.md, without its first two
+    lines.
+    """
     section = PAGE.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
@@ -28,8 +32,12 @@ def on_the_page() -> dict[str, str]:
 
 
 def of_the_dashboard() -> dict[str, str]:
-    """Return the queries of the dashboard as Grafana sends them with all variables at All, by panel."""
-    values = {variable["name"]: variable.get("allValue") for variable in DASHBOARD["templating"]["list"]}
+    """Return the queries of the dashboard as Grafana sends them with all variables at All, by
+    panel.
+    """
+    values = {
+        variable["name"]: variable.get("allValue") for variable in DASHBOARD["templating"]["list"]
+    }
 
     def value(found: "re.Match[str]") -> str:
         return "30s" if found[1] == "__rate_interval" else str(values[found[1]])

@@ -1,15 +1,20 @@
 """What real MariaDB nodes answer to one poll, state by state: name and value of each row, as sent.
 
-The unit tests decide on these rows; tests/cluster brings a node into each state that can be held and finds the same
-answers, on whichever release of MariaDB it runs.
+The unit tests decide on these rows; tests/cluster brings a node into each state that can be held
+and finds the same answers, on whichever release of MariaDB it runs.
 """
 
 from collections.abc import Mapping
 
 from app.verdict.node_state import NodeState, parse_node_state
 
-VERSIONS = ("10.11.19-MariaDB-0+deb12u1", "11.8.6-MariaDB-0+deb13u1 from Debian", "11.8.9-MariaDB-4 from Debian")
-"""Servers that answered so. Only the version differs; 11.8.6 sends the same with its plugin wsrep_provider on."""
+VERSIONS = (
+    "10.11.19-MariaDB-0+deb12u1",
+    "11.8.6-MariaDB-0+deb13u1 from Debian",
+    "11.8.9-MariaDB-4 from Debian",
+)
+"""Servers that answered so. Only the version differs; 11.8.6 sends the same with its plugin
+wsrep_provider on."""
 
 NOT_EVERYWHERE = {
     "wsrep_flow_control_status",
@@ -18,7 +23,8 @@ NOT_EVERYWHERE = {
     "pxc_maint_mode",
     "transaction_read_only",
 }
-"""What 10.11 has no row for: Percona XtraDB Cluster and MySQL have these, MariaDB 11.1 and newer the last one."""
+"""What 10.11 has no row for: Percona XtraDB Cluster and MySQL have these, MariaDB 11.1 and newer
+the last one."""
 
 SYNCED = {
     "Threads_connected": "5",

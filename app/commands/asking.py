@@ -1,7 +1,8 @@
 """Asks running services for their /status, each in a thread of its own.
 
-A service has `SECONDS` in all: for the lookup of its name, to connect, and to answer. Any program may answer there:
-clustercheckd reads at most `_MOST_BYTES`, and passes no control characters to a terminal.
+A service has `SECONDS` in all: for the lookup of its name, to connect, and to answer. Any program
+may answer there: clustercheckd reads at most `_MOST_BYTES`, and passes no control characters to a
+terminal.
 """
 
 import json
@@ -25,7 +26,9 @@ _PAUSE_SECONDS = 1.0
 _MOST_BYTES = 1 << 18
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
 _ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
-_TYPED = re.compile(r"(\[(?P<bracketed>[^\s\[\]/@,]+)\]|(?P<host>[^\s:\[\]/@,]+))(:(?P<port>[0-9]{1,9}))?")
+_TYPED = re.compile(
+    r"(\[(?P<bracketed>[^\s\[\]/@,]+)\]|(?P<host>[^\s:\[\]/@,]+))(:(?P<port>[0-9]{1,9}))?"
+)
 # Where to connect if the service listens on every address.
 _LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
 
@@ -117,7 +120,12 @@ def own_service(settings: Settings) -> Service:
     host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
     port = settings.clustercheck_port
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return Service(name, host, port, "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port")
+    return Service(
+        name,
+        host,
+        port,
+        "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port",
+    )
 
 
 def service_at(text: str, default_port: int) -> Service:
@@ -141,7 +149,8 @@ def ask(services: Sequence[Service]) -> list[Answer]:
 
 
 def keep_asking(services: Sequence[Service]) -> Iterator[list[Answer]]:
-    """Ask each service every second, whatever the others do, and yield the latest answers every second.
+    """Ask each service every second, whatever the others do, and yield the latest answers every
+    second.
 
     The first come when all have answered, or after `SECONDS`.
     """
@@ -166,7 +175,9 @@ def keep_asking(services: Sequence[Service]) -> Iterator[list[Answer]]:
     try:
         while True:
             oldest = time.monotonic() - _PAUSE_SECONDS - 2 * SECONDS
-            yield [answer if at > oldest else no for (at, answer), no in zip(latest, none, strict=True)]
+            yield [
+                answer if at > oldest else no for (at, answer), no in zip(latest, none, strict=True)
+            ]
             time.sleep(_PAUSE_SECONDS)
     finally:
         stopped.set()
@@ -189,7 +200,10 @@ def _answer(service: Service) -> Answer:
 
 
 def _received(service: Service) -> bytes:
-    """Return the body of an answer. Raises `OSError`, and the connection is closed at the latest after `SECONDS`."""
+    """Return the body of an answer.
+
+    Raises `OSError`, and the connection is closed at the latest after `SECONDS`.
+    """
     end = time.monotonic() + SECONDS
     received = b""
     with socket.create_connection((service.host, service.port), SECONDS) as connection:
@@ -199,7 +213,8 @@ def _received(service: Service) -> bytes:
             chunk = connection.recv(_MOST_BYTES)
             received += chunk
             if not received:
-                # Closed before the request arrived: there was nothing unread to reset the connection for.
+                # Closed before the request arrived: there was nothing unread to reset the
+                # connection for.
                 raise ConnectionResetError
             if not chunk or len(received) > _MOST_BYTES:
                 return received.partition(b"\r\n\r\n")[2]

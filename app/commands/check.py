@@ -31,7 +31,9 @@ def check(settings: Settings, *, as_json: bool) -> int:
         complain(f"{complaint}. {_ASK_THE_SERVICE}")
     settings.require_login()
     outcome = poll_once(settings.database(), settings.clustercheck_deadline)
-    verdict = decide(outcome, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)())
+    verdict = decide(
+        outcome, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)()
+    )
     if as_json:
         node = dataclasses.asdict(outcome) if isinstance(outcome, NodeState) else None
         say(json.dumps({**dataclasses.asdict(verdict), "node": node}))
@@ -43,9 +45,13 @@ def check(settings: Settings, *, as_json: bool) -> int:
 
 
 def check_settings(settings: Settings) -> int:
-    """Check what the service would check at its start, as its user; return the exit status. Raises `SettingsError`."""
+    """Check what the service would check at its start, as its user; return the exit status.
+
+    Raises `SettingsError`.
+    """
     _become_service_user()
-    # systemd hides LoadCredential= from ExecReload=. The service, which has it, checks the login then.
+    # systemd hides LoadCredential= from ExecReload=. The service, which has it, checks the login
+    # then.
     if not any(str(value).startswith(_CREDENTIALS) for _, value in settings):
         settings.require_login()
     say("the settings can be used")
@@ -71,12 +77,17 @@ def _become_service_user() -> str | None:
     except OSError:
         return f"check logs in as user id {os.geteuid()}, not as the service's user {_SERVICE_USER}: run it as root"
     if with_credentials:
-        return "check does not have the credentials that systemd gives the service (LoadCredential=)"
+        return (
+            "check does not have the credentials that systemd gives the service (LoadCredential=)"
+        )
     return None
 
 
 def _advice(settings: Settings, reason: Reason) -> str:
-    """Say what to look at after a refused login. The account may only be wrong if the service's logins fail too."""
+    """Say what to look at after a refused login.
+
+    The account may only be wrong if the service's logins fail too.
+    """
     [answer] = ask([own_service(settings)])
     if reason is Reason.TOO_MANY_CONNECTIONS:
         return f"{_IN_ITS_SESSION}. {_ASK_THE_SERVICE}" if answer.available else _ASK_THE_SERVICE
@@ -88,7 +99,9 @@ def _advice(settings: Settings, reason: Reason) -> str:
 
 def _advice_on_account(settings: Settings) -> str:
     login = settings.database().login()
-    advice = f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
+    advice = (
+        f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
+    )
     if login.password and settings.mysql_password_file:
         advice += f" with the password in {settings.mysql_password_file}"
     if login.socket and not login.password:

@@ -1,4 +1,6 @@
-"""`clustercheckd drain` and `undrain`: create or remove the disabled file, and ask the service whether it sees that."""
+"""`clustercheckd drain` and `undrain`: create or remove the disabled file, and ask the service
+whether it sees that.
+"""
 
 import os
 from collections.abc import Callable
@@ -15,14 +17,17 @@ from app.verdict.reason import Reason
 def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Service]) -> int:
     """Create the disabled file and confirm that the service sees it. Return the exit status.
 
-    reason: written to the file. find_service: may raise `SettingsError`; the node is drained by then.
+    reason: written to the file. find_service: may raise `SettingsError`; the node is drained by
+    then.
     """
     # The service must be able to read the words in the file.
     os.umask(0o022)
     try:
         file = Path(disabled_file).open("xb", buffering=0)  # noqa: SIM115 (closed below)
     except FileExistsError:
-        say(ManualSwitches(disabled_file)().disabled_file or f"{disabled_file} is a link to nowhere")
+        say(
+            ManualSwitches(disabled_file)().disabled_file or f"{disabled_file} is a link to nowhere"
+        )
         if reason is not None:
             complain(f"--reason is not written: to change the words, edit {disabled_file}")
     except OSError as fault:
@@ -34,7 +39,9 @@ def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Ser
     else:
         with file:
             try:
-                file.write(f"{' '.join(reason.split())}\n".encode(errors="replace") if reason else b"")
+                file.write(
+                    f"{' '.join(reason.split())}\n".encode(errors="replace") if reason else b""
+                )
             except OSError as fault:
                 complain(f"--reason is not written: {fault.strerror}")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
@@ -67,7 +74,9 @@ def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained
     status = answer.status
     verdict = f"{answer.service.name} is {answer.verdict}, {answer.reason}"
     if (status.reason == Reason.DISABLED) != drained:
-        complain(f"{verdict}: it does not see that {disabled_file} {'exists' if drained else 'is gone'}")
+        complain(
+            f"{verdict}: it does not see that {disabled_file} {'exists' if drained else 'is gone'}"
+        )
         return FAILED
     say(verdict)
     if status.node.wsrep_cluster_size == 1 and status.otherwise and status.otherwise.available:

@@ -9,8 +9,8 @@ from typing import TextIO
 def open_missing_streams() -> None:
     """Replace each closed stream by /dev/null.
 
-    Otherwise the next file or socket takes the number: libuv aborts the process over it, and a message may go to the
-    database's server.
+    Otherwise the next file or socket takes the number: libuv aborts the process over it, and a
+    message may go to the database's server.
     """
     for descriptor in range(3):
         try:
@@ -21,7 +21,8 @@ def open_missing_streams() -> None:
     # A closed stream is None, and print would then use standard output instead of standard error.
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 (open for as long as the process)
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
-    # An argument may contain any byte, and a terminal may have only ASCII. Python does this for standard error.
+    # An argument may contain any byte, and a terminal may have only ASCII. Python does this for
+    # standard error.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -35,7 +36,9 @@ def say(line: str) -> bool:
 
 
 def complain(line: str, priority: str = "") -> None:
-    """Print a line on standard error; ignore a failure. priority: that of sd-daemon(3), for the journal."""
+    """Print a line on standard error; ignore a failure. priority: that of sd-daemon(3), for the
+    journal.
+    """
     _print(f"{priority}clustercheckd: {line}", sys.stderr)
 
 

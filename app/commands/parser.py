@@ -1,6 +1,7 @@
 """The command line: a command, then its flags, and one line for each mistake.
 
-A flag sets what the variable of its name sets: `--mysql-host` is MYSQL_HOST, `--port` is CLUSTERCHECK_PORT.
+A flag sets what the variable of its name sets: `--mysql-host` is MYSQL_HOST, `--port` is
+CLUSTERCHECK_PORT.
 """
 
 import argparse
@@ -21,7 +22,9 @@ _PROGRAM = "clustercheckd"
 _HOW_CLOSE = 0.7
 # Anything else may be a secret in the wrong place: it is not repeated.
 _HARMLESS = re.compile(r"-[A-Za-z]|--?[a-z-]{0,40}|[a-z]{2,12}")
-_PASSWORD_FLAG = re.compile(r"-p(?!ort\b).*|--(?i:(mysql[-_]?)?(pass?wor[dt]|passwd|pass|pwd|pw))", re.DOTALL)
+_PASSWORD_FLAG = re.compile(
+    r"-p(?!ort\b).*|--(?i:(mysql[-_]?)?(pass?wor[dt]|passwd|pass|pwd|pw))", re.DOTALL
+)
 _HELP_FLAGS = ("--help", "-h")
 _NO_VALUE = "needs a value"
 
@@ -40,8 +43,9 @@ _JSON = {"--json": {"action": "store_true", "help": "print JSON"}}
 class Command:
     """A word after `clustercheckd`.
 
-    exits: what the exit statuses mean. settings: the fields of `Settings` that it has flags for. own: its other
-    arguments, as for `add_argument`. takes: which arguments it takes, for a message about others.
+    exits: what the exit statuses mean. settings: the fields of `Settings` that it has flags for.
+    own: its other arguments, as for `add_argument`. takes: which arguments it takes, for a message
+    about others.
     """
 
     about: str
@@ -59,7 +63,12 @@ COMMANDS = {
         "clustercheckd serve --env-file /etc/clustercheckd/clustercheckd.env",
         {DONE: "after SIGTERM or Ctrl-C", MISUSED: f"{_MISUSED}, or the port is in use"},
         Settings.model_fields,
-        {"--check-settings": {"action": "store_true", "help": "only say whether the settings can be used"}},
+        {
+            "--check-settings": {
+                "action": "store_true",
+                "help": "only say whether the settings can be used",
+            }
+        },
         takes="no arguments; a command comes before its flags",
     ),
     "check": Command(
@@ -81,7 +90,11 @@ COMMANDS = {
         {
             **_JSON,
             "--watch": {"action": "store_true", "help": "ask every second until Ctrl-C"},
-            "addresses": {"nargs": "*", "metavar": "HOST[:PORT] ...", "help": "a service (default: this host's)"},
+            "addresses": {
+                "nargs": "*",
+                "metavar": "HOST[:PORT] ...",
+                "help": "a service (default: this host's)",
+            },
         },
         usage="[FLAG ...] [HOST[:PORT] ...]",
     ),
@@ -90,22 +103,40 @@ COMMANDS = {
         "clustercheckd drain --reason 'upgrade, ticket 42'",
         _DRAIN_EXITS,
         _DRAIN,
-        {"--reason": {"metavar": "TEXT", "help": "why, for /status, the log and who looks at the file"}},
+        {
+            "--reason": {
+                "metavar": "TEXT",
+                "help": "why, for /status, the log and who looks at the file",
+            }
+        },
         takes="no arguments; for a comment use --reason, for another node run it there",
     ),
-    "undrain": Command("return the node of this host to the pool", "clustercheckd undrain", _DRAIN_EXITS, _DRAIN),
+    "undrain": Command(
+        "return the node of this host to the pool", "clustercheckd undrain", _DRAIN_EXITS, _DRAIN
+    ),
     "migrate": Command(
         "print or write the clustercheck script's settings as an env file",
         "clustercheckd migrate --output /etc/clustercheckd/clustercheckd.env",
-        {DONE: "the env file is complete", FAILED: "nothing here runs clustercheck", MISUSED: "any other failure"},
+        {
+            DONE: "the env file is complete",
+            FAILED: "nothing here runs clustercheck",
+            MISUSED: "any other failure",
+        },
         own={
-            "--output": {"metavar": "PATH", "help": "env file to write, with the password file (default: print it)"},
+            "--output": {
+                "metavar": "PATH",
+                "help": "env file to write, with the password file (default: print it)",
+            },
             "--password-file": {
                 "metavar": "PATH",
                 "default": "/etc/clustercheckd/password",
                 "help": "password file (default: %(default)s)",
             },
-            "path": {"nargs": "?", "metavar": "PATH", "help": "xinetd service (default: the one in /etc/xinetd.d)"},
+            "path": {
+                "nargs": "?",
+                "metavar": "PATH",
+                "help": "xinetd service (default: the one in /etc/xinetd.d)",
+            },
         },
         usage="[FLAG ...] [PATH]",
         takes="one PATH",
@@ -124,7 +155,9 @@ class Parser(argparse.ArgumentParser):
             usage=f"%(prog)s {command.usage}",
             description=f"{command.about.capitalize()}.",
             epilog=f"Example:\n  $ {command.example}\n\nExit status:\n{statuses}",
-            formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=34, width=80),
+            formatter_class=partial(
+                argparse.RawDescriptionHelpFormatter, max_help_position=34, width=80
+            ),
             # --mysql-password would be taken for --mysql-password-file.
             allow_abbrev=False,
             add_help=False,
@@ -133,7 +166,9 @@ class Parser(argparse.ArgumentParser):
         # For every argument that has no other type.
         self.register("type", None, _not_empty)
         self.set_defaults(command=name)
-        self.add_argument(*_HELP_FLAGS, action="store_true", default=argparse.SUPPRESS, help="print this help")
+        self.add_argument(
+            *_HELP_FLAGS, action="store_true", default=argparse.SUPPRESS, help="print this help"
+        )
         if command.settings:
             self.add_argument("--env-file", metavar="FILE", help="file of NAME=value lines")
         for word, own in command.own.items():
@@ -163,7 +198,9 @@ class Parser(argparse.ArgumentParser):
             # What follows an unknown flag is probably its value.
             flags = [word for word in unknown if word.startswith("-")]
             self.error(
-                self._flag_is_unknown(flags[0]) if flags else f"{self._command} takes {COMMANDS[self._command].takes}"
+                self._flag_is_unknown(flags[0])
+                if flags
+                else f"{self._command} takes {COMMANDS[self._command].takes}"
             )
         return typed
 
@@ -187,7 +224,12 @@ class Parser(argparse.ArgumentParser):
         add = partial(self.add_argument, dest=setting, default=argparse.SUPPRESS)
         if bool in (field.annotation, *get_args(field.annotation)):
             add(flag, nargs="?", const="1", metavar="0|1", help=text)
-            add(flag.replace("--", "--no-", 1), action="store_const", const="0", help=argparse.SUPPRESS)
+            add(
+                flag.replace("--", "--no-", 1),
+                action="store_const",
+                const="0",
+                help=argparse.SUPPRESS,
+            )
         else:
             add(flag, metavar=setting.rpartition("_")[2].upper(), help=text)
 
@@ -195,7 +237,8 @@ class Parser(argparse.ArgumentParser):
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line. Raises `SettingsError`; prints --help and --version and exits.
 
-    Return `command`, `flags` (field of `Settings` to text), and the command's own arguments by their names.
+    Return `command`, `flags` (field of `Settings` to text), and the command's own arguments by
+    their names.
     """
     command, *rest = arguments or ["serve"]
     if command in ("--version", "-V"):
@@ -206,12 +249,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         command, rest = "serve", list(arguments)
     if command not in COMMANDS:
         close = _close_to(command, COMMANDS)
-        raise SettingsError(f"{_shown(command)} is not a command{close}; for help, run: {_PROGRAM} --help")
+        raise SettingsError(
+            f"{_shown(command)} is not a command{close}; for help, run: {_PROGRAM} --help"
+        )
     parser = Parser(command)
     if not set(_HELP_FLAGS).isdisjoint(rest):
         _print_and_exit(parser.format_help().rstrip())
     typed = parser.parse(rest)
-    typed.flags = {name: text for name, text in vars(typed).items() if name in Settings.model_fields}
+    typed.flags = {
+        name: text for name, text in vars(typed).items() if name in Settings.model_fields
+    }
     return typed
 
 

@@ -18,7 +18,9 @@ _CLEAR = "\x1b[H\x1b[J"
 
 
 def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int:
-    """Ask these services and print a row for each; return the exit status. watching: again every second."""
+    """Ask these services and print a row for each; return the exit status. watching: again every
+    second.
+    """
     render = _as_json if as_json else _as_table
     if not watching:
         answers = ask(services)
@@ -34,7 +36,10 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
 
 
 def _in_place(text: str) -> str:
-    """Put the time above the text. On a terminal, replace the previous text, and cut it to the size of the window."""
+    """Put the time above the text.
+
+    On a terminal, replace the previous text, and cut it to the size of the window.
+    """
     text = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n{text}"
     if not sys.stdout.isatty():
         return text
@@ -46,7 +51,10 @@ def _in_place(text: str) -> str:
 
 def _as_json(answers: Sequence[Answer]) -> str:
     """Return one line of JSON."""
-    documents = [{"target": one.service.name, "status": one.document, "fault": one.fault or None} for one in answers]
+    documents = [
+        {"target": one.service.name, "status": one.document, "fault": one.fault or None}
+        for one in answers
+    ]
     return json.dumps(documents)
 
 
@@ -80,12 +88,18 @@ def _row(answer: Answer) -> list[str]:
     reason = _cell(status.reason)
     if status.otherwise:
         reason = f"{reason}; otherwise {_cell(status.otherwise.reason)}"
-    state, size, queue = node.wsrep_local_state_comment, node.wsrep_cluster_size, node.wsrep_local_recv_queue
+    state, size, queue = (
+        node.wsrep_local_state_comment,
+        node.wsrep_cluster_size,
+        node.wsrep_local_recv_queue,
+    )
     return [name, answer.verdict, reason, _age(status.since), *map(_cell, (state, size, queue))]
 
 
 def _age(since: str) -> str:
-    """Return the time since then in its largest unit of which there are at least two, as kubectl does."""
+    """Return the time since then in its largest unit of which there are at least two, as kubectl
+    does.
+    """
     try:
         seconds = max(0, int(time.time() - datetime.fromisoformat(since).timestamp()))
     except (ValueError, OverflowError):

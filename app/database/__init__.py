@@ -1,1 +1,4 @@
-"""The MySQL side: settings to a login, one connection, one poll at a time. Every failure is a value."""
+"""The MySQL side: settings to a login, one connection, one poll at a time.
+
+Every failure is a value.
+"""

@@ -1,22 +1,25 @@
-"""Resolves the settings and the option file to the address of a server: a unix socket, or a host and port.
+"""Resolves the settings and the option file to the address of a server: a unix socket, or a host
+and port.
 
-The rules are those of the mariadb client (10.11 and 11.8), with MYSQL_SOCKET, MYSQL_HOST and MYSQL_PORT as its flags:
+The rules are those of the mariadb client (10.11 and 11.8), with MYSQL_SOCKET, MYSQL_HOST and
+MYSQL_PORT as its flags:
 
 1. A setting takes precedence over the same option in the file.
 2. A host other than localhost means TCP, regardless of other settings.
 3. MYSQL_PORT means TCP too. The file's port alone does not.
 4. protocol=tcp in the file means TCP, unless MYSQL_SOCKET is set.
-5. Otherwise a unix socket is used: MYSQL_SOCKET, the file's, or the first existing one of `USUAL_SOCKETS`.
+5. Otherwise a unix socket is used: MYSQL_SOCKET, the file's, or the first existing one of
+   `USUAL_SOCKETS`.
 
-Two rules differ. The client shows its user which server it connected to; clustercheckd would silently report the
-verdict of the wrong node.
+Two rules differ. The client shows its user which server it connected to; clustercheckd would
+silently report the verdict of the wrong node.
 
-- MYSQL_SOCKET with MYSQL_PORT, or with a MYSQL_HOST that means TCP, is an error. In the client the last flag takes
-  precedence, and a host takes precedence over both.
+- MYSQL_SOCKET with MYSQL_PORT, or with a MYSQL_HOST that means TCP, is an error. In the client the
+  last flag takes precedence, and a host takes precedence over both.
 - MYSQL_SOCKET takes precedence over the file's host. In the client the host takes precedence.
 
-MariaDB has rule 3 since 10.6 (MDEV-14974). MySQL's own client (9.7) ignores the port for localhost: it connects to the
-socket, which may belong to another server.
+MariaDB has rule 3 since 10.6 (MDEV-14974). MySQL's own client (9.7) ignores the port for localhost:
+it connects to the socket, which may belong to another server.
 """
 
 import os
@@ -27,10 +30,15 @@ from ipaddress import ip_address
 from app.database.option_file import OptionFile
 from app.settings.error import SettingsError
 
-USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock")
+USUAL_SOCKETS = (
+    "/run/mysqld/mysqld.sock",
+    "/var/run/mysqld/mysqld.sock",
+    "/var/lib/mysql/mysql.sock",
+)
 """The paths at which distributions put the server's socket, in the order to try them.
 
-/tmp/mysql.sock, the default of MySQL built from source, is not one of them: any local user can listen there.
+/tmp/mysql.sock, the default of MySQL built from source, is not one of them: any local user can
+listen there.
 """
 
 DEFAULT_PORT = 3306
@@ -50,13 +58,17 @@ class Address:
     port: int = DEFAULT_PORT
 
     def __str__(self) -> str:
-        """Return the socket, or HOST:PORT with brackets around an IPv6 address, for logs and answers."""
+        """Return the socket, or HOST:PORT with brackets around an IPv6 address, for logs and
+        answers.
+        """
         if self.socket:
             return self.socket
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def resolve_address(socket: str | None, host: str | None, port: int | None, options: OptionFile) -> Address:
+def resolve_address(
+    socket: str | None, host: str | None, port: int | None, options: OptionFile
+) -> Address:
     """Return the address for MYSQL_SOCKET, MYSQL_HOST, MYSQL_PORT and the option file.
 
     Raises `SettingsError` if a value is invalid, or if the settings name two servers.
@@ -67,9 +79,13 @@ def resolve_address(socket: str | None, host: str | None, port: int | None, opti
         _check_socket("MYSQL_SOCKET", socket)
         if host and host != _LOCALHOST:
             both = f"MYSQL_SOCKET={socket} and MYSQL_HOST={host}"
-            raise SettingsError(f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost")
+            raise SettingsError(
+                f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
+            )
         if port is not None:
-            raise SettingsError(f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them")
+            raise SettingsError(
+                f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them"
+            )
         return Address(socket)
     protocol = _TCP if port is not None else _protocol(options)
     if not host:
@@ -96,7 +112,9 @@ def _protocol(options: OptionFile) -> str:
     given = options.value("protocol") or ""
     protocol = given.strip().lower()
     if protocol not in ("", _TCP, "socket"):
-        raise SettingsError(f"{options.named('protocol')}={given} is not supported: set it to tcp or socket")
+        raise SettingsError(
+            f"{options.named('protocol')}={given} is not supported: set it to tcp or socket"
+        )
     return protocol
 
 
@@ -116,7 +134,9 @@ def _port(options: OptionFile) -> int | None:
 def _check_socket(name: str, socket: str) -> None:
     """Raise `SettingsError` for a relative path, without it: a URL may contain the password."""
     if not socket.startswith("/"):
-        raise SettingsError(f"{name} is not an absolute path: set it to the path of the server's socket")
+        raise SettingsError(
+            f"{name} is not an absolute path: set it to the path of the server's socket"
+        )
 
 
 def _check_host(name: str, host: str) -> None:
@@ -128,5 +148,7 @@ def _check_host(name: str, host: str) -> None:
     except ValueError:
         # A URL may contain the password, which must not be repeated.
         shown = name if "@" in host else f"{name}={host}"
-        elsewhere = "set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
+        elsewhere = (
+            "set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
+        )
         raise SettingsError(f"{shown} is not a host name or an IP address: {elsewhere}") from None

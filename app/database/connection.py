@@ -3,11 +3,11 @@
 It adds these guarantees to the driver's:
 
 - If TLS is required, only the server's greeting is exchanged without it.
-- The server cannot choose how the password is sent. clustercheckd answers only the plugins in `PLUGINS`, which send the
-  password in clear text only within TLS or a unix socket.
+- The server cannot choose how the password is sent. clustercheckd answers only the plugins in
+  `PLUGINS`, which send the password in clear text only within TLS or a unix socket.
 - clustercheckd reads at most `MOST_BYTES` of an answer, before the login as well as after it.
-- No answer is taken for the answer to another statement: before clustercheckd sends statements, nothing may be left
-  unread, and each statement has one result.
+- No answer is taken for the answer to another statement: before clustercheckd sends statements,
+  nothing may be left unread, and each statement has one result.
 - `Connection.close` closes the connection at once, whatever the peer does.
 """
 
@@ -27,8 +27,8 @@ from app.database.login import Login
 from app.database.resolver import connect_to_first
 from app.verdict.node_state import Rows
 
-# aiomysql calls getpass.getuser when it is imported. Since Python 3.13, that raises OSError if the user id has no
-# passwd entry, as in a container with a random user id.
+# aiomysql calls getpass.getuser when it is imported. Since Python 3.13, that raises OSError if the
+# user id has no passwd entry, as in a container with a random user id.
 try:
     import aiomysql
 except OSError:
@@ -36,10 +36,12 @@ except OSError:
     import aiomysql
 
 PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
-"""The supported authentication plugins. Plugins that need no answer, such as unix_socket, work without being listed."""
+"""The supported authentication plugins. Plugins that need no answer, such as unix_socket, work
+without being listed."""
 
 MOST_BYTES = 64 * 1024
-"""How much a server may send over one connection in a login, or in answer to statements sent together: some 3 KiB."""
+"""How much a server may send over one connection in a login, or in answer to statements sent
+together: some 3 KiB."""
 
 _ACCEPT_QUEUE_SECONDS = 0.01
 """How long to wait before another try while the accept queue of a unix socket is full."""
@@ -47,7 +49,8 @@ _KEEPALIVE = {
     socket.TCP_KEEPIDLE: 10,  # seconds
     socket.TCP_KEEPINTVL: 5,  # seconds
     socket.TCP_KEEPCNT: 3,
-    socket.TCP_USER_TIMEOUT: 25_000,  # milliseconds; the same for a statement that the peer never received
+    # milliseconds; the same for a statement that the peer never received
+    socket.TCP_USER_TIMEOUT: 25_000,
 }
 """How a TCP session notices in half a minute that its peer is lost (tcp(7))."""
 _QUIT_SECONDS = 0.5
@@ -64,19 +67,23 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     @classmethod
     async def to(cls, login: Login, addresses: Sequence[str] = ()) -> Self:
-        """Connect to the login's socket, or to the first of its host's addresses that accepts, and log in.
+        """Connect to the login's socket, or to the first of its host's addresses that accepts, and
+        log in.
 
-        TLS verifies the name of the host. Raises any exception: the driver does not limit them to its own.
+        TLS verifies the name of the host. Raises any exception: the driver does not limit them to
+        its own.
         """
         connection = cls(
             host=login.host,
             port=login.port,
             unix_socket=login.socket,
             user=login.username,
-            # The driver encodes it as latin-1. The mysql client sends the terminal's bytes, nearly always UTF-8.
+            # The driver encodes it as latin-1. The mysql client sends the terminal's bytes, nearly
+            # always UTF-8.
             password=login.password.encode("utf-8", "surrogateescape").decode("latin-1"),
             ssl=login.tls,
-            # Both keep values as the bytes that the server sent; parse_node_state accepts any bytes.
+            # Both keep values as the bytes that the server sent; parse_node_state accepts any
+            # bytes.
             use_unicode=False,
             conv={},
             # The default would send SET AUTOCOMMIT=0.
@@ -93,8 +100,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
     async def answers(self, *statements: str) -> list[Rows | MySQLError]:
         """Send statements together; return the rows of each, or the server's error in their place.
 
-        Raises `UnaskedBytesError` if bytes of an earlier answer are left, or if a statement has a further result, and
-        whatever the driver raises if the connection fails.
+        Raises `UnaskedBytesError` if bytes of an earlier answer are left, or if a statement has a
+        further result, and whatever the driver raises if the connection fails.
         """
         self._bytes_left = MOST_BYTES
         self._ensure_alive()
@@ -104,7 +111,10 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return [await self._answer() for _ in statements]
 
     async def quit(self) -> None:
-        """Send COM_QUIT, so that the server does not log and count an aborted client, and close. Takes up to 0.5 s."""
+        """Send COM_QUIT, so that the server does not log and count an aborted client, and close.
+
+        Takes up to 0.5 s.
+        """
         writer = self._writer
         if writer is not None:
             with contextlib.suppress(Exception):
@@ -122,8 +132,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             writer.transport.abort()
 
     async def _open(self, addresses: Sequence[str]) -> None:
-        # Replaces the driver's own `_connect`. That closes a failed connection without aborting it, and its timeout may
-        # swallow our deadline on Python 3.11 (python/cpython#86296).
+        # Replaces the driver's own `_connect`. That closes a failed connection without aborting it,
+        # and its timeout may swallow our deadline on Python 3.11 (python/cpython#86296).
         if self._unix_socket:
             self._reader, self._writer = await _open_unix_connection(self._unix_socket)
             self._secure = True
@@ -135,11 +145,13 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         await self._request_authentication()
 
     async def _request_authentication(self) -> None:
-        # If the greeting offers no TLS, aiomysql would continue in plain text and send the password.
+        # If the greeting offers no TLS, aiomysql would continue in plain text and send the
+        # password.
         if self._ssl_context is not None and not self.server_capabilities & CLIENT.SSL:
             raise faults.PlainTextError
-        # The greeting names the server's default plugin, which need not be the account's. If we do not support it,
-        # answer with the oldest plugin: a server that needs another one then sends a request to switch.
+        # The greeting names the server's default plugin, which need not be the account's. If we do
+        # not support it, answer with the oldest plugin: a server that needs another one then sends
+        # a request to switch.
         if self._server_auth_plugin not in PLUGINS:
             self._client_auth_plugin = PLUGINS[0]
         self._logging_in = True
@@ -169,7 +181,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         raise faults.UnaskedBytesError if unread else ConnectionResetError
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
-        # The driver reads everything through this method. asyncio buffers at most 128 KiB of what was not read yet.
+        # The driver reads everything through this method. asyncio buffers at most 128 KiB of what
+        # was not read yet.
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
             raise faults.TooManyBytesError
@@ -181,7 +194,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         if self._logging_in and packet.is_auth_switch_request():
             data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call]
             name, end, _ = data[1:].partition(b"\0")
-            # Without a plugin name the driver would use the authentication from before MySQL 4.1, whose hash is broken.
+            # Without a plugin name the driver would use the authentication from before MySQL 4.1,
+            # whose hash is broken.
             if not end or not self.server_capabilities & CLIENT.PLUGIN_AUTH:
                 name = b"mysql_old_password"
             if name.decode("latin-1") not in PLUGINS:
@@ -193,7 +207,8 @@ async def _open_unix_connection(path: str) -> tuple[asyncio.StreamReader, asynci
     connecting = socket.socket(socket.AF_UNIX)
     try:
         connecting.setblocking(False)  # noqa: FBT003 (socket's own signature)
-        # Not left to the event loop: asyncio takes a full accept queue for a connection that is being made.
+        # Not left to the event loop: asyncio takes a full accept queue for a connection that is
+        # being made.
         while not _is_accepted(connecting, path):  # noqa: ASYNC110 (nothing tells when there is a place)
             await asyncio.sleep(_ACCEPT_QUEUE_SECONDS)
         return await asyncio.open_unix_connection(sock=connecting)
@@ -203,7 +218,10 @@ async def _open_unix_connection(path: str) -> tuple[asyncio.StreamReader, asynci
 
 
 def _is_accepted(connecting: socket.socket, path: str) -> bool:
-    """Connect, and return False if the accept queue is full. TCP would wait for a place; a unix socket asks again."""
+    """Connect, and return False if the accept queue is full.
+
+    TCP would wait for a place; a unix socket asks again.
+    """
     try:
         connecting.connect(path)
     except BlockingIOError:
@@ -212,7 +230,9 @@ def _is_accepted(connecting: socket.socket, path: str) -> bool:
 
 
 def _find_lost_peers(connected: socket.socket) -> None:
-    """Have the kernel end a TCP connection whose peer has gone without a word: a host that was reset, a cut network."""
+    """Have the kernel end a TCP connection whose peer has gone without a word: a host that was
+    reset, a cut network.
+    """
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
         connected.setsockopt(socket.IPPROTO_TCP, name, value)

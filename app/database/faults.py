@@ -1,6 +1,7 @@
 """Translates the exception of a failed poll into a `PollFailure`, in clustercheckd's own words.
 
-Pure: no socket, no clock. The words never contain driver or server text, because that may quote credentials.
+Pure: no socket, no clock. The words never contain driver or server text, because that may quote
+credentials.
 """
 
 import os
@@ -25,19 +26,22 @@ LOOKING_UP = "looking up the host's name"
 _ERROR_NUMBERS = {
     # ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED
     Reason.TOO_MANY_CONNECTIONS: (1040, 1203, 1226),
-    # ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR, ER_NOT_SUPPORTED_AUTH_MODE, no privilege for
-    # admin_port, ER_MUST_CHANGE_PASSWORD, ER_MUST_CHANGE_PASSWORD_LOGIN, a locked account of MySQL and of MariaDB
+    # ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR, ER_NOT_SUPPORTED_AUTH_MODE, no
+    # privilege for admin_port, ER_MUST_CHANGE_PASSWORD, ER_MUST_CHANGE_PASSWORD_LOGIN, a locked
+    # account of MySQL and of MariaDB
     Reason.ACCESS_DENIED: (1045, 1698, 1251, 1227, 1820, 1862, 3118, 4151),
     # ER_HOST_IS_BLOCKED, ER_HOST_NOT_PRIVILEGED
     Reason.HOST_BLOCKED: (1129, 1130),
     # ER_SERVER_OFFLINE_MODE
     Reason.OFFLINE: (3032,),
-    # ER_OUTOFMEMORY, ER_OUT_OF_RESOURCES, ER_CANT_CREATE_THREAD, ER_NEW_ABORTING_CONNECTION (init_connect failed)
+    # ER_OUTOFMEMORY, ER_OUT_OF_RESOURCES, ER_CANT_CREATE_THREAD, ER_NEW_ABORTING_CONNECTION
+    # (init_connect failed)
     Reason.REJECTS_LOGINS: (1037, 1041, 1135, 1184),
     # ER_SERVER_SHUTDOWN, CR_SERVER_GONE_ERROR, CR_SERVER_LOST
     Reason.CONNECTION_LOST: (1053, 2006, 2013),
 }
-"""The errors of server and client with a reason of their own (MySQL and MariaDB reference manuals)."""
+"""The errors of server and client with a reason of their own (MySQL and MariaDB reference
+manuals)."""
 
 _IN_WORDS = {
     Reason.REJECTS_LOGINS: "the server takes no logins",
@@ -77,7 +81,9 @@ class TooManyBytesError(UnfitServerError):
 
 
 class UnaskedBytesError(UnfitServerError):
-    """The server sent more than the statements' answers: the next poll would take the rest for its own answers."""
+    """The server sent more than the statements' answers: the next poll would take the rest for its
+    own answers.
+    """
 
     words = "{login} sent an answer to no statement while {phase}"
 
@@ -96,7 +102,9 @@ class RefusedPluginError(UnfitServerError):
         )
 
 
-def poll_failure(fault: BaseException, login: Login | None, phase: str, deadline_seconds: float) -> PollFailure:
+def poll_failure(
+    fault: BaseException, login: Login | None, phase: str, deadline_seconds: float
+) -> PollFailure:
     """Return the reason of a failure, with a description in clustercheckd's own words.
 
     login: None if it could not be resolved. phase: the step that failed, such as "connecting".
@@ -114,7 +122,8 @@ def error_number(fault: BaseException) -> int:
 
 def is_error_of_server(fault: BaseException) -> bool:
     """Return whether the server answered with an error, so that the connection itself still works."""
-    # MySQL and MariaDB number the server's errors from 1000, except 2000 to 2999: those are the client library's.
+    # MySQL and MariaDB number the server's errors from 1000, except 2000 to 2999: those are the
+    # client library's.
     return error_number(fault) // 1000 not in (0, 2)
 
 
@@ -144,8 +153,8 @@ def _is_refusal(fault: BaseException, failure: PollFailure) -> bool:
 def _is_rejection(fault: BaseException, failure: PollFailure) -> bool:
     """Return whether clients cannot log in either.
 
-    The server may have no thread or no memory left, have a broken init_connect, close the connection in the handshake,
-    refuse connections, or not answer.
+    The server may have no thread or no memory left, have a broken init_connect, close the
+    connection in the handshake, refuse connections, or not answer.
     """
     rejections = (Reason.REJECTS_LOGINS, Reason.CONNECTION_LOST, Reason.TIMEOUT)
     return failure.reason in rejections or isinstance(fault, ConnectionRefusedError)
@@ -156,7 +165,9 @@ def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
     return next((one for one in (fault, fault.__cause__) if isinstance(one, ssl.SSLError)), None)
 
 
-def _in_words(fault: BaseException, login: Login | None, phase: str, deadline_seconds: float) -> tuple[Reason, str]:
+def _in_words(
+    fault: BaseException, login: Login | None, phase: str, deadline_seconds: float
+) -> tuple[Reason, str]:
     if tls := _tls_fault(fault):
         return Reason.ERROR, f"no TLS connection to {login}: {_tls_words(tls)}"
     user = login.username if login else "unknown"
@@ -170,14 +181,28 @@ def _in_words(fault: BaseException, login: Login | None, phase: str, deadline_se
         case UnfitServerError():
             return fault.reason, fault.words.format(login=login, user=user, phase=phase)
         case TimeoutError():
-            return Reason.TIMEOUT, f"no answer from {login} within {deadline_seconds:g} s while {phase}"
+            return (
+                Reason.TIMEOUT,
+                f"no answer from {login} within {deadline_seconds:g} s while {phase}",
+            )
         case _ if number:
-            reason = next((reason for reason, numbers in _ERROR_NUMBERS.items() if number in numbers), Reason.ERROR)
-        case BrokenPipeError() | ConnectionResetError() | ConnectionAbortedError() | RuntimeError() | InterfaceError():
-            # The peer accepted the connection and closed it: asyncio, uvloop and aiomysql each raise their own.
+            reason = next(
+                (reason for reason, numbers in _ERROR_NUMBERS.items() if number in numbers),
+                Reason.ERROR,
+            )
+        case (
+            BrokenPipeError()
+            | ConnectionResetError()
+            | ConnectionAbortedError()
+            | RuntimeError()
+            | InterfaceError()
+        ):
+            # The peer accepted the connection and closed it: asyncio, uvloop and aiomysql each
+            # raise their own.
             reason = Reason.CONNECTION_LOST
         case OSError():
-            # Only a failed connect comes here: later, the driver wraps every OSError in an error of its own.
+            # Only a failed connect comes here: later, the driver wraps every OSError in an error of
+            # its own.
             return Reason.UNREACHABLE, f"cannot connect to {login}: {_os_words(fault)}"
         case _:
             return Reason.ERROR, f"{login} sent an answer that is not MySQL while {phase}"
@@ -187,7 +212,8 @@ def _in_words(fault: BaseException, login: Login | None, phase: str, deadline_se
 
 
 def _os_words(fault: OSError) -> str:
-    # Event loops add addresses and phrases to strerror, so use os.strerror, which does not know a resolver's numbers.
+    # Event loops add addresses and phrases to strerror, so use os.strerror, which does not know a
+    # resolver's numbers.
     if isinstance(fault, socket.gaierror) or not fault.errno:
         return fault.strerror or type(fault).__name__
     return os.strerror(fault.errno)

@@ -1,7 +1,7 @@
 """Resolves the settings to the parameters of one connection.
 
-Every connection resolves them again. A socket that appears late, a rotated password or a renewed certificate therefore
-needs no restart.
+Every connection resolves them again. A socket that appears late, a rotated password or a renewed
+certificate therefore needs no restart.
 """
 
 import os
@@ -17,7 +17,9 @@ from app.settings.error import SettingsError, read_file, words_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login(Address):
-    """The parameters of one connection attempt: an address, and the account. As text, the address alone.
+    """The parameters of one connection attempt: an address, and the account.
+
+    As text, the address alone.
 
     tls: None for plain text. If it is set, the connection is never used without TLS.
     """
@@ -31,8 +33,9 @@ class Login(Address):
 class Database:
     """The operator's settings for the database; None for any setting that is missing.
 
-    defaults_extra_file: an option file of the mysql client, which supplies any setting missing here. The modules
-    `address` and `tls` have the rules. TLS applies to TCP connections only, never to a unix socket.
+    defaults_extra_file: an option file of the mysql client, which supplies any setting missing
+    here. The modules `address` and `tls` have the rules. TLS applies to TCP connections only, never
+    to a unix socket.
     """
 
     socket: str | None = None
@@ -49,7 +52,10 @@ class Database:
     ssl_verify: str | None = None
 
     def __str__(self) -> str:
-        """Return address, user and TLS for the log: no password. If there is no login, return the reason instead."""
+        """Return address, user and TLS for the log: no password.
+
+        If there is no login, return the reason instead.
+        """
         try:
             login = self.login()
         except SettingsError as fault:
@@ -77,7 +83,13 @@ class Database:
         if all(value in (None, "") for value in given):
             return None
         # A setting that says what to verify or trust asks for TLS, unless MYSQL_SSL=0.
-        return Tls(self.ssl is not False, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify or VERIFY_IDENTITY)
+        return Tls(
+            self.ssl is not False,
+            self.ssl_ca,
+            self.ssl_cert,
+            self.ssl_key,
+            self.ssl_verify or VERIFY_IDENTITY,
+        )
 
     def _password(self, options: OptionFile) -> str:
         if self.password_file:
@@ -86,13 +98,17 @@ class Database:
 
 
 def _own_name() -> str:
-    """Return the name of this process' user, which unix_socket authentication compares with the account."""
+    """Return the name of this process' user, which unix_socket authentication compares with the
+    account.
+    """
     try:
         # Not getpass, which trusts LOGNAME: the server gets the user from the kernel.
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         own_user = f"user id {os.geteuid()}"
-        raise SettingsError(f"MYSQL_USERNAME is not set, and {own_user} has no name: set MYSQL_USERNAME") from None
+        raise SettingsError(
+            f"MYSQL_USERNAME is not set, and {own_user} has no name: set MYSQL_USERNAME"
+        ) from None
 
 
 def _password_in(path: str) -> str:

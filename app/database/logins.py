@@ -1,7 +1,9 @@
-"""What the outcomes of logins say about the server, and when the next login is due. Pure: no socket, no clock.
+"""What the outcomes of logins say about the server, and when the next login is due.
 
-An open session cannot tell whether the server takes new clients. Therefore the poller logs in again and again, and each
-login ends with one of these outcomes:
+Pure: no socket, no clock.
+
+An open session cannot tell whether the server takes new clients. Therefore the poller logs in again
+and again, and each login ends with one of these outcomes:
 
     outcome   what it means                                        rejected in a row   next login
     accepted  the server takes logins                              0                   after the interval
@@ -14,8 +16,9 @@ login ends with one of these outcomes:
     failed    the path, or clustercheckd itself: nobody knows      as before           after the interval
               whether clients get in
 
-The server takes no logins if two in a row were rejected: one may be an accident. A refused login adds a line to the
-server's error log, so the next one waits. While no session is open, each poll logs in, unless a refused one waits.
+The server takes no logins if two in a row were rejected: one may be an accident. A refused login
+adds a line to the server's error log, so the next one waits. While no session is open, each poll
+logs in, unless a refused one waits.
 """
 
 import math
@@ -29,7 +32,8 @@ _REJECTED_PAUSE_SECONDS = 1.0
 _REFUSED_PAUSES_SECONDS = (0.0, 1.0, 2.0, 4.0, 5.0)
 
 _HUNG_SECONDS = 2.0
-"""How often to log in while the open session gets no answer, if the interval is longer or there is none."""
+"""How often to log in while the open session gets no answer, if the interval is longer or there is
+none."""
 
 
 class Outcome(Enum):
@@ -47,9 +51,9 @@ class Outcome(Enum):
 class Logins:
     """What all logins so far say. All times are of one clock, in seconds.
 
-    began_at: when the latest login began. outcome: how the latest one ended. failure: why, None if it was accepted.
-    rejections: how many were rejected in a row. rejected: why the server takes no logins; None if it does. refusals:
-    how many were refused in a row.
+    began_at: when the latest login began. outcome: how the latest one ended. failure: why, None if
+    it was accepted. rejections: how many were rejected in a row. rejected: why the server takes no
+    logins; None if it does. refusals: how many were refused in a row.
     """
 
     began_at: float = -math.inf
@@ -76,7 +80,8 @@ class Logins:
     def is_due(self, at: float, interval_seconds: float, *, session_answers: bool) -> bool:
         """Return whether to log in beside the session that is open.
 
-        interval_seconds: 0 if only a session that gets no answer, or a server that takes no logins, is a reason.
+        interval_seconds: 0 if only a session that gets no answer, or a server that takes no logins,
+        is a reason.
         """
         if self.is_paused(at):
             return False
@@ -93,7 +98,9 @@ class Logins:
 
     def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
         """Return the value after a login has ended. failure: why it was not accepted."""
-        rejections = {Outcome.REJECTED: self.rejections + 1, Outcome.FAILED: self.rejections}.get(outcome, 0)
+        rejections = {Outcome.REJECTED: self.rejections + 1, Outcome.FAILED: self.rejections}.get(
+            outcome, 0
+        )
         refusals = self.refusals + 1 if outcome is Outcome.REFUSED else 0
         rejected = failure if outcome is Outcome.REJECTED else self.rejected
         if rejections < _REJECTIONS:

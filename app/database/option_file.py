@@ -1,7 +1,8 @@
 """Reads the [client] groups of an option file, as the mysql client does.
 
-The rules are those of my_default.c and my_getopt.c in MariaDB and MySQL: leading blanks, comments with # and ;, quoted
-values, trailing comments with # outside quotes, backslash escapes, options without a value, !include and !includedir.
+The rules are those of my_default.c and my_getopt.c in MariaDB and MySQL: leading blanks, comments
+with # and ;, quoted values, trailing comments with # outside quotes, backslash escapes, options
+without a value, !include and !includedir.
 """
 
 import os
@@ -31,8 +32,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'":
 class OptionFile:
     """The options of DEFAULTS_EXTRA_FILE; none if it is not set.
 
-    They are in the order of the file. If an option comes twice, only the last one is there, at its place. The value of
-    an option without one is None.
+    They are in the order of the file. If an option comes twice, only the last one is there, at its
+    place. The value of an option without one is None.
     """
 
     path: str = ""
@@ -66,7 +67,11 @@ class OptionFile:
 def _as_the_client_reads_it(written: str, value: str | None) -> tuple[str, str | None]:
     """Return the name and value of an option as the client interprets them."""
     name = written.lower().replace("_", "-").removeprefix("loose-")
-    for prefix, switched, otherwise in (("skip-", "0", "1"), ("disable-", "0", "1"), ("enable-", "1", "0")):
+    for prefix, switched, otherwise in (
+        ("skip-", "0", "1"),
+        ("disable-", "0", "1"),
+        ("enable-", "1", "0"),
+    ):
         if name.startswith(prefix):
             return name.removeprefix(prefix), otherwise if value == "0" else switched
     return name, value
@@ -80,7 +85,9 @@ def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
             continue
         if line[0] == "!":
             if depth == _DEPTH_LIMIT:
-                raise _fault(f"{where}: the files include each other more than {_DEPTH_LIMIT} levels deep")
+                raise _fault(
+                    f"{where}: the files include each other more than {_DEPTH_LIMIT} levels deep"
+                )
             for file in _included(line, where):
                 yield from _options(file, depth=depth + 1)
         elif line[0] == "[":
@@ -123,14 +130,18 @@ def _included(line: str, where: str) -> list[Path]:
         # The client ignores a file that it cannot open, but not a directory.
         return [path] if os.access(path, os.R_OK) else []
     try:
-        return sorted(entry for entry in path.iterdir() if entry.name.endswith(".cnf") and not entry.is_dir())
+        return sorted(
+            entry for entry in path.iterdir() if entry.name.endswith(".cnf") and not entry.is_dir()
+        )
     except OSError as fault:
         raise _fault(f"{where}: {path}: {fault.strerror}") from None
 
 
 def _unquoted(value: str) -> str:
     quoted = _QUOTED.fullmatch(value)
-    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[0]), quoted[2] if quoted else value)
+    return _ESCAPE.sub(
+        lambda found: _ESCAPES.get(found[1], found[0]), quoted[2] if quoted else value
+    )
 
 
 def _fault(words: str) -> SettingsError:

@@ -1,9 +1,9 @@
 """Polls one node, one poll at a time, and logs in again beside the polls. Every failure is a value.
 
-A session that was opened long ago shows the node's state, but not whether a new client can log in. Therefore the poller
-logs in again every few seconds. When the new session has answered a poll, it takes the place of the old one, which
-reads in sync as its last act. What the logins mean and when the next one is due is in `logins`, and what the reads in
-sync mean in `sync`.
+A session that was opened long ago shows the node's state, but not whether a new client can log in.
+Therefore the poller logs in again every few seconds. When the new session has answered a poll, it
+takes the place of the old one, which reads in sync as its last act. What the logins mean and when
+the next one is due is in `logins`, and what the reads in sync mean in `sync`.
 
 There are never more than three sessions. Each has a slot, and each slot its own time limit:
 
@@ -35,16 +35,18 @@ from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 
 _LOGIN_SECONDS = 5.0
-"""How long a login may take. When many clients reconnect at once, a second or two is load, not a fault."""
+"""How long a login may take. When many clients reconnect at once, a second or two is load, not a
+fault."""
 
 _FIRST_ANSWERS_SECONDS = 25.0
-"""How long a new session may take to answer. Two sessions that never answer cost a minute, and a server that takes
-logins and hangs is not left with more than two sessions a minute."""
+"""How long a new session may take to answer. Two sessions that never answer cost a minute, and a
+server that takes logins and hangs is not left with more than two sessions a minute."""
 
 _SYNC_SECONDS = 60.0
 
 _NEXT_SYNC_SECONDS = 1.0
-"""How soon to log in for the next read in sync, after the server has refused one or answered one too late."""
+"""How soon to log in for the next read in sync, after the server has refused one or answered one
+too late."""
 
 _SPARE_IDLE_SECONDS = 30
 """How much longer than the longest pause between two polls the server keeps an idle session."""
@@ -70,12 +72,13 @@ class _Attempt:
 class Poller:
     """Polls one node.
 
-    deadline_seconds: the limit for one poll, including the login if there is no session. login_interval_seconds: how
-    often to log in again and read in sync; 0 keeps one session and never reads in sync. poll_interval_seconds: the
-    longest pause between two polls.
+    deadline_seconds: the limit for one poll, including the login if there is no session.
+    login_interval_seconds: how often to log in again and read in sync; 0 keeps one session and
+    never reads in sync. poll_interval_seconds: the longest pause between two polls.
 
-    If a poll fails on an existing session, the same poll tries again on a new one. The node therefore stays available
-    if an administrator kills the session, or the server's time limit ends a statement.
+    If a poll fails on an existing session, the same poll tries again on a new one. The node
+    therefore stays available if an administrator kills the session, or the server's time limit ends
+    a statement.
     """
 
     def __init__(
@@ -91,7 +94,9 @@ class Poller:
         self._database = database
         self._deadline_seconds = deadline_seconds
         self._login_interval_seconds = login_interval_seconds
-        self._idle_seconds = math.ceil(poll_interval_seconds + deadline_seconds) + _SPARE_IDLE_SECONDS
+        self._idle_seconds = (
+            math.ceil(poll_interval_seconds + deadline_seconds) + _SPARE_IDLE_SECONDS
+        )
         self._resolver = Resolver()
         self._logins = Logins()
         self._sync = Sync()
@@ -116,7 +121,9 @@ class Poller:
 
     @property
     def sync_wait_seconds(self) -> float | None:
-        """For how long no read in sync has been answered: 0 if the latest was, None if there was none."""
+        """For how long no read in sync has been answered: 0 if the latest was, None if there was
+        none.
+        """
         return self._sync.wait_seconds(_now())
 
     async def poll(self) -> NodeState | PollFailure:
@@ -136,14 +143,18 @@ class Poller:
             elif result.reason is not Reason.UNREACHABLE:
                 self._sync = self._sync.poll_failed()
             return result
-        self._sync = self._sync.poll_answered(_now(), can_read=self._can_read_in_sync(self._serving))
+        self._sync = self._sync.poll_answered(
+            _now(), can_read=self._can_read_in_sync(self._serving)
+        )
         self._begin_login_if_due()
         self._tell_of_sync()
         return self._with_own_findings(result)
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s."""
-        attempts = [attempt.task for attempt in (self._beside, self._instead) if attempt is not None]
+        attempts = [
+            attempt.task for attempt in (self._beside, self._instead) if attempt is not None
+        ]
         self._beside = self._instead = None
         cancelled = [*attempts, self._last_act] if self._last_act is not None else attempts
         for task in cancelled:
@@ -169,7 +180,8 @@ class Poller:
         self._take_new_sessions()
         self._begin_login_if_due()
         while self._serving is not None and self._serving.reading is not None:
-            # An earlier poll waits for this answer too. It is not used: the server may have sent it long ago.
+            # An earlier poll waits for this answer too. It is not used: the server may have sent it
+            # long ago.
             await self._first_of(self._serving.reading)
         if self._serving is not None:
             result = await self._read(self._serving)
@@ -213,7 +225,12 @@ class Poller:
 
     def _begin_login_if_due(self) -> None:
         """Begin a login beside the session that there is."""
-        if self._serving is None or self._beside is not None or self._instead is not None or self._leaving:
+        if (
+            self._serving is None
+            or self._beside is not None
+            or self._instead is not None
+            or self._leaving
+        ):
             return
         answers = self._serving.reading is None
         interval_seconds = self._login_interval_seconds
@@ -231,12 +248,15 @@ class Poller:
     def _begin(self, *, beside: bool) -> _Attempt:
         self._logins = self._logins.begun(_now())
         self._latest = attempt = _Attempt()
-        attempt.task = asyncio.create_task(self._log_in_beside(attempt) if beside else self._log_in(attempt))
+        attempt.task = asyncio.create_task(
+            self._log_in_beside(attempt) if beside else self._log_in(attempt)
+        )
         attempt.task.add_done_callback(self._login_ended)
         return attempt
 
     def _login_ended(self, _task: asyncio.Task[Session | PollFailure]) -> None:
-        # At once, so that no read in sync waits for the next poll. But not while a poll uses the session before.
+        # At once, so that no read in sync waits for the next poll. But not while a poll uses the
+        # session before.
         if self._serving is None or self._serving.reading is None:
             self._take_new_sessions()
 
@@ -257,7 +277,9 @@ class Poller:
                     self._let_go(before)
 
     def _let_go(self, session: Session) -> None:
-        """Read in sync over a session that was replaced, if nothing waits for that yet, and log out."""
+        """Read in sync over a session that was replaced, if nothing waits for that yet, and log
+        out.
+        """
         if self._can_read_in_sync(session) and session.reading is None and self._last_act is None:
             self._last_act = asyncio.create_task(self._read_in_sync(session))
             return
@@ -298,7 +320,9 @@ class Poller:
         outcome = await self._log_in(attempt, first_poll=True)
         if self._logins.again_at_once and self._serving is not None:
             left_seconds = began_at + _LOGIN_SECONDS - _now()
-            outcome = await self._log_in(attempt, max(left_seconds, self._deadline_seconds), first_poll=True)
+            outcome = await self._log_in(
+                attempt, max(left_seconds, self._deadline_seconds), first_poll=True
+            )
         return outcome
 
     async def _log_in(
@@ -316,7 +340,9 @@ class Poller:
                 if first_poll:
                     attempt.phase = _READING
                     state = await session.read()
-        except BaseException as fault:  # the driver lets RuntimeError, struct.error and others through
+        except (
+            BaseException
+        ) as fault:  # the driver lets RuntimeError, struct.error and others through
             if session is not None:
                 session.close()
             if not isinstance(fault, Exception):
@@ -346,7 +372,11 @@ class Poller:
 
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
         """Note how a login has ended."""
-        if outcome is Outcome.REJECTED and self._serving is not None and self._sync.hung_since is not None:
+        if (
+            outcome is Outcome.REJECTED
+            and self._serving is not None
+            and self._sync.hung_since is not None
+        ):
             # A poll that is under way says nothing: a login begins together with one.
             outcome = Outcome.HUNG
         self.login_counts[None if failure is None else failure.reason] += 1
@@ -354,7 +384,11 @@ class Poller:
         if outcome in (Outcome.REFUSED, Outcome.FAILED) and self._last_act is None:
             self._sync = self._sync.nothing_reads()
         # Without a session, and while the server hangs, the verdict itself says why.
-        if self._serving is None or Outcome.HUNG in (outcome, before.outcome) or outcome is before.outcome:
+        if (
+            self._serving is None
+            or Outcome.HUNG in (outcome, before.outcome)
+            or outcome is before.outcome
+        ):
             return
         if failure is not None:
             detail = f"{failure.detail}; the session that is open goes on"

@@ -1,8 +1,9 @@
-"""Resolves host names without blocking the event loop or the end of the process, and connects to their addresses.
+"""Resolves host names without blocking the event loop or the end of the process, and connects to
+their addresses.
 
-A resolver that hangs blocks the calling thread for half a minute or longer, and nothing can interrupt that. asyncio and
-uvloop use threads that the process joins when it exits. This module uses daemon threads instead, which nothing joins,
-at most one for each name.
+A resolver that hangs blocks the calling thread for half a minute or longer, and nothing can
+interrupt that. asyncio and uvloop use threads that the process joins when it exits. This module
+uses daemon threads instead, which nothing joins, at most one for each name.
 """
 
 import asyncio
@@ -12,8 +13,9 @@ import threading
 from collections.abc import Sequence
 
 _NEXT_ADDRESS_SECONDS = 0.25
-"""How long to wait for one address before the next one is tried, as in RFC 8305. An address that drops packets, often
-the IPv6 one, would otherwise use up the deadline at every poll, and a healthy node would never be reached."""
+"""How long to wait for one address before the next one is tried, as in RFC 8305. An address that
+drops packets, often the IPv6 one, would otherwise use up the deadline at every poll, and a healthy
+node would never be reached."""
 
 
 class Resolver:
@@ -25,8 +27,9 @@ class Resolver:
     async def addresses(self, host: str) -> list[str]:
         """Return the IP addresses of a host, in the order to try them.
 
-        If an earlier call for the same name was cancelled, its lookup is used. The caller sets the time limit. Raises
-        OSError if the name has no address, and UnicodeError if it cannot be a name.
+        If an earlier call for the same name was cancelled, its lookup is used. The caller sets the
+        time limit. Raises OSError if the name has no address, and UnicodeError if it cannot be a
+        name.
         """
         with contextlib.suppress(socket.gaierror):
             return _look_up(host, socket.AI_NUMERICHOST)
@@ -43,8 +46,13 @@ class Resolver:
         return found
 
 
-async def connect_to_first(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Open a TCP connection to the first address that accepts one. Raises the OSError of the last."""
+async def connect_to_first(
+    addresses: Sequence[str], port: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a TCP connection to the first address that accepts one.
+
+    Raises the OSError of the last.
+    """
     *others, last = addresses
     for address in others:
         # This covers TimeoutError too, but not the deadline, which arrives as a CancelledError.
@@ -79,4 +87,7 @@ def _begin(host: str) -> asyncio.Future[list[str] | Exception]:
 def _look_up(host: str, flags: int = 0) -> list[str]:
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
     # Unlike getaddrinfo, getnameinfo writes the zone of a link-local address.
-    return [socket.getnameinfo(sockaddr, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0] for *_, sockaddr in found]
+    return [
+        socket.getnameinfo(sockaddr, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
+        for *_, sockaddr in found
+    ]

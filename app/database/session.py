@@ -1,13 +1,15 @@
-"""One session on the server, and the statements of a poll: the two cheapest ones that read what the verdict needs.
+"""One session on the server, and the statements of a poll: the two cheapest ones that read what the
+verdict needs.
 
-A node that is not ready answers SHOW and SET, whatever the server. MariaDB refuses BEGIN, COMMIT and prepared
-statements on such a node; Percona XtraDB Cluster refuses even a SELECT without a table (error 1047). An account with
-USAGE may run all statements here.
+A node that is not ready answers SHOW and SET, whatever the server. MariaDB refuses BEGIN, COMMIT
+and prepared statements on such a node; Percona XtraDB Cluster refuses even a SELECT without a table
+(error 1047). An account with USAGE may run all statements here.
 
-The status variables come from SHOW STATUS: nothing cheaper has them. For the system variables, SHOW costs the server
-about ten times as much as `SELECT @@global.a, @@global.b, ...`. But the whole SELECT fails if the server lacks one of
-the variables (error 1193). Therefore a session reads them with SHOW until it knows which of them this server has. If
-the server refuses the SELECT, the same poll uses SHOW again.
+The status variables come from SHOW STATUS: nothing cheaper has them. For the system variables, SHOW
+costs the server about ten times as much as `SELECT @@global.a, @@global.b, ...`. But the whole
+SELECT fails if the server lacks one of the variables (error 1193). Therefore a session reads them
+with SHOW until it knows which of them this server has. If the server refuses the SELECT, the same
+poll uses SHOW again.
 """
 
 import asyncio
@@ -16,15 +18,23 @@ from pymysql.err import MySQLError
 
 from app.database.connection import Connection
 from app.database.faults import error_number
-from app.verdict.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES, NodeState, PollFailure, Rows, parse_node_state
+from app.verdict.node_state import (
+    STATUS_VARIABLES,
+    SYSTEM_VARIABLES,
+    NodeState,
+    PollFailure,
+    Rows,
+    parse_node_state,
+)
 
 _UNKNOWN_SYSTEM_VARIABLE = 1193  # the server has no wsrep at all, which the poll will show
-# A session that nobody uses any more, because the network was cut or this process was killed, must not count towards
-# the account's limit for the server's usual eight hours. sql_select_limit=0 would hide every row, and
-# DEFAULT would be the server's own value.
+# A session that nobody uses any more, because the network was cut or this process was killed, must
+# not count towards the account's limit for the server's usual eight hours. sql_select_limit=0 would
+# hide every row, and DEFAULT would be the server's own value.
 _SESSION_SETTINGS = "SET SESSION wait_timeout={}, sql_select_limit=18446744073709551615"
-# If the server's wsrep_sync_wait includes SHOW, a SHOW may wait up to 30 s for the applier, or fail outside a primary
-# component. aiomysql's init_command is no alternative: it also sends COMMIT, which a node that is not ready refuses.
+# If the server's wsrep_sync_wait includes SHOW, a SHOW may wait up to 30 s for the applier, or fail
+# outside a primary component. aiomysql's init_command is no alternative: it also sends COMMIT,
+# which a node that is not ready refuses.
 _NO_SYNC_WAIT = "SET SESSION wsrep_sync_wait=0"
 # All that may wait: MariaDB's bit for SHOW is 8, that of Percona XtraDB Cluster is 1.
 _SYNC_WAIT = "SET SESSION wsrep_sync_wait=15"
@@ -32,14 +42,16 @@ _READ_IN_SYNC = "SHOW STATUS LIKE 'wsrep_local_state'"
 _NOT_IN_SYNC = (1205, 1047)  # ER_LOCK_WAIT_TIMEOUT, ER_UNKNOWN_COM_ERROR: the node is not ready
 # In session scope: in global scope, MySQL 8 and PXC lock the list of all threads.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN ({', '.join(map(repr, STATUS_VARIABLES))})"
-_SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map(repr, SYSTEM_VARIABLES))})"
+_SHOW_VARIABLES = (
+    f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map(repr, SYSTEM_VARIABLES))})"
+)
 
 
 class Session:
     """A session that has logged in.
 
-    known: the system variables that this server has; empty until a session has seen them. can_read_in_sync: whether the
-    server has wsrep_sync_wait, known after `begin`.
+    known: the system variables that this server has; empty until a session has seen them.
+    can_read_in_sync: whether the server has wsrep_sync_wait, known after `begin`.
     """
 
     def __init__(self, connection: Connection, known: tuple[str, ...] = ()) -> None:
@@ -54,8 +66,12 @@ class Session:
         return None if self._reading is None or self._reading.done() else self._reading
 
     async def begin(self, idle_seconds: int) -> None:
-        """Prepare the session. The server ends it if no statement arrives for so long. Raises as `read`."""
-        # Not together: a server whose init_connect fails answers the first statement with the error, and closes.
+        """Prepare the session.
+
+        The server ends it if no statement arrives for so long. Raises as `read`.
+        """
+        # Not together: a server whose init_connect fails answers the first statement with the
+        # error, and closes.
         for statement in (_SESSION_SETTINGS.format(idle_seconds), _NO_SYNC_WAIT):
             (answer,) = await self._connection.answers(statement)
             if isinstance(answer, MySQLError):
@@ -66,8 +82,8 @@ class Session:
     async def read(self) -> NodeState | PollFailure:
         """Read the node's state once. Raises whatever the driver raises.
 
-        If this call is cancelled, the statements are not: the server would keep them, and the caller would send the
-        same ones over another session. `reading` then waits for their answer.
+        If this call is cancelled, the statements are not: the server would keep them, and the
+        caller would send the same ones over another session. `reading` then waits for their answer.
         """
         self._reading = reading = asyncio.create_task(self._read())
         # For a caller that was cancelled, nobody else retrieves the exception.
@@ -76,9 +92,12 @@ class Session:
         return reading.result()
 
     async def read_in_sync(self) -> bool:
-        """Wait until the node has applied all that its group had ordered. Return False if the server refuses the wait.
+        """Wait until the node has applied all that its group had ordered.
 
-        The server itself gives up after repl.causal_read_timeout, 30 s by default. Raises whatever the driver raises.
+        Return False if the server refuses the wait.
+
+        The server itself gives up after repl.causal_read_timeout, 30 s by default. Raises whatever
+        the driver raises.
         """
         allowed, shown = await self._connection.answers(_SYNC_WAIT, _READ_IN_SYNC)
         _rows(allowed)
@@ -112,11 +131,14 @@ class Session:
             return self._shown(status, variables)
         return parse_node_state((*_rows(status), *zip(self.known, selected[0], strict=True)))
 
-    def _shown(self, status: Rows | MySQLError, variables: Rows | MySQLError) -> NodeState | PollFailure:
+    def _shown(
+        self, status: Rows | MySQLError, variables: Rows | MySQLError
+    ) -> NodeState | PollFailure:
         """Parse what both SHOWs returned, and remember which system variables this server has."""
         shown = _rows(variables)
         sent = {row[0].lower() for row in shown if row and isinstance(row[0], bytes)}
-        # Use only names that were asked for: a name from a server must not become part of a statement.
+        # Use only names that were asked for: a name from a server must not become part of a
+        # statement.
         self.known = tuple(name for name in SYSTEM_VARIABLES if name.encode() in sent)
         return parse_node_state((*_rows(status), *shown))
 

@@ -1,7 +1,8 @@
-"""Resolves the MYSQL_SSL* settings, or the option file's, to the TLS context of a connection to the server.
+"""Resolves the MYSQL_SSL* settings, or the option file's, to the TLS context of a connection to the
+server.
 
-If any MYSQL_SSL* setting is set, the option file's TLS options are ignored. A file can therefore never weaken the TLS
-that the settings ask for.
+If any MYSQL_SSL* setting is set, the option file's TLS options are ignored. A file can therefore
+never weaken the TLS that the settings ask for.
 """
 
 import os
@@ -22,7 +23,8 @@ _UNUSABLE = "not a usable certificate or key"
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The TLS settings. names: how errors name ca, cert and key, which depends on where they were set.
+    """The TLS settings. names: how errors name ca, cert and key, which depends on where they were
+    set.
 
     Raises `SettingsError` for a key without a certificate, which proves nothing to the server.
     """
@@ -38,11 +40,16 @@ class Tls:
         """Check key and certificate."""
         _, cert, key = self.names
         if self.key and not self.cert:
-            raise SettingsError(f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither")
+            raise SettingsError(
+                f"{key} is set without {cert.rpartition(' ')[2]}: set both or neither"
+            )
 
     @classmethod
     def of_file(cls, options: OptionFile) -> Self:
-        """Return the TLS options of a file. Raises `SettingsError` for an option without its value."""
+        """Return the TLS options of a file.
+
+        Raises `SettingsError` for an option without its value.
+        """
         ca, cert, key = (options.value(option) or None for option in _FILES)
         # ssl-mode is MySQL's option. The others are MariaDB's.
         mode = (options.values.get("ssl-mode") or "").lower()
@@ -67,14 +74,16 @@ def _context(tls: Tls, _times: tuple[int, ...]) -> ssl.SSLContext:
     setting = f"{ca}: {tls.ca}"
     try:
         context = ssl.create_default_context(cafile=tls.ca)
-        # Python 3.13 enables this flag by default. It rejects certificates that MySQL's own clients accept.
+        # Python 3.13 enables this flag by default. It rejects certificates that MySQL's own clients
+        # accept.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.check_hostname = tls.verify == VERIFY_IDENTITY
         if tls.verify == VERIFY_NOTHING:
             context.verify_mode = ssl.CERT_NONE
         if tls.cert:
             setting = f"{cert}: {tls.cert}" + (f" with {key}: {tls.key}" if tls.key else "")
-            # Without this password, OpenSSL would ask on the terminal for that of an encrypted key. Now it is an error.
+            # Without this password, OpenSSL would ask on the terminal for that of an encrypted key.
+            # Now it is an error.
             context.load_cert_chain(tls.cert, tls.key, password="")
     except (OSError, ValueError) as fault:
         words = fault.strerror if isinstance(fault, OSError) else None

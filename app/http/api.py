@@ -1,4 +1,6 @@
-"""The FastAPI application: the endpoints beside the health check: /status, /metrics and the schema."""
+"""The FastAPI application: the endpoints beside the health check: /status, /metrics and the
+schema.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -40,24 +42,40 @@ class Status(BaseModel):
     """Everything that clustercheckd knows about its node."""
 
     version: str = Field(description="the version of clustercheckd")
-    available: bool = Field(description="whether the node may take traffic under the configured policy")
-    draining: bool = Field(description="whether the node is unavailable for a planned reason: sessions may finish")
+    available: bool = Field(
+        description="whether the node may take traffic under the configured policy"
+    )
+    draining: bool = Field(
+        description="whether the node is unavailable for a planned reason: sessions may finish"
+    )
     reason: Reason
     detail: str = Field(description="what clustercheckd saw, and which setting decided")
-    otherwise: Verdict | None = Field(description="the verdict without the drain or shutdown; null if there is none")
+    otherwise: Verdict | None = Field(
+        description="the verdict without the drain or shutdown; null if there is none"
+    )
     since: datetime = Field(description="when the verdict last changed")
-    disabled_since: datetime | None = Field(description="when the disabled file was created; null if there is none")
+    disabled_since: datetime | None = Field(
+        description="when the disabled file was created; null if there is none"
+    )
     age_seconds: float = Field(description="time since the latest completed poll began")
     node: NodeState | None = Field(description="what the latest poll read; null if it failed")
-    failure: PollFailure | None = Field(description="why the latest poll failed; null if it did not")
+    failure: PollFailure | None = Field(
+        description="why the latest poll failed; null if it did not"
+    )
     policy: Policy
-    login_failure: PollFailure | None = Field(description="why the latest login failed; null if it did not")
+    login_failure: PollFailure | None = Field(
+        description="why the latest login failed; null if it did not"
+    )
     connections: StatusConnections
-    changes: list[StatusChange] = Field(description="the latest changes of the verdict, oldest first")
+    changes: list[StatusChange] = Field(
+        description="the latest changes of the verdict, oldest first"
+    )
 
 
 def create_application(sources: ServiceMetrics) -> FastAPI:
-    """Return the application that answers `APPLICATION_PATHS`. sources: those of /metrics and /status."""
+    """Return the application that answers `APPLICATION_PATHS`. sources: those of /metrics and
+    /status.
+    """
     monitor, registry = sources.monitor, sources.registry()
     application = FastAPI(
         title="clustercheckd",
@@ -72,11 +90,13 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
 
-    # Each document is made once a poll: 256 clients that ask for one at once would delay a health check by a second.
+    # Each document is made once a poll: 256 clients that ask for one at once would delay a health
+    # check by a second.
     documents: dict[str, tuple[object, bytes]] = {}
 
     def document(path: str, make: Callable[[], bytes]) -> bytes:
-        # The operator may have drained the node since the latest poll. Record that, so that verdict and changes agree.
+        # The operator may have drained the node since the latest poll. Record that, so that verdict
+        # and changes agree.
         monitor.note_change()
         # While a poll hangs, the age grows.
         now = monitor.polls.total(), monitor.verdict(), int(monitor.age_seconds)
@@ -86,7 +106,9 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
 
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)
-    @application.get(STATUS_PATH, summary="Verdict, node state and recent changes", response_model=Status)
+    @application.get(
+        STATUS_PATH, summary="Verdict, node state and recent changes", response_model=Status
+    )
     async def status() -> Response:
         """Answer 200 whatever the verdict."""
         await monitor.fresh_verdict()
@@ -94,7 +116,9 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
         return Response(json, media_type="application/json")
 
     async def metrics(_request: Request) -> Response:
-        """Answer 200 whatever the verdict, always in the text format: there is no content negotiation."""
+        """Answer 200 whatever the verdict, always in the text format: there is no content
+        negotiation.
+        """
         text = document(METRICS_PATH, lambda: generate_latest(registry))
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
@@ -109,7 +133,10 @@ def _status(sources: ServiceMetrics) -> Status:
     by_hand = switches is not NO_SWITCHES
     otherwise = decide(seen, monitor.age_seconds, monitor.policy, NO_SWITCHES) if by_hand else None
     disabled_at = switches.disabled_at
-    changes = [StatusChange(at=datetime.fromtimestamp(one.at, UTC), **asdict(one.verdict)) for one in monitor.changes]
+    changes = [
+        StatusChange(at=datetime.fromtimestamp(one.at, UTC), **asdict(one.verdict))
+        for one in monitor.changes
+    ]
     return Status(
         version=__version__,
         **asdict(verdict),
@@ -122,6 +149,8 @@ def _status(sources: ServiceMetrics) -> Status:
         failure=seen if isinstance(seen, PollFailure) else None,
         policy=monitor.policy,
         login_failure=sources.poller.login_failure,
-        connections=StatusConnections(open=len(sources.connections), closed=sources.connections.closed),
+        connections=StatusConnections(
+            open=len(sources.connections), closed=sources.connections.closed
+        ),
         changes=changes,
     )

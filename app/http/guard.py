@@ -1,8 +1,9 @@
-"""uvicorn's HTTP protocol with limits, so that no client can delay or prevent another client's answer.
+"""uvicorn's HTTP protocol with limits, so that no client can delay or prevent another client's
+answer.
 
-uvicorn has no time limit for a request: a connection may stay silent, trickle, or send headers for ever. Its only limit
-(limit_concurrency) answers 503 under load, and a load balancer takes that for a database that is down. This module uses
-uvicorn's internals, so the version of uvicorn is pinned.
+uvicorn has no time limit for a request: a connection may stay silent, trickle, or send headers for
+ever. Its only limit (limit_concurrency) answers 503 under load, and a load balancer takes that for
+a database that is down. This module uses uvicorn's internals, so the version of uvicorn is pinned.
 """
 
 import asyncio
@@ -25,10 +26,12 @@ REQUEST_BYTES = 8192
 """How many bytes a client may send before its request is complete."""
 
 TARGET_BYTES = 512
-"""How long the target of a request may be, its path and query. To decode more would take longer than the answer."""
+"""How long the target of a request may be, its path and query. To decode more would take longer
+than the answer."""
 
 CONNECTIONS = 256
-"""How many connections may be open. For a new one above that, the guard closes one: see `ConnectionRegister.add`."""
+"""How many connections may be open. For a new one above that, the guard closes one: see
+`ConnectionRegister.add`."""
 
 _LAST_REQUEST_SECONDS = 0.2
 """How long an accepted connection may take to send its request while the service stops."""
@@ -37,8 +40,8 @@ _SWEEP_SECONDS = 0.25
 """How late the guard may close a connection whose time is over."""
 
 _OTHER_DESCRIPTORS = 32
-"""How many descriptors to reserve for everything but clients. Without one for the database, a healthy node would get
-503."""
+"""How many descriptors to reserve for everything but clients. Without one for the database, a
+healthy node would get 503."""
 
 _MAPPED_IPV4 = "::ffff:"
 """How the address of an IPv4 client of a dual-stack socket begins."""
@@ -47,7 +50,8 @@ _NETWORK_BYTES = 8
 """The part of an IPv6 address that names its network (RFC 4291)."""
 
 _ORIGIN = re.compile(rb"^https?://[^/?#]+/?", re.IGNORECASE)
-"""What a proxy puts before the path: it asks for http://db_1:9200/ instead of / (RFC 9112, 3.2.2)."""
+"""What a proxy puts before the path: it asks for http://db_1:9200/ instead of / (RFC 9112,
+3.2.2)."""
 
 _log = logging.getLogger(__name__)
 _LOG_SECONDS = 60.0
@@ -61,8 +65,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     url = b""
 
-    # No answer depends on the header fields or the body. Without a callback the parser skips them: to receive 8 KiB of
-    # them would take longer than the answer.
+    # No answer depends on the header fields or the body. Without a callback the parser skips them:
+    # to receive 8 KiB of them would take longer than the answer.
     on_header = None  # type: ignore[assignment]
     on_body = None  # type: ignore[assignment]
 
@@ -77,8 +81,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Set up the connection as uvicorn does, and register it or refuse it."""
-        # uvicorn's own method reads the addresses of both ends in seven system calls, a tenth of the cost of a health
-        # check. This is one.
+        # uvicorn's own method reads the addresses of both ends in seven system calls, a tenth of
+        # the cost of a health check. This is one.
         peer = transport.get_extra_info("peername")
         self.address: str = peer[0] if peer else ""
         self.counted_as = _client_of(self.address)
@@ -105,11 +109,15 @@ class GuardedProtocol(HttpToolsProtocol):
             self.send_400_response(f"the request is longer than {REQUEST_BYTES} bytes")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Keep the connection open if a client closes its sending side after its request, as nc -N does."""
+        """Keep the connection open if a client closes its sending side after its request, as nc -N
+        does.
+        """
         return self.being_answered
 
     def on_headers_complete(self) -> None:
-        """Begin the answer, after which uvicorn closes the connection. uvicorn adds `connection: close` to it."""
+        """Begin the answer, after which uvicorn closes the connection. uvicorn adds `connection:
+        close` to it.
+        """
         if len(self.url) > TARGET_BYTES:
             raise ValueError("the target is too long")
         # The parser would refuse a host with an underscore, and a target without a path.
@@ -125,7 +133,10 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer 400 to a request that cannot be parsed. Ignore what follows a request that was parsed."""
+        """Answer 400 to a request that cannot be parsed.
+
+        Ignore what follows a request that was parsed.
+        """
         if self.cycle is None:
             if len(self.url) > TARGET_BYTES:
                 msg = f"the request's target is longer than {TARGET_BYTES} bytes"
@@ -133,18 +144,22 @@ class GuardedProtocol(HttpToolsProtocol):
             super().send_400_response(f"{msg}\r\n")
 
     def shutdown(self) -> None:
-        """Give a request that is under way 0.2 s to arrive. uvicorn would close the connection at once."""
+        """Give a request that is under way 0.2 s to arrive. uvicorn would close the connection at
+        once.
+        """
         self.loop.call_later(_LAST_REQUEST_SECONDS, super().shutdown)
 
 
 class ConnectionRegister:
     """Decides who may connect, and limits the number of connections.
 
-    The client with the most connections loses one of them for a new one. So no client can cost another one its
-    answer. A client is an IPv4 address, or an IPv6 network of 64 bits, all of which one host may have.
+    The client with the most connections loses one of them for a new one. So no client can cost
+    another one its answer. A client is an IPv4 address, or an IPv6 network of 64 bits, all of which
+    one host may have.
 
-    allowed: the networks that may connect; None for all. closed: how many connections the guard has closed since the
-    start, by cause. All but the malformed requests, which got a 400, got no answer.
+    allowed: the networks that may connect; None for all. closed: how many connections the guard has
+    closed since the start, by cause. All but the malformed requests, which got a 400, got no
+    answer.
     """
 
     def __init__(self, allowed: Sequence[IPv4Network | IPv6Network] | None = None) -> None:
@@ -160,7 +175,10 @@ class ConnectionRegister:
         return len(self._made_at)
 
     def allows(self, address: str) -> bool:
-        """Return whether a client may connect. One without an address has closed the connection already."""
+        """Return whether a client may connect.
+
+        One without an address has closed the connection already.
+        """
         if self._allowed is None or not address or _is_in(address, self._allowed):
             return True
         self.closed["refused"] += 1
@@ -169,24 +187,35 @@ class ConnectionRegister:
             self._logged_at = now
             detail = "not in CLUSTERCHECK_ALLOW_FROM; logged once a minute"
             client = address.removeprefix(_MAPPED_IPV4)
-            _log.warning("client refused", extra={"client": client, "count": self.closed["refused"], "detail": detail})
+            _log.warning(
+                "client refused",
+                extra={"client": client, "count": self.closed["refused"], "detail": detail},
+            )
         return False
 
     def add(self, protocol: GuardedProtocol) -> None:
-        """Register a new connection. If there are too many, close one of the client that has the most.
+        """Register a new connection.
 
-        Of that client, close the oldest connection without a complete request. If all are being answered, close the
-        newest: several clients may have the most, and the one that has waited longest is not to lose its answer.
+        If there are too many, close one of the client that has the most.
+
+        Of that client, close the oldest connection without a complete request. If all are being
+        answered, close the newest: several clients may have the most, and the one that has waited
+        longest is not to lose its answer.
         """
         if len(self._made_at) >= self._most:
             count = Counter(other.counted_as for other in self._made_at)
             most = max(count.values())
             crowd = [other for other in self._made_at if count[other.counted_as] == most]
-            self._end("evicted", next((other for other in crowd if not other.being_answered), crowd[-1]))
+            self._end(
+                "evicted", next((other for other in crowd if not other.being_answered), crowd[-1])
+            )
         self._made_at[protocol] = time.monotonic()
-        # One timer for all: a timer for each connection would be a twentieth of the cost of a health check.
+        # One timer for all: a timer for each connection would be a twentieth of the cost of a
+        # health check.
         if self._timer is None:
-            self._timer = protocol.loop.call_later(DEADLINE_SECONDS, self._end_overdue, protocol.loop)
+            self._timer = protocol.loop.call_later(
+                DEADLINE_SECONDS, self._end_overdue, protocol.loop
+            )
 
     def remove(self, protocol: GuardedProtocol) -> None:
         """Remove a connection that has ended."""
@@ -203,7 +232,9 @@ class ConnectionRegister:
             # A held answer waits for the node, not for the client.
             if made_at <= overdue_at and not protocol.being_answered:
                 self._end("timed-out", protocol)
-        self._timer = loop.call_later(_SWEEP_SECONDS, self._end_overdue, loop) if self._made_at else None
+        self._timer = (
+            loop.call_later(_SWEEP_SECONDS, self._end_overdue, loop) if self._made_at else None
+        )
 
 
 def connections_within(descriptors: int) -> int:
@@ -223,4 +254,6 @@ def _is_in(host: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
     address = ip_address(host)
     # An IPv4 client of a dual-stack socket has an address of either form.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return any(address in network or (mapped is not None and mapped in network) for network in networks)
+    return any(
+        address in network or (mapped is not None and mapped in network) for network in networks
+    )

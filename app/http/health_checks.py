@@ -1,7 +1,8 @@
-"""The fast path: answers health checks, and passes all other requests on to the FastAPI application.
+"""The fast path: answers health checks, and passes all other requests on to the FastAPI
+application.
 
-If the latest poll is fresh enough, the answer leaves in the same step of the event loop. If not, it waits for the next
-one: see `Monitor.fresh_verdict`.
+If the latest poll is fresh enough, the answer leaves in the same step of the event loop. If not, it
+waits for the next one: see `Monitor.fresh_verdict`.
 """
 
 import re
@@ -37,9 +38,14 @@ _BAD_REQUEST, _NOT_FOUND = 400, 404
 
 _FLAG = ("[01]", "0 or 1", int)
 _COUNT = ("[0-9]{1,19}", "a whole number", int)
-_SECONDS = (r"[1-9][0-9]{0,3}(\.[0-9]{1,3})?|0\.[1-9][0-9]{0,2}", "a number of seconds from 0.1 to 9999", float)
+_SECONDS = (
+    r"[1-9][0-9]{0,3}(\.[0-9]{1,3})?|0\.[1-9][0-9]{0,2}",
+    "a number of seconds from 0.1 to 9999",
+    float,
+)
 OVERRIDES = dict.fromkeys(POLICY, _FLAG) | {"max_recv_queue": _COUNT, "max_sync_wait": _SECONDS}
-"""The query parameters that replace a setting of the policy for one request: the pattern, words and type of each."""
+"""The query parameters that replace a setting of the policy for one request: the pattern, words and
+type of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,11 @@ class Answer:
 
     async def send(self, send: "Send") -> None:
         """Send the answer as ASGI messages."""
-        start: Message = {"type": "http.response.start", "status": self.status, "headers": self.headers}
+        start: Message = {
+            "type": "http.response.start",
+            "status": self.status,
+            "headers": self.headers,
+        }
         await send(start)
         await send({"type": "http.response.body", "body": self.body})
 
@@ -62,7 +72,10 @@ HealthCheckCounts = dict[tuple[str, int], int]
 
 
 def no_health_checks(settings: Settings) -> HealthCheckCounts:
-    """Return the counts at the start. All keys exist from then on, so that no request can add one."""
+    """Return the counts at the start.
+
+    All keys exist from then on, so that no request can add one.
+    """
     verdict = {AVAILABLE, UNAVAILABLE, int(settings.clustercheck_drain_status)}
     statuses = {
         **dict.fromkeys(VERDICT_PATHS, verdict | {_BAD_REQUEST}),
@@ -73,9 +86,17 @@ def no_health_checks(settings: Settings) -> HealthCheckCounts:
 
 
 class HealthChecks:
-    """An ASGI application that answers health checks from the monitor, and passes `APPLICATION_PATHS` on."""
+    """An ASGI application that answers health checks from the monitor, and passes
+    `APPLICATION_PATHS` on.
+    """
 
-    def __init__(self, settings: Settings, monitor: Monitor, application: "ASGIApp", counts: HealthCheckCounts) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        monitor: Monitor,
+        application: "ASGIApp",
+        counts: HealthCheckCounts,
+    ) -> None:
         self._monitor = monitor
         self._application = application
         self._counts = counts
@@ -115,7 +136,9 @@ def overridden(policy: Policy, query: bytes) -> Policy:
     changes: dict[str, float] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in OVERRIDES:
-            raise SettingsError(f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}")
+            raise SettingsError(
+                f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}"
+            )
         if key in changes:
             raise SettingsError(f"{key} is given twice")
         pattern, words, number = OVERRIDES[key]
@@ -128,24 +151,36 @@ def overridden(policy: Policy, query: bytes) -> Policy:
 # Most answers are the same. To write each again would be a fifteenth of its cost.
 @lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
-    """Return the answer for a verdict: the script's sentence and, unless the node is synced, the reason and detail."""
+    """Return the answer for a verdict: the script's sentence and, unless the node is synced, the
+    reason and detail.
+    """
     body = sentence_of(verdict)
     if verdict.reason is not Reason.SYNCED:
-        # Users match on "is synced": a detail must not contain it, whatever the server sent or a path is named.
+        # Users match on "is synced": a detail must not contain it, whatever the server sent or a
+        # path is named.
         body += f"\r\n{verdict.reason}: {verdict.detail.replace('is synced', 'is-synced')}"
     return plain_answer(status_of(verdict, drain_status), f"{body}\r\n", verdict.reason)
 
 
 def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer:
-    """Return an answer in plain text that must not be cached. The guard adds `connection: close`."""
+    """Return an answer in plain text that must not be cached.
+
+    The guard adds `connection: close`.
+    """
     raw = body.encode("ascii", "replace")
-    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(raw)), (b"cache-control", b"no-store")]
+    headers = [
+        (b"content-type", b"text/plain"),
+        (b"content-length", b"%d" % len(raw)),
+        (b"cache-control", b"no-store"),
+    ]
     if reason is not None:
         headers.append((b"x-clustercheck-reason", reason.value.encode()))
     return Answer(status, tuple(headers), raw)
 
 
-_ENDPOINTS = ", ".join(path for path in (*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS) if path != "*")
+_ENDPOINTS = ", ".join(
+    path for path in (*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS) if path != "*"
+)
 _NO_SUCH_PATH = plain_answer(_NOT_FOUND, f"not found: the endpoints are {_ENDPOINTS}\r\n")
 _ALIVE = plain_answer(AVAILABLE, "alive\r\n")
 _STUCK = plain_answer(UNAVAILABLE, "clustercheckd has stopped polling: restart it\r\n")

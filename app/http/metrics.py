@@ -1,8 +1,8 @@
 """/metrics: the state and the counts of the service, in the text format of Prometheus.
 
-This module measures nothing: the monitor, the guard and the fast path keep counts, and a scrape reads them. A value
-that was not read from the node is left out. Names and units follow Prometheus' conventions
-(prometheus.io/docs/practices/naming). No label value comes from a client.
+This module measures nothing: the monitor, the guard and the fast path keep counts, and a scrape
+reads them. A value that was not read from the node is left out. Names and units follow Prometheus'
+conventions (prometheus.io/docs/practices/naming). No label value comes from a client.
 """
 
 import math
@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from app import __version__
@@ -40,7 +45,9 @@ _ON = ("TRUE", "ON", "1")
 
 class _ProcessCollector(ProcessCollector):
     def _boot_time(self) -> float:
-        """Return when the host booted, in Unix time, without /proc/stat, which ProcSubset=pid hides."""
+        """Return when the host booted, in Unix time, without /proc/stat, which ProcSubset=pid
+        hides.
+        """
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -74,12 +81,21 @@ class ServiceMetrics(Collector):
             )
         seen = self.monitor.result
         # A stale poll says nothing about the node now.
-        if isinstance(seen, NodeState) and self.monitor.age_seconds <= self.monitor.policy.max_age_seconds:
+        if (
+            isinstance(seen, NodeState)
+            and self.monitor.age_seconds <= self.monitor.policy.max_age_seconds
+        ):
             yield from _node_metrics(seen)
         yield from _poll_metrics(self.monitor)
         yield from _login_metrics(self.poller)
-        yield _gauge("poll_interval_seconds", "CLUSTERCHECK_POLL_INTERVAL.", self.settings.clustercheck_poll_interval)
-        yield _gauge("deadline_seconds", "CLUSTERCHECK_DEADLINE.", self.settings.clustercheck_deadline)
+        yield _gauge(
+            "poll_interval_seconds",
+            "CLUSTERCHECK_POLL_INTERVAL.",
+            self.settings.clustercheck_poll_interval,
+        )
+        yield _gauge(
+            "deadline_seconds", "CLUSTERCHECK_DEADLINE.", self.settings.clustercheck_deadline
+        )
         yield from _client_metrics(self.health_checks, self.connections)
         yield CounterMetricFamily(
             "clustercheckd_log_lines_dropped",
@@ -93,7 +109,9 @@ class ServiceMetrics(Collector):
         )
 
 
-def _client_metrics(health_checks: HealthCheckCounts, register: ConnectionRegister) -> Iterator[Metric]:
+def _client_metrics(
+    health_checks: HealthCheckCounts, register: ConnectionRegister
+) -> Iterator[Metric]:
     checks = CounterMetricFamily(
         "clustercheckd_health_checks",
         "Health checks answered, by path and HTTP status.",
@@ -114,8 +132,14 @@ def _client_metrics(health_checks: HealthCheckCounts, register: ConnectionRegist
 
 def _verdict_metrics(monitor: Monitor) -> Iterator[Metric]:
     verdict = monitor.verdict()
-    yield _gauge("available", "1 if the node may take traffic under the configured policy, else 0.", verdict.available)
-    yield _gauge("draining", "1 if the node is unavailable for a planned reason, else 0.", verdict.draining)
+    yield _gauge(
+        "available",
+        "1 if the node may take traffic under the configured policy, else 0.",
+        verdict.available,
+    )
+    yield _gauge(
+        "draining", "1 if the node is unavailable for a planned reason, else 0.", verdict.draining
+    )
     yield _labelled(
         GaugeMetricFamily,
         "reason",
@@ -147,7 +171,9 @@ def _node_metrics(node: NodeState) -> Iterator[Metric]:
 
 
 def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
-    yield _gauge("poll_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds)
+    yield _gauge(
+        "poll_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds
+    )
     yield _outcomes(
         "polls",
         "Polls of the node, by outcome: read, or why the node could not be read.",
@@ -157,7 +183,10 @@ def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
     yield HistogramMetricFamily(
         "clustercheckd_poll_duration_seconds",
         "How long polls took, failed ones included.",
-        [("+Inf" if bound == math.inf else str(bound), count) for bound, count in monitor.durations.items()],
+        [
+            ("+Inf" if bound == math.inf else str(bound), count)
+            for bound, count in monitor.durations.items()
+        ],
         monitor.duration_seconds,
     )
 

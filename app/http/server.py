@@ -28,8 +28,8 @@ _ANSWER_SECONDS = 0.2
 class Server(uvicorn.Server):
     """A uvicorn server that stops when `ended` is set, with exit status 0.
 
-    on_signal: called on the event loop with the name of each SIGTERM and SIGINT. give_up: called shortly before the
-    server stops if answers are still held; it must release them.
+    on_signal: called on the event loop with the name of each SIGTERM and SIGINT. give_up: called
+    shortly before the server stops if answers are still held; it must release them.
     """
 
     def __init__(
@@ -71,17 +71,23 @@ class Server(uvicorn.Server):
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
-        """Tell on_signal. uvicorn's own handler would raise the signal again at the end, and change the exit status."""
-        # Leave the rest to the event loop, which this call wakes: a signal handler must not log, because the code that
-        # it interrupts may hold the lock of the log's queue.
+        """Tell on_signal. uvicorn's own handler would raise the signal again at the end, and change
+        the exit status.
+        """
+        # Leave the rest to the event loop, which this call wakes: a signal handler must not log,
+        # because the code that it interrupts may hold the lock of the log's queue.
         self._loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
-        """Wait until told to stop. uvicorn's own loop wakes ten times a second, a third of the idle CPU time."""
+        """Wait until told to stop. uvicorn's own loop wakes ten times a second, a third of the idle
+        CPU time.
+        """
         await self.ended.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does, but first answer the held health checks: uvicorn would answer them with 500."""
+        """Shut down as uvicorn does, but first answer the held health checks: uvicorn would answer
+        them with 500.
+        """
         giving_up = self._loop.call_later(self._deadline_seconds, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()
@@ -90,8 +96,8 @@ class Server(uvicorn.Server):
 def listening_socket(settings: Settings, kept: socket.socket | None) -> socket.socket:
     """Return a socket that listens as the settings say: kept if that does, or else a new one.
 
-    It listens at once, so that health checks which arrive before the first poll has ended wait instead of failing.
-    Raises `SettingsError` if that fails.
+    It listens at once, so that health checks which arrive before the first poll has ended wait
+    instead of failing. Raises `SettingsError` if that fails.
     """
     host, port = settings.clustercheck_host, settings.clustercheck_port
     try:
@@ -102,7 +108,9 @@ def listening_socket(settings: Settings, kept: socket.socket | None) -> socket.s
                 return kept
             # systemd has it open too: closing alone would not free the port.
             kept.shutdown(socket.SHUT_RDWR)
-        return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack)
+        return socket.create_server(
+            address, family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack
+        )
     except (OSError, UnicodeError) as fault:
         if isinstance(fault, socket.gaierror | UnicodeError):
             words = "not an address or a host name"
@@ -111,7 +119,9 @@ def listening_socket(settings: Settings, kept: socket.socket | None) -> socket.s
         else:
             # Without the address, which Python adds to some of its own messages.
             words = os.strerror(fault.errno or 0)
-        raise SettingsError(f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}") from None
+        raise SettingsError(
+            f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}"
+        ) from None
 
 
 def address_of(listening: socket.socket) -> str:
@@ -121,11 +131,19 @@ def address_of(listening: socket.socket) -> str:
 
 
 def _is_dual_stack(listening: socket.socket) -> bool:
-    return listening.family == socket.AF_INET6 and not listening.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+    return listening.family == socket.AF_INET6 and not listening.getsockopt(
+        socket.IPPROTO_IPV6, socket.IPV6_V6ONLY
+    )
 
 
 def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
     if host == EVERY_ADDRESS:
-        return (socket.AF_INET6, ("::", port)) if socket.has_dualstack_ipv6() else (socket.AF_INET, ("0.0.0.0", port))  # noqa: S104 (the default)
-    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return (
+            (socket.AF_INET6, ("::", port))
+            if socket.has_dualstack_ipv6()
+            else (socket.AF_INET, ("0.0.0.0", port))  # noqa: S104 (who may connect: CLUSTERCHECK_ALLOW_FROM)
+        )
+    family, *_, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
     return family, (str(address[0]), port)

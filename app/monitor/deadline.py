@@ -1,7 +1,8 @@
 """A deadline that counts only the time in which this process runs.
 
-After a pause (a stopped virtual machine, a frozen cgroup, a starved CPU) an ordinary timer fires at once, although the
-answer that it waits for lies in the socket. That would be a verdict on clustercheckd, not on the node.
+After a pause (a stopped virtual machine, a frozen cgroup, a starved CPU) an ordinary timer fires at
+once, although the answer that it waits for lies in the socket. That would be a verdict on
+clustercheckd, not on the node.
 """
 
 import asyncio
@@ -16,10 +17,10 @@ _REPEATS = 8
 async def deadline(seconds: float) -> AsyncIterator[None]:
     """Raise TimeoutError in the body after so many seconds, as `asyncio.timeout` does.
 
-    The time is counted in steps of an eighth. Each step counts once, however late it ends: a pause of any length costs
-    at most one. If the last step ends more than a step late, it is repeated, because the event loop did not run
-    meanwhile and still has to read what has arrived. It is repeated at most eight times, so that a loop which is always
-    late reaches the deadline too.
+    The time is counted in steps of an eighth. Each step counts once, however late it ends: a pause
+    of any length costs at most one. If the last step ends more than a step late, it is repeated,
+    because the event loop did not run meanwhile and still has to read what has arrived. It is
+    repeated at most eight times, so that a loop which is always late reaches the deadline too.
     """
     loop = asyncio.get_running_loop()
     step_seconds = seconds / _STEPS

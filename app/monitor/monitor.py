@@ -2,9 +2,12 @@
 
 An answer rests on a poll that began at most the poll interval ago, or that has just ended:
 
-- A question that finds an older result begins a poll, or joins the one that is under way, and waits for its end.
-- One poll is under way at a time, and none begins sooner than the poll interval after the one before.
-- After a second in which nobody asked, a poll begins all the same, for the log, /metrics and systemd.
+- A question that finds an older result begins a poll, or joins the one that is under way, and waits
+  for its end.
+- One poll is under way at a time, and none begins sooner than the poll interval after the one
+  before.
+- After a second in which nobody asked, a poll begins all the same, for the log, /metrics and
+  systemd.
 """
 
 import asyncio
@@ -28,33 +31,55 @@ IDLE_SECONDS = 1.0
 """How long after a poll the next one begins if nobody asks."""
 
 REFUSAL_SECONDS = 0.05
-"""How long an answer that would be 503 waits for the poll. It is safe at any time, and the load balancer's check may be
-about to time out."""
+"""How long an answer that would be 503 waits for the poll. It is safe at any time, and the load
+balancer's check may be about to time out."""
 
 _CHANGES_KEPT = 50
 _SLACK_SECONDS = 0.1
-_DURATION_BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15.0, 30.0, 60.0)
+_DURATION_BOUNDS_SECONDS = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+    0.8,
+    1.6,
+    3.2,
+    6.4,
+    15.0,
+    30.0,
+    60.0,
+)
 _PERIODS_MISSED = 3
-"""After this many periods without a result, the monitor is not slow but stuck. A period is the time for which a result
-is usable. A pause of the whole process does not count: the process needs no restart."""
+"""After this many periods without a result, the monitor is not slow but stuck. A period is the time
+for which a result is usable. A pause of the whole process does not count: the process needs no
+restart."""
 _POLLER_FAILED = PollFailure(Reason.ERROR, "clustercheckd failed to poll the node: see its log")
 _STOPPED = PollFailure(Reason.ERROR, "clustercheckd has stopped polling the node")
 
-# Whoever asks while the result is too old to say anything waits as for a 200: an answer is on its way.
+# Whoever asks while the result is too old to say anything waits as for a 200: an answer is on its
+# way.
 _UNKNOWN = (Reason.STARTING, Reason.STALE)
 _BY_HAND = (Reason.DISABLED, Reason.SHUTTING_DOWN)
 
 boot_seconds = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-"""Returns the time since the machine booted, in seconds. Unlike `time.monotonic`, it includes time in suspend."""
+"""Returns the time since the machine booted, in seconds. Unlike `time.monotonic`, it includes time
+in suspend."""
 
 
 def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> float:
     """Return the age in seconds above which a result is stale: clustercheckd itself must be stuck.
 
-    The next poll begins when nobody has asked for a while, or when the one before has taken its deadline. It may take
-    the deadline too.
+    The next poll begins when nobody has asked for a while, or when the one before has taken its
+    deadline. It may take the deadline too.
     """
-    return round(max(interval_seconds, IDLE_SECONDS, deadline_seconds) + deadline_seconds + _SLACK_SECONDS, 3)
+    return round(
+        max(interval_seconds, IDLE_SECONDS, deadline_seconds) + deadline_seconds + _SLACK_SECONDS, 3
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +93,11 @@ class Change:
 class Monitor:
     """Polls one node, keeps the latest result, and decides verdicts from it.
 
-    poll: polls the node once; a failure is a `PollFailure`, not an exception. policy: the configured policy, which
-    decides the logged verdict and its changes. switches: called for every verdict. deadline_seconds: how long an answer
-    may wait for a poll. clock: returns seconds, and must include the time that the machine spends in suspend.
-    on_verdict: called with the last recorded verdict after each poll, failed or not, and at each change between polls.
+    poll: polls the node once; a failure is a `PollFailure`, not an exception. policy: the
+    configured policy, which decides the logged verdict and its changes. switches: called for every
+    verdict. deadline_seconds: how long an answer may wait for a poll. clock: returns seconds, and
+    must include the time that the machine spends in suspend. on_verdict: called with the last
+    recorded verdict after each poll, failed or not, and at each change between polls.
     """
 
     def __init__(
@@ -90,8 +116,9 @@ class Monitor:
         # The result of the latest poll; None before the first one has ended.
         self.result: NodeState | PollFailure | None = None
         self.changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
-        # Counts since the start. polls: by the reason for a failure, None for those that did not fail. durations: how
-        # many polls took at most so many seconds, and all took duration_seconds together.
+        # Counts since the start. polls: by the reason for a failure, None for those that did not
+        # fail. durations: how many polls took at most so many seconds, and all took
+        # duration_seconds together.
         self.polls: Counter[Reason | None] = Counter()
         self.durations = dict.fromkeys((*_DURATION_BOUNDS_SECONDS, math.inf), 0)
         self.duration_seconds = 0.0
@@ -109,7 +136,10 @@ class Monitor:
 
     @property
     def age_seconds(self) -> float:
-        """Time since the latest completed poll began. Before the first, time since the monitor was created."""
+        """Time since the latest completed poll began.
+
+        Before the first, time since the monitor was created.
+        """
         return self._clock() - self._began_at
 
     @property
@@ -118,34 +148,56 @@ class Monitor:
         return self._periods_missed < _PERIODS_MISSED
 
     def verdict(self, policy: Policy | None = None) -> Verdict:
-        """Return the verdict from the latest result, under policy if given, else under the configured one."""
-        return decide(self.result, self._clock() - self._began_at, policy or self.policy, self.switches())
+        """Return the verdict from the latest result, under policy if given, else under the
+        configured one.
+        """
+        return decide(
+            self.result, self._clock() - self._began_at, policy or self.policy, self.switches()
+        )
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
-        """Return the verdict from a result that is at most the poll interval old, or from a poll that has just ended.
+        """Return the verdict from a result that is at most the poll interval old, or from a poll
+        that has just ended.
 
-        For a node that is unavailable anyway, wait at most `REFUSAL_SECONDS`, then return the verdict as it is known.
-        In every other case, a poll that does not end within the deadline makes the result stale.
+        For a node that is unavailable anyway, wait at most `REFUSAL_SECONDS`, then return the
+        verdict as it is known. In every other case, a poll that does not end within the deadline
+        makes the result stale.
         """
         age_seconds = self.age_seconds
         fresh = self.result is not None and age_seconds <= self._interval_seconds
-        if fresh and policy is None and self._decided is not None and self.switches() is NO_SWITCHES:
+        if (
+            fresh
+            and policy is None
+            and self._decided is not None
+            and self.switches() is NO_SWITCHES
+        ):
             return self._decided
         verdict = decide(self.result, age_seconds, policy or self.policy, self.switches())
         if fresh or verdict.reason in _BY_HAND:
             return verdict
         patient = verdict.available or verdict.reason in _UNKNOWN
         # The poll ends by its own deadline, which began when this wait did, or before.
-        limit = deadline(self._deadline_seconds + _SLACK_SECONDS) if patient else asyncio.timeout(REFUSAL_SECONDS)
+        limit = (
+            deadline(self._deadline_seconds + _SLACK_SECONDS)
+            if patient
+            else asyncio.timeout(REFUSAL_SECONDS)
+        )
         try:
             async with limit:
                 return await self._verdict_of_next_poll(policy)
         except TimeoutError:
             # An old 200 is no answer.
-            return decide(self.result, math.inf, policy or self.policy, self.switches()) if patient else verdict
+            return (
+                decide(self.result, math.inf, policy or self.policy, self.switches())
+                if patient
+                else verdict
+            )
 
     async def _verdict_of_next_poll(self, policy: Policy | None) -> Verdict:
-        """Wait for a poll that ends now. After a pause of this process, one that ended before says nothing."""
+        """Wait for a poll that ends now.
+
+        After a pause of this process, one that ended before says nothing.
+        """
         while True:
             self._asked.set()
             await self._poll_ended.wait()
@@ -162,12 +214,15 @@ class Monitor:
                 began_at = self._clock()
                 result = await self._poll()
                 if self._clock() - began_at > self.policy.max_age_seconds:
-                    # Polls do not take so long: this process was paused. Ask again, instead of calling it stale.
+                    # Polls do not take so long: this process was paused. Ask again, instead of
+                    # calling it stale.
                     continue
                 self.result = result
-                # Most health checks get this verdict. To decide for each would be a sixth of the cost of an answer.
+                # Most health checks get this verdict. To decide for each would be a sixth of the
+                # cost of an answer.
                 self._decided = decide(result, 0.0, self.policy, NO_SWITCHES)
-                # The age counts from the start of the poll: a value may have changed right after the server sent it.
+                # The age counts from the start of the poll: a value may have changed right after
+                # the server sent it.
                 self._began_at, self._ended_at = began_at, self._clock()
                 self._asked.clear()
                 self._count(result, self._ended_at - began_at)
@@ -177,7 +232,8 @@ class Monitor:
         finally:
             watching.cancel()
             self._periods_missed = _PERIODS_MISSED
-            # A health check that waits for the cancelled poll must not get the verdict of the poll before it.
+            # A health check that waits for the cancelled poll must not get the verdict of the poll
+            # before it.
             self.result, self._decided = _STOPPED, None
             self._release_waiters()
 
@@ -193,7 +249,11 @@ class Monitor:
             self.changes_to[verdict.reason] += 1
             _log.log(
                 logging.INFO if verdict.available or verdict.draining else logging.WARNING,
-                "available" if verdict.available else "draining" if verdict.draining else "unavailable",
+                "available"
+                if verdict.available
+                else "draining"
+                if verdict.draining
+                else "unavailable",
                 extra={
                     "reason": verdict.reason.value,
                     "was": None if last is None else last.reason.value,
@@ -228,7 +288,8 @@ class Monitor:
             if self._ended_at != latest:
                 self._periods_missed = 0
             elif loop.time() < due + _SLACK_SECONDS:
-                # If this is later, the process was paused: the answer to the poll lies in the socket.
+                # If this is later, the process was paused: the answer to the poll lies in the
+                # socket.
                 self._periods_missed += 1
                 self.note_change()
 

@@ -1,8 +1,8 @@
 """`clustercheck`: replaces Percona's script under xinetd, socat, Zabbix, keepalived and pacemaker.
 
-It has the script's positional arguments, variables, files, output bytes and exit statuses. The verdict is
-clustercheckd's. A process starts for each health check. Therefore this module does not import the HTTP server, which
-would take longer than the poll.
+It has the script's positional arguments, variables, files, output bytes and exit statuses. The
+verdict is clustercheckd's. A process starts for each health check. Therefore this module does not
+import the HTTP server, which would take longer than the poll.
 """
 
 import contextlib
@@ -115,9 +115,13 @@ def _settings(values: Mapping[str, str]) -> tuple[Database, Policy, float]:
 
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:
-    """Write the mistakes to the file in which the script keeps the mysql client's errors. Ignore a failure."""
+    """Write the mistakes to the file in which the script keeps the mysql client's errors.
+
+    Ignore a failure.
+    """
     with contextlib.suppress(OSError):
-        # Like the script, truncate the file each time. O_NONBLOCK: do not wait for a reader of a pipe.
+        # Like the script, truncate the file each time. O_NONBLOCK: do not wait for a reader of a
+        # pipe.
         descriptor = os.open(err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
         with os.fdopen(descriptor, "w", encoding="ascii", errors="backslashreplace") as file:
             file.writelines(f"{line}\n" for line in complaints)
@@ -142,7 +146,10 @@ def _answer(verdict: Verdict) -> None:
 
 
 def _read(client: socket.socket) -> None:
-    """Read what the client sends, or the end of its connection, within `_CLIENT_SECONDS`. Raises OSError."""
+    """Read what the client sends, or the end of its connection, within `_CLIENT_SECONDS`.
+
+    Raises OSError.
+    """
     if select.select([client], [], [], _CLIENT_SECONDS)[0]:
         client.recv(_REQUEST_BYTES)
 

@@ -1,4 +1,6 @@
-"""The inputs of the clustercheck script: positional arguments, variables, and files of NAME=value lines."""
+"""The inputs of the clustercheck script: positional arguments, variables, and files of NAME=value
+lines.
+"""
 
 import itertools
 import re
@@ -10,7 +12,8 @@ from app.settings.error import read_file
 from app.settings.variables import Variable
 
 CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
-"""Files of NAME=value lines. They take precedence over the environment, because the script sources them."""
+"""Files of NAME=value lines. They take precedence over the environment, because the script sources
+them."""
 
 # In the order of the positional arguments.
 DEFAULTS = {
@@ -33,15 +36,16 @@ VARIABLES = (*DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET", *_OURS)
 _QUOTED = re.compile(r"""'[^']*'|(?P<double>"(?:\\.|[^"\\])*")|\\.""")
 _EXPANDED = re.compile(r"[$`]")
 
-# The script uses an empty user name or password as it is. For any other variable, empty means the default.
+# The script uses an empty user name or password as it is. For any other variable, empty means the
+# default.
 _KEPT_EMPTY = ("MYSQL_USERNAME", "MYSQL_PASSWORD")
 
 
 def positionals(arguments: Sequence[str], where: str = "") -> list[Variable]:
     """Return the variables that the positional arguments set.
 
-    A dash stands for an empty user and an empty password, as in newer versions of the script. The account is then in
-    the option file, and no secret is on the command line.
+    A dash stands for an empty user and an empty password, as in newer versions of the script. The
+    account is then in the option file, and no secret is on the command line.
     """
     if arguments and arguments[0] == "-":
         arguments = ["", "", *arguments[1:]]
@@ -73,7 +77,9 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
             if not equals or name not in VARIABLES:
                 continue
             if expands and _EXPANDED.search(value):
-                complaints.append(f"{where}: {name} is used as written: clustercheckd does not expand it")
+                complaints.append(
+                    f"{where}: {name} is used as written: clustercheckd does not expand it"
+                )
             yield Variable(name, value, where)
 
 
@@ -90,7 +96,9 @@ def _for_shlex(quoted: re.Match[str]) -> str:
     # In double quotes, a shell reads \$ as $ and \` as `. shlex would keep the backslash.
     if not quoted["double"]:
         return quoted[0]
-    return re.sub(r"\\(.)", lambda pair: pair[1] if _EXPANDED.match(pair[1]) else pair[0], quoted[0])
+    return re.sub(
+        r"\\(.)", lambda pair: pair[1] if _EXPANDED.match(pair[1]) else pair[0], quoted[0]
+    )
 
 
 def _unquoted(quoted: re.Match[str]) -> str:

@@ -1,6 +1,8 @@
-"""`clustercheckd migrate`: turns xinetd's service and the script's variables into an env file for clustercheckd.
+"""`clustercheckd migrate`: turns xinetd's service and the script's variables into an env file for
+clustercheckd.
 
-It does not evaluate the script. It lists the lines in which the script sets a variable itself, to be checked by hand.
+It does not evaluate the script. It lists the lines in which the script sets a variable itself, to
+be checked by hand.
 """
 
 import contextlib
@@ -31,18 +33,24 @@ _IGNORED = re.compile(r"\.|~$")
 _SECTION = re.compile(r"[ \t]*(defaults|service)\b[^=\n]*$")
 _ATTRIBUTE = re.compile(r"\s*(\w+)\s*(\+?)=\s*(.*?)\s*$")
 _LOOPBACK = ip_address("127.0.0.1")
-_LISTENING = {"interface": "CLUSTERCHECK_HOST", "bind": "CLUSTERCHECK_HOST", "port": "CLUSTERCHECK_PORT"}
+_LISTENING = {
+    "interface": "CLUSTERCHECK_HOST",
+    "bind": "CLUSTERCHECK_HOST",
+    "port": "CLUSTERCHECK_PORT",
+}
 
 _POSITIONS = {name: str(number) for number, name in enumerate(script.DEFAULTS, 1)}
 _NAMES = "|".join(script.VARIABLES)
-# Every form that sets a variable (declare, read, printf -v ...), another file to source, another disabled file.
+# Every form that sets a variable (declare, read, printf -v ...), another file to source, another
+# disabled file.
 _TO_CHECK = re.compile(
     rf"(?<![\w$])(?<!\$\{{)(?:{_NAMES})\b|\$\{{(?:{_NAMES}):?="
     r"|(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:\.|source)\s+[\"']?[\w$/~.]"
     r"|/\S*disabled\b"
 )
-# The forms of the public scripts: an argument or a default; in newer ones the variable as it was given, or a default.
-# One of them has a dash too many: MYSQL_USERNAME="${MYSQL_USERNAME:=-clustercheckuser}".
+# The forms of the public scripts: an argument or a default; in newer ones the variable as it was
+# given, or a default. One of them has a dash too many:
+# MYSQL_USERNAME="${MYSQL_USERNAME:=-clustercheckuser}".
 _OWN_DEFAULT = re.compile(
     r"""(?P<name>\w+)=(?P<quote>"?)\$\{(?P<source>\w+):?(-|=-?)(?P<default>[^}]*)\}(?P=quote)\s*"""
 )
@@ -73,8 +81,12 @@ def migrate(
     try:
         service = _find_service(path, xinetd)
         values = _variables(service, configuration_files, to_check)
-        if not _command(service) and all(value.where == script.BY_DEFAULT for value in values.values()):
-            complain("found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate PATH")
+        if not _command(service) and all(
+            value.where == script.BY_DEFAULT for value in values.values()
+        ):
+            complain(
+                "found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate PATH"
+            )
             return FAILED
         settings = [*_database_and_policy(values.values()), *_listening(service, to_check)]
         settings_of([settings]).require_login()
@@ -93,7 +105,11 @@ def _text_of(path: Path) -> str:
 
 def _find_service(named: str | None, xinetd: str) -> _Service:
     """Return the service that runs the script; one without attributes if there is none."""
-    usual = [path for path in sorted(Path(xinetd).glob("*")) if path.is_file() and not _IGNORED.search(path.name)]
+    usual = [
+        path
+        for path in sorted(Path(xinetd).glob("*"))
+        if path.is_file() and not _IGNORED.search(path.name)
+    ]
     services = [
         service
         for path in ([Path(named)] if named else usual)
@@ -125,14 +141,24 @@ def _services(path: Path) -> list[_Service]:
 
 
 def _command(service: _Service) -> list[str]:
-    """Return the script and its arguments, without a wrapper; empty if the service runs something else."""
+    """Return the script and its arguments, without a wrapper; empty if the service runs something
+    else.
+    """
     words = [service["server"].value, *service["server_args"].value.split()]
-    return list(itertools.dropwhile(lambda word: not PurePath(word).name.startswith(_SCRIPTS), words))
+    return list(
+        itertools.dropwhile(lambda word: not PurePath(word).name.startswith(_SCRIPTS), words)
+    )
 
 
-def _variables(service: _Service, configuration_files: Sequence[str], to_check: list[str]) -> dict[str, Variable]:
-    """Return the script's variables: from xinetd's env, its files, its arguments, and its defaults."""
-    in_files = [variable for path in configuration_files for variable in script.assignments(path, to_check)]
+def _variables(
+    service: _Service, configuration_files: Sequence[str], to_check: list[str]
+) -> dict[str, Variable]:
+    """Return the script's variables: from xinetd's env, its files, its arguments, and its
+    defaults.
+    """
+    in_files = [
+        variable for path in configuration_files for variable in script.assignments(path, to_check)
+    ]
     env, server_args = service["env"], service["server_args"]
     words = (word.partition("=") for word in env.value.split())
     variables = [Variable(name, value, env.where) for name, _, value in words] + in_files
@@ -142,17 +168,24 @@ def _variables(service: _Service, configuration_files: Sequence[str], to_check: 
     if arguments and not _takes_arguments(command[0]):
         without = script.effective(variables)
         if any(effective[name].value != without[name].value for name in effective):
-            to_check.append(f"{server_args.where}: the script ignores these arguments, and so does migrate")
+            to_check.append(
+                f"{server_args.where}: the script ignores these arguments, and so does migrate"
+            )
         arguments, effective = [], without
     for variable in variables + arguments:
         used = effective.get(variable.name, variable)
         if variable.value not in ("", used.value):
-            to_check.append(f"{variable.where}: {used.name} has another value in {used.where}, which is used here")
+            to_check.append(
+                f"{variable.where}: {used.name} has another value in {used.where}, which is used here"
+            )
     return effective
 
 
 def _takes_arguments(path: str) -> bool:
-    """Return whether a script uses its arguments, except to print its help. If it cannot be read, assume that."""
+    """Return whether a script uses its arguments, except to print its help.
+
+    If it cannot be read, assume that.
+    """
     try:
         text = _text_of(Path(path))
     except OSError:
@@ -177,32 +210,53 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
         if attribute in service:
             yield Variable(setting, service[attribute].value, service[attribute].where)
     if "port" not in service:
-        to_check.append("found no port: write CLUSTERCHECK_PORT, and CLUSTERCHECK_ALLOW_FROM if it is missing, by hand")
+        to_check.append(
+            "found no port: write CLUSTERCHECK_PORT, and CLUSTERCHECK_ALLOW_FROM if it is missing, by hand"
+        )
     if only_from := service.get("only_from"):
         networks = _networks(only_from.value)
         if networks:
             yield Variable("CLUSTERCHECK_ALLOW_FROM", " ".join(map(str, networks)), only_from.where)
-            if not {"interface", "bind"} & set(service) and not any(_LOOPBACK in network for network in networks):
-                to_check.append(f"{only_from.where}: status and drain on this host need {_LOOPBACK} in it too")
+            if not {"interface", "bind"} & set(service) and not any(
+                _LOOPBACK in network for network in networks
+            ):
+                to_check.append(
+                    f"{only_from.where}: status and drain on this host need {_LOOPBACK} in it too"
+                )
         else:
             allowed = f"{only_from.where}: {only_from.value or 'nobody'}"
-            to_check.append(f"{allowed}: everybody may connect until you write CLUSTERCHECK_ALLOW_FROM by hand")
-    yield Variable("CLUSTERCHECK_ANY_PATH", "1", "the script answers on every path; remove it if all checks ask for /")
+            to_check.append(
+                f"{allowed}: everybody may connect until you write CLUSTERCHECK_ALLOW_FROM by hand"
+            )
+    yield Variable(
+        "CLUSTERCHECK_ANY_PATH",
+        "1",
+        "the script answers on every path; remove it if all checks ask for /",
+    )
 
 
 def _networks(only_from: str) -> list[IPv4Network | IPv6Network]:
-    """Return all networks, or none: an incomplete list would refuse a load balancer, and so remove a healthy node."""
+    """Return all networks, or none: an incomplete list would refuse a load balancer, and so remove
+    a healthy node.
+    """
     # In xinetd, zeros at the end match any number.
     if re.search(r"\.0(\s|$)", only_from):
         return []
     try:
-        return [ip_network(word, strict=False) for word in only_from.replace("localhost", "127.0.0.1 ::1").split()]
+        return [
+            ip_network(word, strict=False)
+            for word in only_from.replace("localhost", "127.0.0.1 ::1").split()
+        ]
     except ValueError:
         return []
 
 
-def _lines_to_check(service: _Service, values: Mapping[str, Variable], known_paths: Sequence[str]) -> Iterator[str]:
-    """Yield the script's lines that set a variable, but not those that set what migrate has taken over."""
+def _lines_to_check(
+    service: _Service, values: Mapping[str, Variable], known_paths: Sequence[str]
+) -> Iterator[str]:
+    """Yield the script's lines that set a variable, but not those that set what migrate has taken
+    over.
+    """
     for path in _command(service)[:1]:
         try:
             text = _text_of(Path(path))
@@ -212,14 +266,20 @@ def _lines_to_check(service: _Service, values: Mapping[str, Variable], known_pat
         for known in known_paths:
             text = text.replace(known, "")
         for number, line in enumerate(text.splitlines(), 1):
-            if line.lstrip().startswith("#") or not _TO_CHECK.search(line) or _is_taken_over(line, service, values):
+            if (
+                line.lstrip().startswith("#")
+                or not _TO_CHECK.search(line)
+                or _is_taken_over(line, service, values)
+            ):
                 continue
             hidden = _MAYBE_SECRET.search(line)
             yield f"{path}, line {number}: {_HIDDEN if hidden else line.strip()}"
 
 
 def _is_taken_over(line: str, service: _Service, values: Mapping[str, Variable]) -> bool:
-    """Return whether a line takes a variable from where migrate took it, or else has the same default."""
+    """Return whether a line takes a variable from where migrate took it, or else has the same
+    default.
+    """
     own = _OWN_DEFAULT.fullmatch(line)
     if own is None or own["name"] not in values:
         return False
@@ -232,7 +292,11 @@ def _is_taken_over(line: str, service: _Service, values: Mapping[str, Variable])
 
 
 def _write(
-    settings: list[Variable], password: Variable, to_check: list[str], output: str | None, password_file: Path
+    settings: list[Variable],
+    password: Variable,
+    to_check: list[str],
+    output: str | None,
+    password_file: Path,
 ) -> None:
     """Write both files whole, or none. Without an output, only print the env file."""
     new_password = ""
@@ -241,7 +305,9 @@ def _write(
         if not password_file.exists():
             new_password = f"{password.value}\n"
         elif _text_of(password_file).removesuffix("\n") != password.value:
-            to_check.append(f"{password_file} exists and stays as it is: it must contain the password")
+            to_check.append(
+                f"{password_file} exists and stays as it is: it must contain the password"
+            )
     if output:
         _replace(Path(output).resolve(), _env_file(settings, to_check), password_file, new_password)
         return
@@ -255,9 +321,15 @@ def _env_file(settings: Iterable[Variable], to_check: Iterable[str]) -> str:
     lines = [f"# Made by clustercheckd {__version__} migrate."]
     for variable in settings:
         if not variable.value.isprintable() or not _PORTABLE.fullmatch(variable.value):
-            raise SettingsError(f"{variable.called} cannot be written to an env file: set it by hand")
+            raise SettingsError(
+                f"{variable.called} cannot be written to an env file: set it by hand"
+            )
         quote = "'" if '"' in variable.value else '"'
-        lines += ["", f"# {one_line(variable.where)}", f"{variable.name}={quote}{variable.value}{quote}"]
+        lines += [
+            "",
+            f"# {one_line(variable.where)}",
+            f"{variable.name}={quote}{variable.value}{quote}",
+        ]
     lines += ["", "# Check these:", *(f"#   {one_line(line)}" for line in to_check)]
     return "".join(f"{line}\n" for line in lines)
 
@@ -287,8 +359,12 @@ def _staged(path: Path, text: str, temporary: contextlib.ExitStack) -> Path:
     if path.exists() and not path.is_file():
         raise SettingsError(f"{path} is not a regular file")
     try:
-        directory = temporary.enter_context(TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent))
-        with Path(directory, path.name).open("w", encoding="utf-8", errors="surrogateescape") as file:
+        directory = temporary.enter_context(
+            TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent)
+        )
+        with Path(directory, path.name).open(
+            "w", encoding="utf-8", errors="surrogateescape"
+        ) as file:
             os.fchmod(file.fileno(), _MODE)
             with contextlib.suppress(LookupError, PermissionError):
                 shutil.chown(file.name, group=_GROUP)

@@ -1,6 +1,9 @@
-"""The log: one line per event on standard error. A thread writes it, so that no health check waits for standard error.
+"""The log: one line per event on standard error.
 
-The message of a record is the name of an event, and its `extra` holds the fields. docs/operations.md lists both.
+A thread writes it, so that no health check waits for standard error.
+
+The message of a record is the name of an event, and its `extra` holds the fields.
+docs/operations.md lists both.
 """
 
 import json
@@ -18,7 +21,13 @@ _LINES = 1000
 _FLUSH_SECONDS = 0.5
 """How long the process, before it exits, waits for the last lines to be written."""
 
-_PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+_PRIORITIES = {
+    logging.DEBUG: 7,
+    logging.INFO: 6,
+    logging.WARNING: 4,
+    logging.ERROR: 3,
+    logging.CRITICAL: 2,
+}
 """The journal's numbers for the levels, sd-daemon(3)."""
 
 # The attributes of a record without any `extra`. uvicorn adds color_message to its records.
@@ -43,20 +52,32 @@ class LineFormatter(logging.Formatter):
         if self._as_json:
             time = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             document = {"time": time, "level": record.levelname.lower(), "event": event, **fields}
-            line = json.dumps(document | ({"exception": exception} if exception else {}), default=str)
+            line = json.dumps(
+                document | ({"exception": exception} if exception else {}), default=str
+            )
         else:
-            given = [f"{name}={_in_text(value)}" for name, value in fields.items() if value is not None]
+            given = [
+                f"{name}={_in_text(value)}" for name, value in fields.items() if value is not None
+            ]
             # The journal records time and level itself.
             start = [] if self._in_journal else [f"{at:%Y-%m-%dT%H:%M:%SZ}", record.levelname]
             line = " ".join([*start, event, *given]) + (f"\n{exception}" if exception else "")
         if not self._in_journal:
             return line
         # The journal stores each line as an entry of its own.
-        return "\n".join(f"<{_PRIORITIES.get(record.levelno, 6)}>{part}" for part in line.split("\n"))
+        return "\n".join(
+            f"<{_PRIORITIES.get(record.levelno, 6)}>{part}" for part in line.split("\n")
+        )
 
 
 def _in_text(value: object) -> str:
-    text = str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    text = (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
@@ -93,10 +114,15 @@ class Log(logging.Handler):
     def flush(self) -> None:
         """Wait up to 0.5 s until all lines are written. logging calls this when the process exits."""
         with self._lines.all_tasks_done:
-            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, _FLUSH_SECONDS)
+            self._lines.all_tasks_done.wait_for(
+                lambda: not self._lines.unfinished_tasks, _FLUSH_SECONDS
+            )
 
     def _write_lines(self) -> None:
-        """Write the lines. If none is waiting, also write how many were dropped since the last such report."""
+        """Write the lines.
+
+        If none is waiting, also write how many were dropped since the last such report.
+        """
         reported = 0
         while True:
             if not _write(self._lines.get()):
@@ -132,7 +158,8 @@ def set_up_log(level: str, layout: str, environ: Mapping[str, str]) -> Log:
     """
     log = Log(LineFormatter(as_json=layout == "json", in_journal=goes_to_journal(environ)))
     logging.basicConfig(level=level.upper(), handlers=[log])
-    # uvicorn logs a warning for each malformed request, so that any client could fill the disk. Set the level on this
-    # very logger: uvicorn reads its `level`, not the effective one, to decide whether to trace.
+    # uvicorn logs a warning for each malformed request, so that any client could fill the disk. Set
+    # the level on this very logger: uvicorn reads its `level`, not the effective one, to decide
+    # whether to trace.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return log

@@ -34,9 +34,11 @@ Load = Callable[[], tuple[Settings, list[str]]]
 def serve(load: Load) -> int:
     """Run the service until a signal stops it, and return the exit status.
 
-    load: reads the settings, and returns them with warnings to log. Raises `SettingsError` if a setting cannot be used.
+    load: reads the settings, and returns them with warnings to log. Raises `SettingsError` if a
+    setting cannot be used.
 
-    SIGHUP reads the settings again. If they can be used, the process executes itself, with its listening socket.
+    SIGHUP reads the settings again. If they can be used, the process executes itself, with its
+    listening socket.
     """
     # Until the server sets its own handlers, there is nothing to shut down, and a reload waits.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
@@ -51,15 +53,18 @@ def serve(load: Load) -> int:
     if successor is not None:
         log.flush()
         execute_again(successor)
-    # The interpreter drops its signal handlers as it exits. A second signal at that moment would turn the exit
-    # status into a failure.
+    # The interpreter drops its signal handlers as it exits. A second signal at that moment would
+    # turn the exit status into a failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     return 0
 
 
 async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | None:
-    """Serve until a signal. After SIGHUP, return the socket for this program with other settings."""
+    """Serve until a signal.
+
+    After SIGHUP, return the socket for this program with other settings.
+    """
     poller = Poller(
         settings.database(),
         settings.clustercheck_deadline,
@@ -147,7 +152,10 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
 
 
 async def _usable_settings(settings: Settings, load: Load, monitor: Monitor) -> None:
-    """Wait until a SIGHUP finds settings that can be used instead of these. Log why others cannot."""
+    """Wait until a SIGHUP finds settings that can be used instead of these.
+
+    Log why others cannot.
+    """
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     signal.signal(signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set))
@@ -169,12 +177,18 @@ async def _usable_settings(settings: Settings, load: Load, monitor: Monitor) -> 
 
 
 async def _try(coming: Settings, settings: Settings, monitor: Monitor) -> None:
-    """Raise `SettingsError` if a reload cannot use the settings, or if they would take an available node out."""
+    """Raise `SettingsError` if a reload cannot use the settings, or if they would take an available
+    node out.
+    """
     for name in ("clustercheck_host", "clustercheck_port"):
         if getattr(coming, name) != getattr(settings, name):
-            raise SettingsError(f"{name.upper()}: a reload keeps the address; run: systemctl restart clustercheckd")
+            raise SettingsError(
+                f"{name.upper()}: a reload keeps the address; run: systemctl restart clustercheckd"
+            )
     coming.require_login()
     async with aclosing(Poller(coming.database(), coming.clustercheck_deadline)) as trial:
         seen = await trial.poll()
     if isinstance(seen, PollFailure) and monitor.verdict().available:
-        raise SettingsError(f"the node is available, and would not be: {seen.reason}: {seen.detail}")
+        raise SettingsError(
+            f"the node is available, and would not be: {seen.reason}: {seen.detail}"
+        )

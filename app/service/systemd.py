@@ -1,8 +1,10 @@
-"""Notifications to systemd: ready, the verdict, alive, stopping. Also the listening socket that outlives the process.
+"""Notifications to systemd: ready, the verdict, alive, stopping.
 
-The protocol is that of sd_notify(3): datagrams of NAME=value lines to the socket in $NOTIFY_SOCKET. The watchdog of
-systemd.service(5), WatchdogSec=, is fed while /livez answers 200. systemd therefore also restarts a process that runs
-but no longer polls.
+Also the listening socket that outlives the process.
+
+The protocol is that of sd_notify(3): datagrams of NAME=value lines to the socket in $NOTIFY_SOCKET.
+The watchdog of systemd.service(5), WatchdogSec=, is fed while /livez answers 200. systemd therefore
+also restarts a process that runs but no longer polls.
 """
 
 import asyncio
@@ -48,7 +50,9 @@ class Systemd:
             await asyncio.sleep(self._watchdog_seconds / _FEEDINGS)
 
     def show(self, verdict: Verdict, login_failure: PollFailure | None = None) -> None:
-        """Show the verdict in `systemctl status`, and why logins fail. The first call makes the service ready.
+        """Show the verdict in `systemctl status`, and why logins fail.
+
+        The first call makes the service ready.
 
         Each call also sends what systemd has not taken yet.
         """
@@ -58,12 +62,15 @@ class Systemd:
         self._tell(READY="1", STATUS=status)
 
     def stopping(self, drain_seconds: float) -> None:
-        """Announce that the service stops, and ask for the drain's time, which may exceed TimeoutStopSec=."""
+        """Announce that the service stops, and ask for the drain's time, which may exceed
+        TimeoutStopSec=.
+        """
         microseconds = round((drain_seconds + _STOP_SECONDS) * _MICROSECONDS)
         self._tell(STOPPING="1", EXTEND_TIMEOUT_USEC=str(microseconds))
 
     def keep(self, listening: socket.socket) -> None:
-        """Store the socket in systemd, which passes it to the next process of a restart, and closes it at a stop.
+        """Store the socket in systemd, which passes it to the next process of a restart, and closes
+        it at a stop.
 
         That takes FileDescriptorStoreMax= in systemd.service(5). An earlier one goes.
         """
@@ -73,16 +80,23 @@ class Systemd:
     def _tell(self, **values: str) -> None:
         """Send these values and earlier ones, except those that systemd has."""
         self._values |= values
-        news = {name: value for name, value in self._values.items() if self._sent.get(name) != value}
+        news = {
+            name: value for name, value in self._values.items() if self._sent.get(name) != value
+        }
         # systemd may be busy, for example with daemon-reload. No health check may wait for it.
         if news and self._send("\n".join(f"{name}={value}" for name, value in news.items())):
             self._sent |= news
 
-    def _send(self, message: str, descriptors: Sequence[int] = (), wait_seconds: float = 0.0) -> bool:
+    def _send(
+        self, message: str, descriptors: Sequence[int] = (), wait_seconds: float = 0.0
+    ) -> bool:
         """Send one datagram, and return whether systemd has taken it."""
         if not self._address:
             return False
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending,
+        ):
             sending.settimeout(wait_seconds)
             sending.connect(self._address)
             socket.send_fds(sending, [message.encode()], descriptors)
@@ -100,7 +114,9 @@ def kept_socket() -> socket.socket | None:
 
 
 def execute_again(listening: socket.socket) -> NoReturn:
-    """Replace this process by what its command line starts, which gets the socket from `kept_socket`."""
+    """Replace this process by what its command line starts, which gets the socket from
+    `kept_socket`.
+    """
     os.dup2(listening.fileno(), _FIRST_INHERITED_FD)
     os.set_inheritable(_FIRST_INHERITED_FD, True)  # noqa: FBT003 (os's own signature)
     os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES=_KEPT)
@@ -110,6 +126,9 @@ def execute_again(listening: socket.socket) -> NoReturn:
 def _watchdog_seconds(environ: Mapping[str, str]) -> float | None:
     """Return the watchdog's timeout in seconds, None if it is off (sd_watchdog_enabled(3))."""
     microseconds = environ.get("WATCHDOG_USEC", "")
-    if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()) or not microseconds.isdecimal():
+    if (
+        environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid())
+        or not microseconds.isdecimal()
+    ):
         return None
     return int(microseconds) / _MICROSECONDS or None

@@ -1,1 +1,3 @@
-"""What the operator sets: settings from flags, variables and files, and the files that drain a node."""
+"""What the operator sets: settings from flags, variables and files, and the files that drain a
+node.
+"""

@@ -16,12 +16,19 @@ class SettingsError(Exception):
 
 def words_of(fault: OSError) -> str:
     """Say why a file that a setting names cannot be read."""
-    hint = ": the user that runs clustercheckd must be able to read it" if isinstance(fault, PermissionError) else ""
+    hint = (
+        ": the user that runs clustercheckd must be able to read it"
+        if isinstance(fault, PermissionError)
+        else ""
+    )
     return f"{fault.strerror}{hint}"
 
 
 def read_file(path: str, errors: str = "strict") -> str:
-    """Return the text of a file of settings. errors: as for `bytes.decode`. Raises OSError and UnicodeError."""
+    """Return the text of a file of settings. errors: as for `bytes.decode`.
+
+    Raises OSError and UnicodeError.
+    """
     # To open a pipe would block until another process writes to it.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")

@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 from app.database.login import Database
@@ -19,14 +27,15 @@ from app.verdict.text import one_line
 
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 _ENV_FILE = "/etc/clustercheckd/clustercheckd.env"
-"""Read by the service and by every command, so that `clustercheckd check` asks as the service does."""
+"""Read by the service and by every command, so that `clustercheckd check` asks as the service
+does."""
 
 MOST_PORT = 65535
 WITHOUT_FLAG = ("mysql_password",)
 """Every user of the host can read a command line."""
 
-# An empty variable is what an env file or a unit file leaves behind: not set. For these, that might do the opposite of
-# what is meant, so their validators refuse it.
+# An empty variable is what an env file or a unit file leaves behind: not set. For these, that might
+# do the opposite of what is meant, so their validators refuse it.
 _NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 
 
@@ -47,7 +56,9 @@ _HARMLESS = re.compile(r"-?[0-9]{1,6}")
 def _networks_in(words: str) -> list[IPv4Network | IPv6Network]:
     networks = [ip_network(word) for word in words.replace(",", " ").split()]
     if not networks:
-        raise ValueError(f"{words!r} contains no network: nobody could connect; to allow everybody, remove it")
+        raise ValueError(
+            f"{words!r} contains no network: nobody could connect; to allow everybody, remove it"
+        )
     return networks
 
 
@@ -68,35 +79,71 @@ Networks = Annotated[list[IPv4Network | IPv6Network] | None, BeforeValidator(_ne
 class Settings(BaseModel, frozen=True):
     """All settings; the environment variables have the fields' names."""
 
-    mysql_socket: str | None = Field(None, description="unix socket (default: the first usual place)")
+    mysql_socket: str | None = Field(
+        None, description="unix socket (default: the first usual place)"
+    )
     mysql_host: str | None = Field(None, description="the server's name or address, for TCP")
-    mysql_port: int | None = Field(None, ge=1, le=MOST_PORT, description="the server's port (3306); it means TCP")
-    mysql_username: str | None = Field(None, description="account (default: clustercheckd's own user)")
-    mysql_password: SecretStr | None = Field(None, description="the account's password; none with unix_socket")
+    mysql_port: int | None = Field(
+        None, ge=1, le=MOST_PORT, description="the server's port (3306); it means TCP"
+    )
+    mysql_username: str | None = Field(
+        None, description="account (default: clustercheckd's own user)"
+    )
+    mysql_password: SecretStr | None = Field(
+        None, description="the account's password; none with unix_socket"
+    )
     mysql_password_file: str | None = Field(None, description="file that contains the password")
-    defaults_extra_file: str | None = Field(None, description="option file of the mysql client, for [client]")
+    defaults_extra_file: str | None = Field(
+        None, description="option file of the mysql client, for [client]"
+    )
     mysql_ssl: bool | None = Field(None, description="require TLS; other MYSQL_SSL_* imply it")
-    mysql_ssl_ca: str | None = Field(None, description="certificates to trust (default: the system's)")
+    mysql_ssl_ca: str | None = Field(
+        None, description="certificates to trust (default: the system's)"
+    )
     mysql_ssl_cert: str | None = Field(None, description="client certificate, PEM")
     mysql_ssl_key: str | None = Field(None, description="its key, PEM (default: in the same file)")
-    mysql_ssl_verify: Literal["identity", "ca", "none"] | None = Field(None, description="identity (default), ca, none")
+    mysql_ssl_verify: Literal["identity", "ca", "none"] | None = Field(
+        None, description="identity (default), ca, none"
+    )
 
     available_when_donor: bool = Field(default=False, description="accept a donor or desynced node")
     available_when_readonly: bool = Field(default=True, description="accept a read-only node")
     available_when_full: bool = Field(default=True, description="accept a node at max_connections")
-    max_recv_queue: int | None = Field(None, ge=0, description="longest receive queue (default: no limit)")
-    max_sync_wait: Limit = Field(None, ge=0.1, le=3600, description="longest wait of a read in sync (no limit)")
+    max_recv_queue: int | None = Field(
+        None, ge=0, description="longest receive queue (default: no limit)"
+    )
+    max_sync_wait: Limit = Field(
+        None, ge=0.1, le=3600, description="longest wait of a read in sync (no limit)"
+    )
 
-    clustercheck_disabled_file: AbsolutePath = Field(DISABLED_FILE, description="the node is drained while it exists")
-    clustercheck_drain_status: Literal["404", "503"] = Field("503", description="HTTP status for planned reasons")
-    clustercheck_drain_seconds: Seconds = Field(0, ge=0, le=3600, description="how long to drain after SIGTERM")
-    clustercheck_poll_interval: Seconds = Field(0.25, ge=0.05, le=60, description="how often to poll the server")
-    clustercheck_login_interval: Seconds = Field(2, ge=0, le=3600, description="how often to log in again; 0 is never")
-    clustercheck_deadline: Seconds = Field(0.8, ge=0.05, le=60, description="time that one poll may take")
+    clustercheck_disabled_file: AbsolutePath = Field(
+        DISABLED_FILE, description="the node is drained while it exists"
+    )
+    clustercheck_drain_status: Literal["404", "503"] = Field(
+        "503", description="HTTP status for planned reasons"
+    )
+    clustercheck_drain_seconds: Seconds = Field(
+        0, ge=0, le=3600, description="how long to drain after SIGTERM"
+    )
+    clustercheck_poll_interval: Seconds = Field(
+        0.25, ge=0.05, le=60, description="how often to poll the server"
+    )
+    clustercheck_login_interval: Seconds = Field(
+        2, ge=0, le=3600, description="how often to log in again; 0 is never"
+    )
+    clustercheck_deadline: Seconds = Field(
+        0.8, ge=0.05, le=60, description="time that one poll may take"
+    )
     clustercheck_host: str = Field("*", description="the service's address; * is all")
-    clustercheck_port: int = Field(9200, ge=0, le=MOST_PORT, description="the service's port; 0 is any")
-    clustercheck_allow_from: Networks = Field(None, description="clients, e.g. 10.0.0.0/8 (default: everybody)")
-    clustercheck_any_path: bool = Field(default=False, description="return the verdict on every path")
+    clustercheck_port: int = Field(
+        9200, ge=0, le=MOST_PORT, description="the service's port; 0 is any"
+    )
+    clustercheck_allow_from: Networks = Field(
+        None, description="clients, e.g. 10.0.0.0/8 (default: everybody)"
+    )
+    clustercheck_any_path: bool = Field(
+        default=False, description="return the verdict on every path"
+    )
     clustercheck_log_level: LogLevel = Field("info", description="debug, info, warning or error")
     clustercheck_log_format: Literal["text", "json"] = Field("text", description="text or json")
 
@@ -112,10 +159,12 @@ class Settings(BaseModel, frozen=True):
         return Database(**given)
 
     def require_login(self) -> None:
-        """Raise `SettingsError` if the settings give no login, or exclude each other. It says where they are set.
+        """Raise `SettingsError` if the settings give no login, or exclude each other.
 
-        Every connection reads the files again. Without this check, a wrong path would not stop the start, and would
-        only show as a 503.
+        It says where they are set.
+
+        Every connection reads the files again. Without this check, a wrong path would not stop the
+        start, and would only show as a 503.
         """
         try:
             self.database().login()
@@ -130,18 +179,32 @@ class Settings(BaseModel, frozen=True):
     def policy(self) -> Policy:
         """Return the policy for health checks that do not override it. Raises `SettingsError`."""
         if self.max_sync_wait is not None and not self.clustercheck_login_interval:
-            raise SettingsError("MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync")
-        max_age_seconds = oldest_usable_seconds(self.clustercheck_poll_interval, self.clustercheck_deadline)
+            raise SettingsError(
+                "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
+            )
+        max_age_seconds = oldest_usable_seconds(
+            self.clustercheck_poll_interval, self.clustercheck_deadline
+        )
         return Policy(max_age_seconds, **{name: value for name, value in self if name in POLICY})
 
 
 DATABASE = [name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))]
 """The settings of the database; without `mysql_`, the fields of `Database`."""
 
-POLICY = ["available_when_donor", "available_when_readonly", "available_when_full", "max_recv_queue", "max_sync_wait"]
+POLICY = [
+    "available_when_donor",
+    "available_when_readonly",
+    "available_when_full",
+    "max_recv_queue",
+    "max_sync_wait",
+]
 """The settings of the policy, with the names of the fields of `Policy`."""
 
-DURATIONS = [name for name, field in Settings.model_fields.items() if field.annotation in (float, float | None)]
+DURATIONS = [
+    name
+    for name, field in Settings.model_fields.items()
+    if field.annotation in (float, float | None)
+]
 
 
 def flag_of(name: str) -> str:
@@ -160,8 +223,9 @@ def load_settings(
 ) -> tuple[Settings, list[str]]:
     """Read flags, environment and env file; return the settings and warnings, one line each.
 
-    flags: field to the text that was typed. only: the fields that the caller uses, if not all; the others keep their
-    defaults, and a mistake elsewhere in the env file is a warning. Raises `SettingsError`.
+    flags: field to the text that was typed. only: the fields that the caller uses, if not all; the
+    others keep their defaults, and a mistake elsewhere in the env file is a warning. Raises
+    `SettingsError`.
     """
     where = "--env-file"
     if env_file is None:
@@ -179,8 +243,13 @@ def load_settings(
     return settings_of((in_file, environ, typed), only or Settings.model_fields), warnings
 
 
-def settings_of(sources: Iterable[Iterable[Variable]], only: Collection[str] = Settings.model_fields) -> Settings:
-    """Return the settings of some sources, of which a later one takes precedence. Raises `SettingsError`."""
+def settings_of(
+    sources: Iterable[Iterable[Variable]], only: Collection[str] = Settings.model_fields
+) -> Settings:
+    """Return the settings of some sources, of which a later one takes precedence.
+
+    Raises `SettingsError`.
+    """
     given: dict[str, Variable] = {}
     for source in sources:
         found: dict[str, Variable] = {}
@@ -188,13 +257,19 @@ def settings_of(sources: Iterable[Iterable[Variable]], only: Collection[str] = S
             field = variable.name.lower()
             if field in only and (variable.value or field in _NEVER_EMPTY):
                 if field in found:
-                    raise SettingsError(f"{found[field].called} and {variable.called} are both set: set one")
+                    raise SettingsError(
+                        f"{found[field].called} and {variable.called} are both set: set one"
+                    )
                 found[field] = variable
         given |= found
     try:
-        settings = Settings.model_validate({field: variable.value for field, variable in given.items()})
+        settings = Settings.model_validate(
+            {field: variable.value for field, variable in given.items()}
+        )
     except ValidationError as fault:
-        raise SettingsError(*(_line(error, given[str(error["loc"][0])]) for error in fault.errors())) from None
+        raise SettingsError(
+            *(_line(error, given[str(error["loc"][0])]) for error in fault.errors())
+        ) from None
     settings._places.update({variable.name.upper(): variable.called for variable in given.values()})  # noqa: SLF001
     return settings
 

@@ -1,4 +1,6 @@
-"""The switches that an operator controls by hand: the disabled file, and the shutdown of the service."""
+"""The switches that an operator controls by hand: the disabled file, and the shutdown of the
+service.
+"""
 
 import os
 import stat
@@ -10,6 +12,7 @@ from app.verdict.rules import NO_SWITCHES, Switches
 DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
 
 _REASON_BYTES = 120
+_PRINTABLE = "".join(map(chr, range(ord(" "), ord("~") + 1)))
 _LAST_DATE = 253402300799.0  # the end of the year 9999
 
 
@@ -22,16 +25,20 @@ class ManualSwitches:
 
     def __call__(self) -> Switches:
         """Return the switches as they are now. Never raises."""
-        # os.access is cheaper but returns only False: a directory without search permission, a symlink loop or a
-        # failing network filesystem would look like a missing file, and the drained node would get traffic.
+        # os.access is cheaper but returns only False: a directory without search permission, a
+        # symlink loop or a failing network filesystem would look like a missing file, and the
+        # drained node would get traffic.
         try:
             found = os.stat(self._disabled_file)
-        # NotADirectoryError: a part of the path is not a directory, so the file cannot exist either.
+        # NotADirectoryError: a part of the path is not a directory, so the file cannot exist
+        # either.
         except (FileNotFoundError, NotADirectoryError):
             return Switches(shutting_down=True) if self.shutting_down else NO_SWITCHES
         except (OSError, ValueError) as fault:
             words = getattr(fault, "strerror", None) or str(fault)
-            seen = f"{self._disabled_file}: {words}; a file that cannot be checked counts as present"
+            seen = (
+                f"{self._disabled_file}: {words}; a file that cannot be checked counts as present"
+            )
             return Switches(seen, self.shutting_down)
         # touch(1) can set any time, and not every time can be written as a date.
         modified_at = min(max(found.st_mtime, 0.0), _LAST_DATE)
@@ -50,7 +57,8 @@ def _made(path: str, modified_at: float, size: int) -> str:
 def _first_line(path: str) -> str:
     """Return the beginning of the first line as printable ASCII; empty if it cannot be read."""
     try:
-        # Any user may make a file in /var/tmp: a pipe must not block, and a link could lead to a password.
+        # Any user may make a file in /var/tmp: a pipe must not block, and a link could lead to a
+        # password.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123 (a descriptor)
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
@@ -58,4 +66,5 @@ def _first_line(path: str) -> str:
             line = file.read(_REASON_BYTES).partition(b"\n")[0]
     except OSError:
         return ""
-    return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in line).strip().replace('"', "'")  # noqa: PLR2004 (ASCII)
+    text = "".join(chr(byte) if chr(byte) in _PRINTABLE else "?" for byte in line)
+    return text.strip().replace('"', "'")

@@ -1,4 +1,6 @@
-"""Variables as written: the lines of an env file, names that look like settings but are not, and durations."""
+"""Variables as written: the lines of an env file, names that look like settings but are not, and
+durations.
+"""
 
 import difflib
 import io
@@ -25,7 +27,8 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 class Variable:
     """A value as it was given.
 
-    where: its source for messages, as in "/etc/default/clustercheck, line 3". flag: what was typed instead of the name.
+    where: its source for messages, as in "/etc/default/clustercheck, line 3". flag: what was typed
+    instead of the name.
     """
 
     name: str
@@ -40,7 +43,10 @@ class Variable:
 
 
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
-    """Return the variables of an env file, and one line for each mistake in it. No line contains a value."""
+    """Return the variables of an env file, and one line for each mistake in it.
+
+    No line contains a value.
+    """
     # Imported here, because the drop-in does without, and starts for each health check.
     from dotenv.parser import parse_stream  # noqa: PLC0415
 
@@ -63,8 +69,8 @@ def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
 def misspelt_names(given: Sequence[Variable], known: Collection[str]) -> Iterator[str]:
     """Yield one line for each variable that looks like a setting but is not.
 
-    The environment contains variables of other programs. There, only names with a prefix of ours, or close to the name
-    of a setting that is not set, count. In an env file, every name counts.
+    The environment contains variables of other programs. There, only names with a prefix of ours,
+    or close to the name of a setting that is not set, count. In an env file, every name counts.
     """
     names = {variable.name.upper() for variable in given}
     for variable in given:

@@ -1,7 +1,7 @@
 """The result of a poll: a `NodeState`, or a `PollFailure` that says why the node could not be read.
 
-Pure: no socket, no clock, no setting. The poller passes the server's rows to `parse_node_state`, and `verdict.decide`
-takes the result.
+Pure: no socket, no clock, no setting. The poller passes the server's rows to `parse_node_state`,
+and `verdict.decide` takes the result.
 """
 
 import re
@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 
 from app.verdict.reason import Reason
 
-# SHOW STATUS prints -1 as an unsigned 64-bit number, for example wsrep_local_index of a node outside any component.
+# SHOW STATUS prints -1 as an unsigned 64-bit number, for example wsrep_local_index of a node
+# outside any component.
 _UNSIGNED_MINUS_ONE = 2**64 - 1
 # Text from the server is written to bodies, logs and terminals: keep it short and printable.
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _/:,.()+-]")
@@ -24,7 +25,8 @@ NOT_A_NUMBER = -1
 class PollFailure:
     """A poll that failed.
 
-    detail: clustercheckd's own words, formatted by `text.one_line`; never driver text, never a credential.
+    detail: clustercheckd's own words, formatted by `text.one_line`; never driver text, never a
+    credential.
     """
 
     reason: Reason
@@ -70,13 +72,14 @@ SYSTEM_VARIABLES = (
 class NodeState:
     """What one poll read from a node. The fields are the variables above, in lower case.
 
-    A field is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` if the value was
-    anything else. Text is stripped, shortened and printable ASCII.
+    A field is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` if
+    the value was anything else. Text is stripped, shortened and printable ASCII.
 
-    The last fields are no variables, but what the poller found in other ways. rejects_logins: why the server takes no
-    logins, None if it does. returning: whether the server hung, and no read in sync has been answered since.
-    sync_wait_seconds: for how long no read in sync has been answered: 0 if the latest was, None if nothing is known.
-    sync_refused: whether the server refused a read in sync since then.
+    The last fields are no variables, but what the poller found in other ways. rejects_logins: why
+    the server takes no logins, None if it does. returning: whether the server hung, and no read in
+    sync has been answered since. sync_wait_seconds: for how long no read in sync has been answered:
+    0 if the latest was, None if nothing is known. sync_refused: whether the server refused a read
+    in sync since then.
     """
 
     wsrep_local_state: int | None = None
@@ -128,10 +131,11 @@ Rows = tuple[tuple[Cell, ...], ...]
 def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | PollFailure:
     """Parse rows of name and value into a `NodeState`. SHOW and SELECT give the same result.
 
-    Names are compared in lower case, unknown names are ignored, and a text of 1 or 0 becomes ON or OFF.
+    Names are compared in lower case, unknown names are ignored, and a text of 1 or 0 becomes ON or
+    OFF.
 
-    Return a `PollFailure` if a row is not a pair, or if a name comes twice with different values: to guess which value
-    is true would be to risk a false 200.
+    Return a `PollFailure` if a row is not a pair, or if a name comes twice with different values:
+    to guess which value is true would be to risk a false 200.
     """
     fields: dict[str, int | str] = {}
     for row in rows:
@@ -153,13 +157,18 @@ def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | PollFailur
 
 
 def _text(cell: Cell) -> str:
-    raw = cell.decode("ascii", "replace") if isinstance(cell, bytes) else str("" if cell is None else cell)
+    raw = (
+        cell.decode("ascii", "replace")
+        if isinstance(cell, bytes)
+        else str("" if cell is None else cell)
+    )
     return _UNSAFE.sub("?", raw.strip()[:_TEXT_LIMIT])
 
 
 def _integer(cell: Cell) -> int:
     text = _text(cell)
-    # 20 digits are enough for every 64-bit number. isdecimal also accepts digits outside ASCII; _text removed those.
+    # 20 digits are enough for every 64-bit number. isdecimal also accepts digits outside ASCII;
+    # _text removed those.
     if not text.isdecimal() or len(text) > 20:  # noqa: PLR2004
         return NOT_A_NUMBER
     number = int(text)

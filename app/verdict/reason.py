@@ -58,9 +58,10 @@ PLANNED = (
     Reason.MAINTENANCE,
     Reason.DESYNCED,
     Reason.DONOR,
-    # A donor passes through this state before it is synced again, and its sessions must survive both states. A joiner
-    # in state 3 gets not-ready, because rule 10 comes first.
+    # A donor passes through this state before it is synced again, and its sessions must survive
+    # both states. A joiner in state 3 gets not-ready, because rule 10 comes first.
     Reason.JOINED,
     Reason.FULL,
 )
-"""The planned reasons: an unavailable node takes no new sessions, but its existing sessions may finish."""
+"""The planned reasons: an unavailable node takes no new sessions, but its existing sessions may
+finish."""

@@ -1,7 +1,8 @@
 """The verdict: whether this node may take traffic, and why.
 
-`decide` is pure and total. It tries the rules below in order, and the first rule that matches decides. A node that no
-rule accepts is unavailable. Every answer anywhere (health check, status, log, command line) comes from `decide`.
+`decide` is pure and total. It tries the rules below in order, and the first rule that matches
+decides. A node that no rule accepts is unavailable. Every answer anywhere (health check, status,
+log, command line) comes from `decide`.
 
      1  the disabled file exists or cannot be checked, or the
         service is shutting down                                       disabled, shutting-down
@@ -32,13 +33,15 @@ rule accepts is unavailable. Every answer anywhere (health check, status, log, c
     25  wsrep_local_state 2 or 3                                       AVAILABLE: donor
     26  wsrep_local_state 4                                            AVAILABLE: synced
 
-If a rule needs a variable that the server did not send, or that clustercheckd cannot read, the rule makes the node
-unavailable. There are two exceptions. Some servers do not have the variables of rules 13 to 16, or those of rule 21 but
-read_only: such a server does not have the feature either, so a missing variable does not match. Percona XtraDB Cluster
-has wsrep_on only as a session variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of
-wsrep_local_state in the Galera documentation.
+If a rule needs a variable that the server did not send, or that clustercheckd cannot read, the rule
+makes the node unavailable. There are two exceptions. Some servers do not have the variables of
+rules 13 to 16, or those of rule 21 but read_only: such a server does not have the feature either,
+so a missing variable does not match. Percona XtraDB Cluster has wsrep_on only as a session
+variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of wsrep_local_state in
+the Galera documentation.
 
-No rule reads wsrep_sst_donor_rejects_queries. Galera 4 only logs it: such a donor serves its clients.
+No rule reads wsrep_sst_donor_rejects_queries. Galera 4 only logs it: such a donor serves its
+clients.
 """
 
 from dataclasses import dataclass
@@ -56,8 +59,8 @@ class Policy:
     """What the operator allows.
 
     max_age_seconds: the age above which a poll is stale. The age counts from the start of its poll.
-    max_recv_queue: how many write-sets wsrep_local_recv_queue may hold; None disables the rule. max_sync_wait: for how
-    many seconds a read in sync may wait; None disables the rule.
+    max_recv_queue: how many write-sets wsrep_local_recv_queue may hold; None disables the rule.
+    max_sync_wait: for how many seconds a read in sync may wait; None disables the rule.
     """
 
     max_age_seconds: float
@@ -72,8 +75,9 @@ class Policy:
 class Switches:
     """The state that an operator controls by hand.
 
-    disabled_file: a description of the disabled file if it exists or cannot be checked, else None. disabled_at: when
-    the file was last modified, in Unix time; None if it does not exist or cannot be checked.
+    disabled_file: a description of the disabled file if it exists or cannot be checked, else None.
+    disabled_at: when the file was last modified, in Unix time; None if it does not exist or cannot
+    be checked.
     """
 
     disabled_file: str | None = None
@@ -82,7 +86,8 @@ class Switches:
 
 
 NO_SWITCHES = Switches()
-"""The switches of nearly every health check: one object, because to compare its fields would cost more."""
+"""The switches of nearly every health check: one object, because to compare its fields would cost
+more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +119,13 @@ def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
     return drain_status if verdict.draining else UNAVAILABLE
 
 
-def decide(result: NodeState | PollFailure | None, age_seconds: float, policy: Policy, switches: Switches) -> Verdict:
+def decide(
+    result: NodeState | PollFailure | None, age_seconds: float, policy: Policy, switches: Switches
+) -> Verdict:
     """Return the verdict, by the rules in this module's docstring.
 
-    result: that of the latest poll, None before the first one has ended. age_seconds: time since that poll began.
+    result: that of the latest poll, None before the first one has ended. age_seconds: time since
+    that poll began.
     """
     if switches.disabled_file is not None:
         return _no(Reason.DISABLED, switches.disabled_file)
@@ -127,7 +135,10 @@ def decide(result: NodeState | PollFailure | None, age_seconds: float, policy: P
         return _no(Reason.STARTING, "the first poll of the node has not ended yet")
     # A negated comparison, so that an age of NaN is stale too.
     if not age_seconds <= policy.max_age_seconds:
-        return _no(Reason.STALE, f"the last completed poll began more than {policy.max_age_seconds:.3g} s ago")
+        return _no(
+            Reason.STALE,
+            f"the last completed poll began more than {policy.max_age_seconds:.3g} s ago",
+        )
     if isinstance(result, PollFailure):
         return _no(result.reason, result.detail)
     return _component_verdict(result) or _node_verdict(result, policy)
@@ -137,7 +148,9 @@ def _component_verdict(node: NodeState) -> Verdict | None:
     """Apply rules 5 to 10. Return None if the node is a working member of a primary component."""
     state = node.wsrep_local_state
     if state is None:
-        return _no(Reason.NOT_GALERA, "the server sent no wsrep_local_state: it runs without Galera")
+        return _no(
+            Reason.NOT_GALERA, "the server sent no wsrep_local_state: it runs without Galera"
+        )
     if not _absent_or(node.wsrep_on, "ON"):
         return _no(Reason.NOT_GALERA, f"wsrep_on is {_seen(node.wsrep_on)}")
     if not _is_provider(node.wsrep_provider):
@@ -149,28 +162,39 @@ def _component_verdict(node: NodeState) -> Verdict | None:
     if _is(node.wsrep_cluster_status, "DISCONNECTED"):
         return _no(Reason.DISCONNECTED, f"wsrep_cluster_status is Disconnected, {_state(node)}")
     if not _is(node.wsrep_connected, "ON"):
-        return _no(Reason.DISCONNECTED, f"wsrep_connected is {_seen(node.wsrep_connected)}, {_state(node)}")
+        return _no(
+            Reason.DISCONNECTED, f"wsrep_connected is {_seen(node.wsrep_connected)}, {_state(node)}"
+        )
     if not _is(node.wsrep_cluster_status, "PRIMARY"):
-        return _no(Reason.NON_PRIMARY, f"wsrep_cluster_status is {_seen(node.wsrep_cluster_status)}, {_state(node)}")
+        return _no(
+            Reason.NON_PRIMARY,
+            f"wsrep_cluster_status is {_seen(node.wsrep_cluster_status)}, {_state(node)}",
+        )
     if not _is(node.wsrep_ready, "ON"):
         return _no(Reason.NOT_READY, f"wsrep_ready is {_seen(node.wsrep_ready)}, {_state(node)}")
     return None
 
 
 def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Apply rules 11 to 26: whether a working member of a primary component may take traffic under this policy."""
+    """Apply rules 11 to 26: whether a working member of a primary component may take traffic under
+    this policy.
+    """
     state = node.wsrep_local_state
     if node.rejects_logins is not None:
         return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
     if node.returning:
         return _no(Reason.BLOCKED, "the server hung, and no read in sync has been answered since")
     if not _absent_or(node.wsrep_reject_queries, "NONE"):
-        return _no(Reason.REJECTS_QUERIES, f"wsrep_reject_queries is {_seen(node.wsrep_reject_queries)}")
+        return _no(
+            Reason.REJECTS_QUERIES, f"wsrep_reject_queries is {_seen(node.wsrep_reject_queries)}"
+        )
     if not _absent_or(node.offline_mode, *_OFF):
         return _no(Reason.OFFLINE, f"offline_mode is {_seen(node.offline_mode)}")
     if not _absent_or(node.skip_networking, *_OFF):
         seen = _seen(node.skip_networking)
-        return _no(Reason.NO_NETWORKING, f"skip_networking is {seen}: no client can connect over TCP")
+        return _no(
+            Reason.NO_NETWORKING, f"skip_networking is {seen}: no client can connect over TCP"
+        )
     if not _absent_or(node.pxc_maint_mode, "DISABLED"):
         return _no(Reason.MAINTENANCE, f"pxc_maint_mode is {_seen(node.pxc_maint_mode)}")
     if not policy.available_when_donor and state in (_DONOR, _JOINED):
@@ -188,22 +212,31 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Apply rules 21 to 24, for a node whose wsrep state is accepted. Return None if the node passes all of them."""
+    """Apply rules 21 to 24, for a node whose wsrep state is accepted.
+
+    Return None if the node passes all of them.
+    """
     if not policy.available_when_readonly:
         if not _is(node.read_only, *_OFF):
-            return _no(Reason.READ_ONLY, f"read_only is {_seen(node.read_only)}; AVAILABLE_WHEN_READONLY=0")
+            return _no(
+                Reason.READ_ONLY, f"read_only is {_seen(node.read_only)}; AVAILABLE_WHEN_READONLY=0"
+            )
         for name in ("super_read_only", "tx_read_only", "transaction_read_only"):
             value: str | None = getattr(node, name)
             if not _absent_or(value, *_OFF):
                 return _no(Reason.READ_ONLY, f"{name} is {_seen(value)}; AVAILABLE_WHEN_READONLY=0")
     limit, queue = policy.max_recv_queue, node.wsrep_local_recv_queue
     if limit is not None and (queue is None or not 0 <= queue <= limit):
-        return _no(Reason.LAGGING, f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={limit}")
+        return _no(
+            Reason.LAGGING, f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={limit}"
+        )
     if policy.max_sync_wait is not None:
         what = "was refused" if node.sync_refused else "waits longer"
         # Before the first read in sync, nothing is known.
         if node.sync_refused or not (node.sync_wait_seconds or 0.0) <= policy.max_sync_wait:
-            return _no(Reason.BLOCKED, f"a read in sync {what}; MAX_SYNC_WAIT={policy.max_sync_wait:g} s")
+            return _no(
+                Reason.BLOCKED, f"a read in sync {what}; MAX_SYNC_WAIT={policy.max_sync_wait:g} s"
+            )
     if not policy.available_when_full:
         connected, most = node.threads_connected, node.max_connections
         if connected is None or most is None or not 0 <= connected < most:

@@ -1,4 +1,7 @@
-"""The sentences of Percona's clustercheck script. Some users match on them, so they never change."""
+"""The sentences of Percona's clustercheck script.
+
+Some users match on them, so they never change.
+"""
 
 from app.verdict.reason import Reason
 from app.verdict.rules import Verdict

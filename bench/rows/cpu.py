@@ -1,7 +1,8 @@
 """CPU time at rest and at low rates of health checks, and for each health check at full speed.
 
-Each side counts its own processes and what it adds to mariadbd. What mariadbd uses by itself is measured in each round,
-with clustercheckd stopped. The load generator does not count, and neither does xinetd.
+Each side counts its own processes and what it adds to mariadbd. What mariadbd uses by itself is
+measured in each round, with clustercheckd stopped. The load generator does not count, and neither
+does xinetd.
 """
 
 import resource
@@ -17,7 +18,8 @@ from bench.script import script_command
 from bench.table import Row, microseconds
 
 GOALS = {0: 0.0045, 2: 0.008, 10: None}
-"""The share of a core at so many health checks a second: that of the service, and what it adds to mariadbd."""
+"""The share of a core at so many health checks a second: that of the service, and what it adds to
+mariadbd."""
 GOAL_LESS = 100.0
 
 _ROUNDS = 4
@@ -40,10 +42,14 @@ def rows(rig: Rig) -> list[Row]:
         for rate, measured in shares.items():
             own, node, _ = _cost(rig, service_seconds, partial(_at_rate, rig.service.port, rate))
             measured.append((own, node - node_idle))
-        own, node, per_second = _cost(rig, service_seconds, partial(_at_full_speed, rig.service.port))
+        own, node, per_second = _cost(
+            rig, service_seconds, partial(_at_full_speed, rig.service.port)
+        )
         ours.append((own + node - node_idle) / per_second)
         with rig.service_paused():
-            own, node, per_second = _cost(rig, _children_seconds, partial(_run_again_and_again, command))
+            own, node, per_second = _cost(
+                rig, _children_seconds, partial(_run_again_and_again, command)
+            )
         script.append((own + node - node_idle) / per_second)
     less = median(script) / median(ours)
     return [
@@ -72,12 +78,20 @@ def _share_row(rate: int, measured: list[tuple[float, float]], goal: float | Non
     )
 
 
-def _cost(rig: Rig, side: Callable[[], float], work: Callable[[], int]) -> tuple[float, float, float]:
-    """Return the shares of a core that the side and mariadbd used, and the health checks per second."""
+def _cost(
+    rig: Rig, side: Callable[[], float], work: Callable[[], int]
+) -> tuple[float, float, float]:
+    """Return the shares of a core that the side and mariadbd used, and the health checks per
+    second.
+    """
     begun, own, node = time.monotonic(), side(), rig.node.process.cpu_seconds
     checks = work()
     seconds = time.monotonic() - begun
-    return (side() - own) / seconds, (rig.node.process.cpu_seconds - node) / seconds, checks / seconds
+    return (
+        (side() - own) / seconds,
+        (rig.node.process.cpu_seconds - node) / seconds,
+        checks / seconds,
+    )
 
 
 def _children_seconds() -> float:

@@ -1,6 +1,7 @@
 """How long the answer stays 200 after a server hangs, or takes no logins.
 
-A 200 that arrives after the fault is false. Each fault begins at a random time relative to the polls and logins.
+A 200 that arrives after the fault is false. Each fault begins at a random time relative to the
+polls and logins.
 """
 
 import random
@@ -25,7 +26,9 @@ _OK = b"HTTP/1.1 200 "
 
 def rows(rig: Rig) -> list[Row]:
     """Cause each fault some times. The worst time counts."""
-    hung = [_last_200(rig, lambda node: node.process.paused(), INTERVAL_SECONDS) for _ in range(_HANGS)]
+    hung = [
+        _last_200(rig, lambda node: node.process.paused(), INTERVAL_SECONDS) for _ in range(_HANGS)
+    ]
     refused = [_last_200(rig, _refusing, _LOGIN_INTERVAL_SECONDS) for _ in range(_REFUSALS)]
     return [
         _row("a false 200 of a hung server", hung, GOAL_HUNG),
@@ -36,11 +39,18 @@ def rows(rig: Rig) -> list[Row]:
 def _row(measured: str, times: list[float], goal: float) -> Row:
     worst = max(times)
     return Row(
-        f"{measured}, worst of {len(times)}", milliseconds(worst), "", "", f"<= {milliseconds(goal)}", worst <= goal
+        f"{measured}, worst of {len(times)}",
+        milliseconds(worst),
+        "",
+        "",
+        f"<= {milliseconds(goal)}",
+        worst <= goal,
     )
 
 
-def _last_200(rig: Rig, fault: Callable[[Node], AbstractContextManager[None]], phase_seconds: float) -> float:
+def _last_200(
+    rig: Rig, fault: Callable[[Node], AbstractContextManager[None]], phase_seconds: float
+) -> float:
     """Return how long after the fault the last 200 arrived."""
     until = time.monotonic() + random.uniform(0, phase_seconds)  # noqa: S311 (no secret)
     while time.monotonic() < until:

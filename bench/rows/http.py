@@ -1,7 +1,8 @@
-"""Health checks per second on one core, each on a new connection, and the 99th percentile of the time to answer.
+"""Health checks per second on one core, each on a new connection, and the 99th percentile of the
+time to answer.
 
-Both are compared with the floor. If one connection waits for each answer, the rate depends on the generator too. The
-CPU time of the server process does not.
+Both are compared with the floor. If one connection waits for each answer, the rate depends on the
+generator too. The CPU time of the server process does not.
 """
 
 from statistics import median
@@ -36,7 +37,8 @@ def _rate_row(rig: Rig, connections: int) -> Row:
     ratio = median(mine / theirs for (mine, _), (theirs, _) in zip(ours, floor, strict=True))
     by_cpu = median(theirs / mine for (_, mine), (_, theirs) in zip(ours, floor, strict=True))
     cells = [
-        f"{median(r for r, _ in each):,.0f} ({microseconds(median(c for _, c in each))})" for each in (ours, floor)
+        f"{median(r for r, _ in each):,.0f} ({microseconds(median(c for _, c in each))})"
+        for each in (ours, floor)
     ]
     return Row(
         f"health checks/s on one core, {connections} at a time (server CPU for each)",

@@ -1,4 +1,5 @@
-"""A new service: the time from exec to the first 200, and its memory before and after many health checks.
+"""A new service: the time from exec to the first 200, and its memory before and after many health
+checks.
 
 The time is compared with that to import the packages that it uses.
 """
@@ -24,7 +25,10 @@ _IMPORTS = "import fastapi, uvicorn, aiomysql, pydantic, prometheus_client"
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Measure, alternating between the sides. The first round does not count, because it may read from disk."""
+    """Measure, alternating between the sides.
+
+    The first round does not count, because it may read from disk.
+    """
     pairs = [(_first_answer(rig), _imports()) for _ in range(_ROUNDS + 1)][1:]
     ratio = median(mine / theirs for mine, theirs in pairs)
     with _started(rig) as service:

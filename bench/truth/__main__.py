@@ -30,9 +30,15 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it. Return 0 if no false answer lasted longer than its goal, else 1."""
     parser = argparse.ArgumentParser(prog="make truth", description=__doc__)
-    parser.add_argument("--seed", type=int, help="the seed of faults, nodes and durations (default: a random one)")
-    parser.add_argument("--minutes", type=float, default=5.0, help="how long to inject faults (default: 5)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the run to this file, as PNG")
+    parser.add_argument(
+        "--seed", type=int, help="the seed of faults, nodes and durations (default: a random one)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=5.0, help="how long to inject faults (default: 5)"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the run to this file, as PNG"
+    )
     options = parser.parse_args(arguments)
     seed: int = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
@@ -81,17 +87,25 @@ def _run(seed: int, seconds: float) -> Report:
             sampler.start()
         time.sleep(AFTER_SECONDS)
         faults = plan(seed, len(stack.nodes), kinds)
-        windows, rebuilt = _inject_all(faults, seconds, stack, [of_node[TRUTH] for of_node in asked.values()], tell)
+        windows, rebuilt = _inject_all(
+            faults, seconds, stack, [of_node[TRUTH] for of_node in asked.values()], tell
+        )
         for sampler in every:
             sampler.finish()
-        server, provider = stack.nodes[0].sql("SELECT VERSION()")[0][0], stack.nodes[0].status("wsrep_provider_version")
-        # Without clustercheckd's version: the documents show the picture, and a release must not change it.
+        server, provider = (
+            stack.nodes[0].sql("SELECT VERSION()")[0][0],
+            stack.nodes[0].status("wsrep_provider_version"),
+        )
+        # Without clustercheckd's version: the documents show the picture, and a release must not
+        # change it.
         title = (
             f"Seed {seed}, {len(windows)} faults in {seconds / 60:g} minutes, cluster rebuilt {rebuilt} times;"
             f" MariaDB {server}, Galera {provider}, Python {platform.python_version()}, {os.cpu_count()} cores."
         )
         let_nothing_interrupt()
-    nodes = {name: {who: one.samples for who, one in of_node.items()} for name, of_node in asked.items()}
+    nodes = {
+        name: {who: one.samples for who, one in of_node.items()} for name, of_node in asked.items()
+    }
     return Report(title, nodes, windows)
 
 
@@ -104,14 +118,26 @@ def _samplers(stack: Stack, node: Node) -> dict[str, Sampler]:
         TRUTH: samplers.truth(node),
         WITNESS: samplers.witness(node),
     }
-    paces = {SCRIPT: 0.5, WITNESS: 0.2}  # these cost most, and a busy machine would delay the clients
-    return {who: Sampler(f"{who} {node.name}", ask, paces.get(who, 0.1)) for who, ask in questions.items()}
+    paces = {
+        SCRIPT: 0.5,
+        WITNESS: 0.2,
+    }  # these cost most, and a busy machine would delay the clients
+    return {
+        who: Sampler(f"{who} {node.name}", ask, paces.get(who, 0.1))
+        for who, ask in questions.items()
+    }
 
 
 def _inject_all(
-    faults: Iterable[Fault], seconds: float, stack: Stack, truths: Sequence[Sampler], tell: Callable[[str], None]
+    faults: Iterable[Fault],
+    seconds: float,
+    stack: Stack,
+    truths: Sequence[Sampler],
+    tell: Callable[[str], None],
 ) -> tuple[list[Window], int]:
-    """Go through one fault after the other, and return their windows and how often the cluster did not recover."""
+    """Go through one fault after the other, and return their windows and how often the cluster did
+    not recover.
+    """
 
     def all_commit() -> bool:
         latest = [sample for sampler in truths for sample in sampler.samples[-_LATEST:]]

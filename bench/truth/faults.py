@@ -10,7 +10,8 @@ from harness.galera import Node
 from harness.stack import Stack
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 2.0, 8.0
-"""Some hangs and cuts end before the group has excluded the node (3 s), and some last longer than that."""
+"""Some hangs and cuts end before the group has excluded the node (3 s), and some last longer than
+that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,11 @@ def plan(seed: int, nodes: int, kinds: Sequence[str]) -> Iterator[Fault]:
     chance = random.Random(seed)  # noqa: S311 (no secret)
     while True:
         for kind in chance.sample(kinds, len(kinds)):
-            yield Fault(kind, chance.randrange(nodes), round(chance.uniform(_SHORTEST_SECONDS, _LONGEST_SECONDS), 1))
+            yield Fault(
+                kind,
+                chance.randrange(nodes),
+                round(chance.uniform(_SHORTEST_SECONDS, _LONGEST_SECONDS), 1),
+            )
 
 
 def inject(fault: Fault, stack: Stack) -> AbstractContextManager[None]:
@@ -52,7 +57,11 @@ def rebuild(stack: Stack) -> None:
 
 ISOLATION, KILL, SIGSTOP, PAUSED = "isolation", "kill -9", "SIGSTOP", "service paused"
 NO_THREADS, BROKEN_INIT_CONNECT = "no more threads", "broken init_connect"
-ALTER, FULL_DISK, FULL_TRANSFER = "long ALTER TABLE", "full disk under the binary log", "full state transfer"
+ALTER, FULL_DISK, FULL_TRANSFER = (
+    "long ALTER TABLE",
+    "full disk under the binary log",
+    "full state transfer",
+)
 
 _SETTINGS = {
     "desync": ("wsrep_desync", "ON", "OFF"),

@@ -1,4 +1,5 @@
-"""Draws a truth run: for each kind of fault, whether a node was usable and what the checkers answered, over time.
+"""Draws a truth run: for each kind of fault, whether a node was usable and what the checkers
+answered, over time.
 
 Needs the dependency group `plot` (matplotlib), which `make truth ARGS="--plot FILE.png"` installs.
 """
@@ -37,7 +38,10 @@ _ROW, _BAND = 0.84, 0.84 / len(_BANDS)
 
 
 def draw(report: Report, path: Path) -> None:
-    """Write the picture as PNG, whatever the suffix of path. Raises OSError if the file cannot be written."""
+    """Write the picture as PNG, whatever the suffix of path.
+
+    Raises OSError if the file cannot be written.
+    """
     mpl.rcParams.update({"font.size": 9})
     figure = Figure(figsize=_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
     axes = figure.subplots()
@@ -67,7 +71,10 @@ def draw(report: Report, path: Path) -> None:
 
 
 def _draw_row(axes: Axes, row: int, window: Window, node: Mapping[str, Sequence[Sample]]) -> None:
-    shown = (window.began_at - _BEFORE_SECONDS, min(window.ended_at + AFTER_SECONDS, window.began_at + _MOST_SECONDS))
+    shown = (
+        window.began_at - _BEFORE_SECONDS,
+        min(window.ended_at + AFTER_SECONDS, window.began_at + _MOST_SECONDS),
+    )
     for number, who in enumerate(_BANDS):
         samples = settled(node[who]) if who == TRUTH else given(node[who])
         place = (row - _ROW / 2 + number * _BAND, _BAND * 0.9)
@@ -75,7 +82,13 @@ def _draw_row(axes: Axes, row: int, window: Window, node: Mapping[str, Sequence[
         for kind, colour in _COLOURS.items():
             there = intersection(filled(samples, kind), [shown])
             axes.broken_barh(_bars(there, window), place, color=colour, linewidth=0)
-    axes.vlines(window.ended_at - window.began_at, row - _ROW / 2, row + _ROW / 2, color="black", linewidth=0.8)
+    axes.vlines(
+        window.ended_at - window.began_at,
+        row - _ROW / 2,
+        row + _ROW / 2,
+        color="black",
+        linewidth=0.8,
+    )
 
 
 def _bars(some: Sequence[Stretch], window: Window) -> list[Stretch]:
@@ -84,6 +97,11 @@ def _bars(some: Sequence[Stretch], window: Window) -> list[Stretch]:
 
 
 def filled(samples: Sequence[Sample], kind: str) -> list[Stretch]:
-    """Return the stretches of one kind, each extended to the start of the next sample, so that there are no gaps."""
+    """Return the stretches of one kind, each extended to the start of the next sample, so that
+    there are no gaps.
+    """
     following = {before.ended_at: after.began_at for before, after in pairwise(samples)}
-    return [(began_at, following.get(ended_at, ended_at)) for began_at, ended_at in stretches(samples, kind)]
+    return [
+        (began_at, following.get(ended_at, ended_at))
+        for began_at, ended_at in stretches(samples, kind)
+    ]

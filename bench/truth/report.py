@@ -17,7 +17,13 @@ from bench.truth.faults import (
 )
 from bench.truth.stretches import FALSE_200, FALSE_503, Sample, Stretch, judge, length
 
-OURS, IN_SYNC, SCRIPT, TRUTH, WITNESS = "clustercheckd", "max_sync_wait=1", "script", "truth", "witness"
+OURS, IN_SYNC, SCRIPT, TRUTH, WITNESS = (
+    "clustercheckd",
+    "max_sync_wait=1",
+    "script",
+    "truth",
+    "witness",
+)
 """Who was asked about a node. IN_SYNC: clustercheckd, with this in the query."""
 
 _COLUMNS = {
@@ -48,13 +54,15 @@ _GOALS = {
     SIGSTOP + _AFTERWARDS: (0.6, 0.6, _ANY, 1.35, 1.6),
     SIGSTOP + _OTHERS: _HIDDEN,
 }
-"""How long a false answer may last, in seconds: a goal for each column, by row of the table. All other rows: _USUAL.
+"""How long a false answer may last, in seconds: a goal for each column, by row of the table. All
+other rows: _USUAL.
 
-A row is a kind of fault. Where the time after the fault, or the other nodes, have a row here, they have one in the
-table. Goals include 0.1 s for the sampling. _USUAL: an answer may rest on a poll of 0.25 s ago. A 503 may be a second
-older while the server does not answer, and as long with max_sync_wait: a refused read in sync is repeated after 1 s.
-_BY_LOGIN: only a login shows the fault, every 2 s. _HIDDEN: only a read in sync shows it, every 2 s, which then has to
-wait for a second. A full disk holds up the other nodes by flow control, which no read in sync notices.
+A row is a kind of fault. Where the time after the fault, or the other nodes, have a row here, they
+have one in the table. Goals include 0.1 s for the sampling. _USUAL: an answer may rest on a poll of
+0.25 s ago. A 503 may be a second older while the server does not answer, and as long with
+max_sync_wait: a refused read in sync is repeated after 1 s. _BY_LOGIN: only a login shows the
+fault, every 2 s. _HIDDEN: only a read in sync shows it, every 2 s, which then has to wait for a
+second. A full disk holds up the other nodes by flow control, which no read in sync notices.
 """
 
 _AROUND_SECONDS = 0.5
@@ -74,7 +82,9 @@ bench/truth/stretches.py has the full rules, and bench/truth/report.py the goals
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One fault, and the time until the next. node: the name of the fault's node. ended_at: when the fault ended."""
+    """One fault, and the time until the next. node: the name of the fault's node. ended_at: when
+    the fault ended.
+    """
 
     number: int
     kind: str
@@ -85,7 +95,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One stretch of wrong answers of a checker about a node, and the fault during which it happened."""
+    """One stretch of wrong answers of a checker about a node, and the fault during which it
+    happened.
+    """
 
     checker: str
     what: str
@@ -98,7 +110,9 @@ class _Run:
         """The row of the table that it belongs to."""
         kind = self.window.kind
         afterwards = sum(self.stretch) / 2 > self.window.ended_at
-        special = kind + (_OTHERS if self.node != self.window.node else _AFTERWARDS if afterwards else "")
+        special = kind + (
+            _OTHERS if self.node != self.window.node else _AFTERWARDS if afterwards else ""
+        )
         return special if special in _GOALS else kind
 
 
@@ -109,12 +123,17 @@ class Report:
     """
 
     def __init__(
-        self, title: str, nodes: Mapping[str, Mapping[str, Sequence[Sample]]], windows: Sequence[Window]
+        self,
+        title: str,
+        nodes: Mapping[str, Mapping[str, Sequence[Sample]]],
+        windows: Sequence[Window],
     ) -> None:
         self.title = title
         self.nodes = nodes
         self.windows = windows
-        self._began_at = min(sample.began_at for node in nodes.values() for sample in node[TRUTH][:1])
+        self._began_at = min(
+            sample.began_at for node in nodes.values() for sample in node[TRUTH][:1]
+        )
         self._runs = [
             _Run(checker, what, name, stretch, self._window_of(stretch))
             for name, node in nodes.items()
@@ -125,7 +144,12 @@ class Report:
 
     def violations(self) -> list[str]:
         """Return a description of each time that clustercheckd's answers broke a promise."""
-        found = [run for window in self.windows if window.kind == PAUSED for run in self._after_pause(window)]
+        found = [
+            run
+            for window in self.windows
+            if window.kind == PAUSED
+            for run in self._after_pause(window)
+        ]
         for run in self._runs:
             goals = dict(zip(_COLUMNS, _GOALS.get(run.row, _USUAL), strict=True))
             if length(run.stretch) > goals.get((run.checker, run.what), _ANY):
@@ -136,22 +160,34 @@ class Report:
         """Return the table and its explanation."""
         rows = [f"| fault | {' | '.join(_COLUMNS.values())} |", f"|---|{'---|' * len(_COLUMNS)}"]
         kinds = {window.kind for window in self.windows}
-        for row in sorted({*kinds, *(row for row in _GOALS if row.partition(",")[0] in kinds)}, key=str.lower):
+        for row in sorted(
+            {*kinds, *(row for row in _GOALS if row.partition(",")[0] in kinds)}, key=str.lower
+        ):
             cells = [self._longest(row, *column) for column in _COLUMNS]
             rows.append(f"| {row} | {' | '.join(cells)} |")
         return "\n".join([self.title, "", *rows, "", EXPLANATION])
 
     def worst(self) -> list[Window]:
-        """Return the fault of each kind for which clustercheckd was wrong for longest about its node, by kind."""
-        last_of_kind = {window.kind: window for window in sorted(self.windows, key=self._wrong_seconds)}
+        """Return the fault of each kind for which clustercheckd was wrong for longest about its
+        node, by kind.
+        """
+        last_of_kind = {
+            window.kind: window for window in sorted(self.windows, key=self._wrong_seconds)
+        }
         return sorted(last_of_kind.values(), key=lambda window: window.kind.lower())
 
     def _wrong_seconds(self, window: Window) -> float:
-        runs = [run for run in self._runs if run.checker != SCRIPT and (run.window, run.node) == (window, window.node)]
+        runs = [
+            run
+            for run in self._runs
+            if run.checker != SCRIPT and (run.window, run.node) == (window, window.node)
+        ]
         return sum(length(run.stretch) for run in runs)
 
     def _longest(self, row: str, checker: str, what: str) -> str:
-        runs = [run for run in self._runs if (run.row, run.checker, run.what) == (row, checker, what)]
+        runs = [
+            run for run in self._runs if (run.row, run.checker, run.what) == (row, checker, what)
+        ]
         seconds = max((length(run.stretch) for run in runs), default=0.0)
         return f"{seconds:.2f}" if seconds else "0"
 
@@ -164,10 +200,17 @@ class Report:
         """Return the first 503 of the service after it was paused: its node was well throughout."""
         node = self.nodes[window.node]
         return [
-            _Run(checker, "503 after a pause", window.node, (sample.began_at, sample.ended_at), window)
+            _Run(
+                checker,
+                "503 after a pause",
+                window.node,
+                (sample.began_at, sample.ended_at),
+                window,
+            )
             for checker in (OURS, IN_SYNC)
             for sample in node[checker]
-            if sample.seen.startswith("503 ") and self._window_of((sample.ended_at, sample.ended_at)) is window
+            if sample.seen.startswith("503 ")
+            and self._window_of((sample.ended_at, sample.ended_at)) is window
         ][:1]
 
     def _story(self, run: _Run) -> str:
@@ -178,7 +221,10 @@ class Report:
         for name in (run.checker, TRUTH, WITNESS):
             last = None
             for sample in self.nodes[run.node][name]:
-                inside = sample.ended_at > began_at - _AROUND_SECONDS and sample.began_at < ended_at + _AROUND_SECONDS
+                inside = (
+                    sample.ended_at > began_at - _AROUND_SECONDS
+                    and sample.began_at < ended_at + _AROUND_SECONDS
+                )
                 if inside and (sample.kind, sample.seen) != last:
                     last = sample.kind, sample.seen
                     asked = f"{sample.began_at - self._began_at:7.2f} to {sample.ended_at - self._began_at:7.2f} s"

@@ -1,4 +1,6 @@
-"""The threads that sample, each at its own pace, the checkers' answers about a node and its true state."""
+"""The threads that sample, each at its own pace, the checkers' answers about a node and its true
+state.
+"""
 
 import subprocess
 import threading
@@ -38,7 +40,9 @@ Answer = tuple[str, str]
 
 
 class Sampler(threading.Thread):
-    """Calls ask repeatedly and keeps the answers. ask: returns the kind of the answer and a description."""
+    """Calls ask repeatedly and keeps the answers. ask: returns the kind of the answer and a
+    description.
+    """
 
     def __init__(self, name: str, ask: Callable[[], Answer], pace_seconds: float) -> None:
         super().__init__(name=name, daemon=True)
@@ -81,18 +85,25 @@ def our_verdict(service: Service, target: str) -> Callable[[], Answer]:
             reply = service.get(target)
         except OSError as fault:
             return SAYS_503, f"no answer: {fault}"
-        return (SAYS_200 if reply.status == int(SAYS_200) else SAYS_503), f"{reply.status} {reply.reason}"
+        return (
+            SAYS_200 if reply.status == int(SAYS_200) else SAYS_503
+        ), f"{reply.status} {reply.reason}"
 
     return ask
 
 
 def script_verdict(node: Node, directory: Path) -> Callable[[], Answer]:
-    """Return a question that runs the shell check. If it hangs, stop it after HAProxy's timeout and count a 503."""
+    """Return a question that runs the shell check.
+
+    If it hangs, stop it after HAProxy's timeout and count a 503.
+    """
     # timeout(1) stops the client that the script started, too.
     command = ["timeout", "-s", "KILL", f"{_SCRIPT_SECONDS}", *script_command(node, directory)]
 
     def ask() -> Answer:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if not done.stdout:
             return SAYS_503, f"no answer within {_SCRIPT_SECONDS:g} s"
         kind = SAYS_200 if done.stdout.startswith("HTTP/1.1 200 ") else SAYS_503
@@ -102,12 +113,17 @@ def script_verdict(node: Node, directory: Path) -> Callable[[], Answer]:
 
 
 def truth(node: Node) -> Callable[[], Answer]:
-    """Return a question that acts as a new client of the node: log in over TCP, read a row, commit one."""
+    """Return a question that acts as a new client of the node: log in over TCP, read a row, commit
+    one.
+    """
 
     def ask() -> Answer:
         began_at = time.monotonic()
         try:
-            with node.connect_as_client(seconds=TRUTH_SECONDS) as connection, connection.cursor() as cursor:
+            with (
+                node.connect_as_client(seconds=TRUTH_SECONDS) as connection,
+                connection.cursor() as cursor,
+            ):
                 cursor.execute("SELECT id FROM writes ORDER BY id DESC LIMIT 1")
                 cursor.execute("INSERT INTO writes (node) VALUES ('truth')")
         except (pymysql.MySQLError, OSError) as fault:
@@ -115,7 +131,11 @@ def truth(node: Node) -> Callable[[], Answer]:
                 return USABLE, "conflict"
             return UNUSABLE, str(fault)
         took = time.monotonic() - began_at
-        return (USABLE, "committed") if took <= TRUTH_SECONDS else (UNUSABLE, f"committed, after {took:.2f} s")
+        return (
+            (USABLE, "committed")
+            if took <= TRUTH_SECONDS
+            else (UNUSABLE, f"committed, after {took:.2f} s")
+        )
 
     return ask
 
@@ -126,7 +146,10 @@ def witness(node: Node) -> Callable[[], Answer]:
     def ask() -> Answer:
         kind = NOT_DESYNCED
         try:
-            with node.connect_as_client(seconds=TRUTH_SECONDS) as connection, connection.cursor() as cursor:
+            with (
+                node.connect_as_client(seconds=TRUTH_SECONDS) as connection,
+                connection.cursor() as cursor,
+            ):
                 kind = UNREADABLE
                 cursor.execute("SHOW STATUS LIKE 'wsrep_local_state'")
                 row = cursor.fetchone()

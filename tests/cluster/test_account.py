@@ -1,4 +1,6 @@
-"""The account: who may log in with it, who gets its password, and that the one of the manifests is enough."""
+"""The account: who may log in with it, who gets its password, and that the one of the manifests is
+enough.
+"""
 
 import os
 import subprocess
@@ -20,7 +22,9 @@ NOBODY = 65534
 
 @pytest.fixture(scope="module")
 def node(installation: Installation) -> Iterator[Node]:
-    """Run a server that is no member of a cluster, and has no TLS, which MariaDB 11.8 has on by default."""
+    """Run a server that is no member of a cluster, and has no TLS, which MariaDB 11.8 has on by
+    default.
+    """
     started = installation.node("accounts", ["--skip-ssl"])
     started.start()
     started.wait_until_up()
@@ -28,28 +32,45 @@ def node(installation: Installation) -> Iterator[Node]:
     started.stop()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user of the operating system, which needs root")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="becomes another user of the operating system, which needs root"
+)
 def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(node: Node) -> None:
-    # The server knows this number by another name than check, which finds it as that of the service's user.
+    # The server knows this number by another name than check, which finds it as that of the
+    # service's user.
     environ = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "nobody"}
     refused = check_as("root", environ, user_id=NOBODY)
-    assert refused.stdout.startswith("NOT available access-denied: the server refused user nobody (error 1")
-    assert "over the unix socket by user id 65534; unix_socket accepts only the system's user" in refused.stdout
-    node.sql("CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket WITH MAX_USER_CONNECTIONS 5")
+    assert refused.stdout.startswith(
+        "NOT available access-denied: the server refused user nobody (error 1"
+    )
+    assert (
+        "over the unix socket by user id 65534; unix_socket accepts only the system's user"
+        in refused.stdout
+    )
+    node.sql(
+        "CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket WITH MAX_USER_CONNECTIONS 5"
+    )
     assert check_as("root", environ, user_id=NOBODY).stdout.startswith("NOT available not-galera: ")
     # Root itself may not use that account.
     assert run("check", **environ).stdout.startswith("NOT available access-denied: ")
 
 
 def test_a_server_without_tls_gets_no_credentials_where_tls_is_required(node: Node) -> None:
-    settings = {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), "MYSQL_USERNAME": "x", "MYSQL_PASSWORD": "x"}
+    settings = {
+        "MYSQL_HOST": LOOPBACK,
+        "MYSQL_PORT": str(node.port),
+        "MYSQL_USERNAME": "x",
+        "MYSQL_PASSWORD": "x",
+    }
     assert run("check", **settings, MYSQL_SSL="1", MYSQL_SSL_VERIFY="none").stdout.startswith(
         f"NOT available error: {LOOPBACK}:{node.port} offers no TLS, but MYSQL_SSL* or the option file requires it"
     )
 
 
 @pytest.mark.parametrize(("option", "number"), [("PASSWORD EXPIRE", 1820), ("ACCOUNT LOCK", 4151)])
-def test_an_account_that_is_expired_or_locked_is_refused(node: Node, option: str, number: int) -> None:
+def test_an_account_that_is_expired_or_locked_is_refused(
+    node: Node, option: str, number: int
+) -> None:
     node.sql(f"CREATE OR REPLACE USER unfit@localhost IDENTIFIED BY 'x' {option}")
     settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "unfit", "MYSQL_PASSWORD": "x"}
     said = f"NOT available access-denied: the server refused user unfit (error {number})"
@@ -72,7 +93,11 @@ def test_the_account_that_compose_makes_is_enough(without_account: Node, tmp_pat
 docker_process_sql() {{ mariadb --no-defaults --skip-ssl --socket={without_account.socket}; }}
 docker_sql_escape_string_literal() {{ printf %s "$1" | sed -e 's/[\\\\]/\\\\\\\\/g' -e "s/'/''/g"; }}
 """
-    subprocess.run(["bash", "-ec", functions + script.replace("/secret/", f"{tmp_path}/")], check=True, timeout=SECONDS)
+    subprocess.run(
+        ["bash", "-ec", functions + script.replace("/secret/", f"{tmp_path}/")],
+        check=True,
+        timeout=SECONDS,
+    )
     is_enough(without_account, tmp_path / "clustercheck")
 
 

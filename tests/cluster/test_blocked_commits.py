@@ -13,7 +13,9 @@ def wait_until_blocked(node: Node) -> None:
     wait_for(f"the commits of {node.name} to wait", lambda: not node.commits())
 
 
-def test_an_alter_holds_up_the_commits_of_all_nodes_and_no_status_variable_shows_it(stack: Stack) -> None:
+def test_an_alter_holds_up_the_commits_of_all_nodes_and_no_status_variable_shows_it(
+    stack: Stack,
+) -> None:
     with stack.cluster.altering(stack.nodes[0]):
         for node, service in zip(stack.nodes, stack.services, strict=True):
             wait_until_blocked(node)

@@ -1,4 +1,6 @@
-"""The drop-in, on real nodes and under the programs that run the script: the same bytes, the same exit codes."""
+"""The drop-in, on real nodes and under the programs that run the script: the same bytes, the same
+exit codes.
+"""
 
 import os
 import socket
@@ -28,7 +30,9 @@ def printed(status: str, length: int, body: str) -> bytes:
 SYNCED = printed("200 OK", 40, "Percona XtraDB Cluster Node is synced.")
 NOT_SYNCED = printed("503 Service Unavailable", 44, "Percona XtraDB Cluster Node is not synced.")
 READ_ONLY = printed("503 Service Unavailable", 43, "Percona XtraDB Cluster Node is read-only.")
-DISABLED = printed("503 Service Unavailable", 51, "Percona XtraDB Cluster Node is manually disabled.")
+DISABLED = printed(
+    "503 Service Unavailable", 51, "Percona XtraDB Cluster Node is manually disabled."
+)
 
 
 def variables(node: Node, directory: Path) -> dict[str, str]:
@@ -42,9 +46,13 @@ def variables(node: Node, directory: Path) -> dict[str, str]:
     }
 
 
-def clustercheck(environ: Mapping[str, str], *arguments: str, command: Sequence[str] = (COMMAND,)) -> tuple[int, bytes]:
+def clustercheck(
+    environ: Mapping[str, str], *arguments: str, command: Sequence[str] = (COMMAND,)
+) -> tuple[int, bytes]:
     """Run the command; give exit code and output."""
-    done = subprocess.run([*command, *arguments], env=environ, capture_output=True, timeout=SECONDS, check=False)
+    done = subprocess.run(
+        [*command, *arguments], env=environ, capture_output=True, timeout=SECONDS, check=False
+    )
     assert done.stderr == b""
     return done.returncode, done.stdout
 
@@ -77,17 +85,40 @@ def test_what_is_wrong_is_in_the_error_file(lone: Node, tmp_path: Path) -> None:
     errors = tmp_path / "errors"
     environ = {**variables(lone, tmp_path), "ERR_FILE": str(errors), "MYSQL_USERNAME": ACCOUNT}
     for variable, value, said in (
-        ("MYSQL_PASSWORD", "wrong", "access-denied: the server refused user clustercheck (error 1045)"),
-        ("MYSQL_PORT", "x", "error: MYSQL_PORT is not a port: set it to a number from 1 to 65535\n"),
-        ("MYSQL_HOST", "db2", f"error: MYSQL_SOCKET={environ['MYSQL_SOCKET']} and MYSQL_HOST=db2 name two servers"),
+        (
+            "MYSQL_PASSWORD",
+            "wrong",
+            "access-denied: the server refused user clustercheck (error 1045)",
+        ),
+        (
+            "MYSQL_PORT",
+            "x",
+            "error: MYSQL_PORT is not a port: set it to a number from 1 to 65535\n",
+        ),
+        (
+            "MYSQL_HOST",
+            "db2",
+            f"error: MYSQL_SOCKET={environ['MYSQL_SOCKET']} and MYSQL_HOST=db2 name two servers",
+        ),
         ("AVAILABLE_WHEN_READONLY", "0;", "error: AVAILABLE_WHEN_READONLY=0;: must be 0 or 1\n"),
-        ("CLUSTERCHECK_DISABLED_FILE", "x", "error: CLUSTERCHECK_DISABLED_FILE must be an absolute path\n"),
-        ("CLUSTERCHECK_DEADLINE", "inf", "error: CLUSTERCHECK_DEADLINE: 'inf' is not a duration; examples: "),
+        (
+            "CLUSTERCHECK_DISABLED_FILE",
+            "x",
+            "error: CLUSTERCHECK_DISABLED_FILE must be an absolute path\n",
+        ),
+        (
+            "CLUSTERCHECK_DEADLINE",
+            "inf",
+            "error: CLUSTERCHECK_DEADLINE: 'inf' is not a duration; examples: ",
+        ),
     ):
         assert clustercheck({**environ, variable: value}) == (1, NOT_SYNCED)
         assert errors.read_text().startswith(said)
     # Emptied once all is well, as by the script.
-    assert clustercheck({**environ, "CLUSTERCHECK_DEADLINE": "5000ms"}, ACCOUNT, PASSWORD) == (0, SYNCED)
+    assert clustercheck({**environ, "CLUSTERCHECK_DEADLINE": "5000ms"}, ACCOUNT, PASSWORD) == (
+        0,
+        SYNCED,
+    )
     assert errors.read_text() == ""
     # That it cannot be written changes no answer.
     os.mkfifo(tmp_path / "fifo")
@@ -95,7 +126,9 @@ def test_what_is_wrong_is_in_the_error_file(lone: Node, tmp_path: Path) -> None:
         assert clustercheck(environ, ACCOUNT, PASSWORD, "0", path) == (0, SYNCED)
 
 
-def test_the_account_comes_from_variables_and_from_the_defaults_file(lone: Node, tmp_path: Path) -> None:
+def test_the_account_comes_from_variables_and_from_the_defaults_file(
+    lone: Node, tmp_path: Path
+) -> None:
     environ = variables(lone, tmp_path)
     account = {"MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD}
     assert clustercheck({**environ, **account}) == (0, SYNCED)
@@ -111,8 +144,13 @@ def test_its_configuration_files_are_read_and_never_run(lone: Node, tmp_path: Pa
         f"AVAILABLE_WHEN_READONLY=1; ERR_FILE={errors}#x # more\nDEFAULTS_EXTRA_FILE=$(touch {marker})\n"
     )
     errors = tmp_path / "errors#x"
-    program = f"import sys; from app.script.clustercheck import main; sys.exit(main([], ['{file}']))"
-    assert clustercheck(variables(lone, tmp_path), command=(sys.executable, "-c", program)) == (0, SYNCED)
+    program = (
+        f"import sys; from app.script.clustercheck import main; sys.exit(main([], ['{file}']))"
+    )
+    assert clustercheck(variables(lone, tmp_path), command=(sys.executable, "-c", program)) == (
+        0,
+        SYNCED,
+    )
     assert not marker.exists()
     assert f"{file}, line 6: DEFAULTS_EXTRA_FILE is used as written" in errors.read_text()
 
@@ -130,7 +168,11 @@ def check(port: int, request: bytes) -> bytes:
         return read_to_end(connection)
 
 
-REQUESTS = [b"OPTIONS / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: " + b"y" * 500 + b"\r\n\r\n", b""]
+REQUESTS = [
+    b"OPTIONS / HTTP/1.0\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: " + b"y" * 500 + b"\r\n\r\n",
+    b"",
+]
 
 
 _PASSED_ON = ("MYSQL_SOCKET", "CLUSTERCHECK_DISABLED_FILE", "CLUSTERCHECK_DEADLINE")
@@ -145,7 +187,14 @@ def xinetd(directory: Path, port: int, environ: Mapping[str, str]) -> Process:
         f" protocol = tcp\n wait = no\n user = root\n server = {COMMAND}\n env = {passed}\n"
         f" server_args = - 1 /dev/null 1 {option_file(directory)}\n per_source = UNLIMITED\n cps = 1000 1\n}}\n"
     )
-    command = ["xinetd", "-dontfork", "-f", str(configuration), "-pidfile", str(directory / "xinetd.pid")]
+    command = [
+        "xinetd",
+        "-dontfork",
+        "-f",
+        str(configuration),
+        "-pidfile",
+        str(directory / "xinetd.pid"),
+    ]
     return Process("xinetd", command, directory / "xinetd.log", environ=environ)
 
 

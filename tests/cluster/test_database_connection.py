@@ -19,8 +19,14 @@ def test_a_defaults_file_is_enough(lone: Node, tmp_path: Path) -> None:
     directory = tmp_path / "conf.d"
     directory.mkdir()
     for path, text in (
-        (directory / "account.cnf", f"[client]\nuser = {ACCOUNT} # ours\npassword='{PASSWORD}'\nquick\n"),
-        (tmp_path / "my.cnf", f"[client]\nsocket={lone.socket}\n!includedir {directory}\n[mysql]\nuser=mallory\n"),
+        (
+            directory / "account.cnf",
+            f"[client]\nuser = {ACCOUNT} # ours\npassword='{PASSWORD}'\nquick\n",
+        ),
+        (
+            tmp_path / "my.cnf",
+            f"[client]\nsocket={lone.socket}\n!includedir {directory}\n[mysql]\nuser=mallory\n",
+        ),
     ):
         path.write_text(text)
         path.chmod(0o600)
@@ -31,7 +37,9 @@ def test_a_defaults_file_is_enough(lone: Node, tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class TlsServer:
-    """A MariaDB server with a certificate, its authority, and accounts that may come over TLS only."""
+    """A MariaDB server with a certificate, its authority, and accounts that may come over TLS
+    only.
+    """
 
     node: Node
     authority: Certificate
@@ -42,11 +50,15 @@ class TlsServer:
         places = {"ca": self.authority.cert, "cert": self.client.cert, "key": self.client.key}
         account = {"MYSQL_USERNAME": "secret", "MYSQL_PASSWORD": "geheim"}
         settings = account | {name: value.format(**places) for name, value in more.items()}
-        return run("check", **{"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(self.node.port), **settings}).stdout
+        return run(
+            "check", **{"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(self.node.port), **settings}
+        ).stdout
 
 
 @pytest.fixture(scope="module")
-def tls_server(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServer]:
+def tls_server(
+    installation: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TlsServer]:
     """Run a MariaDB server with TLS, without Galera: what is asked is whether it can be read."""
     directory = tmp_path_factory.mktemp("tls")
     authority = make_authority(directory)
@@ -86,11 +98,15 @@ NOT_ACCEPTED = ": certificate not accepted: "
         pytest.param({"MYSQL_SSL": "1", "MYSQL_SSL_VERIFY": "none"}, READ, id="no verification"),
         pytest.param(OTHER_HOST, NOT_ACCEPTED, id="a certificate for another host"),
         pytest.param(OTHER_HOST | {"MYSQL_SSL_VERIFY": "ca"}, READ, id="only the issuer counts"),
-        pytest.param(CA | {"MYSQL_USERNAME": "mutual"}, "access-denied: ", id="no client certificate"),
+        pytest.param(
+            CA | {"MYSQL_USERNAME": "mutual"}, "access-denied: ", id="no client certificate"
+        ),
         pytest.param(CA | CLIENT, READ, id="a client certificate"),
     ],
 )
-def test_tls_is_verified_unless_switched_off(tls_server: TlsServer, settings: Mapping[str, str], words: str) -> None:
+def test_tls_is_verified_unless_switched_off(
+    tls_server: TlsServer, settings: Mapping[str, str], words: str
+) -> None:
     assert words in tls_server.checked(settings)
 
 

@@ -1,7 +1,8 @@
-"""Databases that fail in every way, and come back: the right reason in time, and nothing left behind.
+"""Databases that fail in every way, and come back: the right reason in time, and nothing left
+behind.
 
-The promise: what fails shows with its reason within interval + deadline, and what is back shows within a second. That
-the server never sees more than three sessions is in test_logins.py.
+The promise: what fails shows with its reason within interval + deadline, and what is back shows
+within a second. That the server never sees more than three sessions is in test_logins.py.
 """
 
 import signal
@@ -23,7 +24,8 @@ from tests.measured import within
 BUSY_SECONDS = 0.5
 SHOWN_SECONDS = 0.25 + 0.8 + BUSY_SECONDS
 BACK_SECONDS = 1.0 + BUSY_SECONDS
-# A connection attempt into the void is repeated by the kernel after 1 and 3 s, and begun anew after 5 s.
+# A connection attempt into the void is repeated by the kernel after 1 and 3 s, and begun anew after
+# 5 s.
 NETWORK_BACK_SECONDS = 2.0 + BUSY_SECONDS
 MOST_SESSIONS = 3
 GROWTH_KIB = 2048
@@ -39,7 +41,11 @@ class Footprint:
 
     def check(self) -> None:
         """Check that nothing has grown."""
-        wait_for("the descriptors back", lambda: self._process.descriptors <= self._descriptors, seconds=5)
+        wait_for(
+            "the descriptors back",
+            lambda: self._process.descriptors <= self._descriptors,
+            seconds=5,
+        )
         assert self._process.resident_kib - self._resident_kib < GROWTH_KIB
 
 
@@ -55,7 +61,10 @@ def wait_until_shown(service: Service, reason: str) -> Reply:
 def test_a_server_that_is_killed_or_stopped_is_unreachable_and_back_after_its_restart(
     installation: Installation, ports: Ports, tmp_path: Path, times: int
 ) -> None:
-    with lone_node(installation, f"restarted{times}") as node, watching(node, tmp_path, ports) as service:
+    with (
+        lone_node(installation, f"restarted{times}") as node,
+        watching(node, tmp_path, ports) as service,
+    ):
         footprint = Footprint(service)
         for number in [signal.SIGKILL, signal.SIGTERM] * times:
             before = len(service.status()["changes"])
@@ -82,7 +91,14 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
             node.start_alone()
         node.sql(f"CREATE USER {ACCOUNT}@'%' IDENTIFIED BY '{PASSWORD}'")
         service = exits.enter_context(
-            watching(node, tmp_path, ports, MYSQL_SOCKET="", MYSQL_HOST=remote_host.address, MYSQL_PORT=str(node.port))
+            watching(
+                node,
+                tmp_path,
+                ports,
+                MYSQL_SOCKET="",
+                MYSQL_HOST=remote_host.address,
+                MYSQL_PORT=str(node.port),
+            )
         )
         footprint = Footprint(service)
         before = len(service.status()["changes"])
@@ -94,7 +110,10 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
             assert service.get().reason == "timeout"
         wait_until_back(service, NETWORK_BACK_SECONDS)
         # After a hang, the node is available when it has answered a read in sync.
-        assert [reason for reason in reasons_since(service, before) if reason != "blocked"] == ["timeout", "synced"]
+        assert [reason for reason in reasons_since(service, before) if reason != "blocked"] == [
+            "timeout",
+            "synced",
+        ]
         footprint.check()
         # A session that was cut off is the server's until its own time-out, half a minute later.
         assert (node.sessions_of(ACCOUNT) or 9) <= MOST_SESSIONS + 2

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.skipif(
 
 NAME = "db1.example"
 DEADLINE_SECONDS = 0.4
-# Long before the resolver gives up, which is after a minute, and enough for Python to start or end on a busy machine.
+# Long before the resolver gives up, which is after a minute, and enough for Python to start or end
+# on a busy machine.
 _AT_ONCE_SECONDS = 10.0
 # Nobody listens there.
 DEAD_ADDRESS = "127.0.0.9"
@@ -30,7 +31,13 @@ DEAD_ADDRESS = "127.0.0.9"
 
 def with_file_in_etc(name: str, path: Path) -> list[str]:
     """Give a wrapper whose command finds a file in /etc that nobody else sees."""
-    return ["unshare", "--mount", "sh", "-ec", f'mount --bind \'{path}\' /etc/{name}; exec "$0" "$@"']
+    return [
+        "unshare",
+        "--mount",
+        "sh",
+        "-ec",
+        f'mount --bind \'{path}\' /etc/{name}; exec "$0" "$@"',
+    ]
 
 
 class SilentResolver:
@@ -45,7 +52,9 @@ class SilentResolver:
 
     @property
     def lookups(self) -> int:
-        """How many lookups have been begun: each asks for both kinds of addresses from a port of its own."""
+        """How many lookups have been begun: each asks for both kinds of addresses from a port of
+        its own.
+        """
         while True:
             try:
                 _, asker = self._listening.recvfrom(512)
@@ -99,7 +108,10 @@ def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["check"], f"NOT available timeout: no answer from {NAME}:3306 within 0.4 s while looking up"),
+        (
+            ["check"],
+            f"NOT available timeout: no answer from {NAME}:3306 within 0.4 s while looking up",
+        ),
         (["status", NAME], f"{NAME}: no answer within 2 s"),
     ],
     ids=["check", "status"],
@@ -107,7 +119,11 @@ def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the
 def test_a_command_ends_at_its_deadline_while_the_resolver_hangs(
     resolver: SilentResolver, arguments: list[str], words: str
 ) -> None:
-    settings = {"CLUSTERCHECK_DEADLINE": str(DEADLINE_SECONDS), "MYSQL_HOST": NAME, "MYSQL_USERNAME": "someone"}
+    settings = {
+        "CLUSTERCHECK_DEADLINE": str(DEADLINE_SECONDS),
+        "MYSQL_HOST": NAME,
+        "MYSQL_USERNAME": "someone",
+    }
     asked_at = time.monotonic()
     done = run(*arguments, through=resolver.wrapper, **settings)
     assert time.monotonic() - asked_at < _AT_ONCE_SECONDS
@@ -117,7 +133,9 @@ def test_a_command_ends_at_its_deadline_while_the_resolver_hangs(
 
 
 @pytest.mark.parametrize(
-    "addresses", [[DEAD_ADDRESS, LOOPBACK], [LOOPBACK, DEAD_ADDRESS]], ids=["the first is dead", "the last is dead"]
+    "addresses",
+    [[DEAD_ADDRESS, LOOPBACK], [LOOPBACK, DEAD_ADDRESS]],
+    ids=["the first is dead", "the last is dead"],
 )
 def test_a_server_is_verified_by_its_name_at_whichever_of_its_addresses_it_answers(
     tmp_path: Path, addresses: list[str]

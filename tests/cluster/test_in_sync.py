@@ -45,7 +45,9 @@ def check_undisturbed(service: Service, expected: str) -> None:
     assert (reply.status, reply.reason) == (200, expected)
 
 
-def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_asks_for_that(stack: Stack) -> None:
+def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_asks_for_that(
+    stack: Stack,
+) -> None:
     node = stack.nodes[1]
     service = stack.services[1]
     wait_for("a read in sync", lambda: scrape(service).get("sync_wait_seconds") == 0)
@@ -59,14 +61,21 @@ def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_a
         check_undisturbed(service, "synced")
         logins = scrape(service)['logins_total{outcome="accepted"}']
         # The read that waits stops no login, and no second one begins.
-        wait_for("more logins", lambda: scrape(service)['logins_total{outcome="accepted"}'] >= logins + 2)
+        wait_for(
+            "more logins", lambda: scrape(service)['logins_total{outcome="accepted"}'] >= logins + 2
+        )
         assert (node.sessions_of(ACCOUNT) or 0) <= MOST_SESSIONS
         assert scrape(service)["sync_wait_seconds"] > 2 * LOGIN_SECONDS
         assert service.status()["node"]["sync_wait_seconds"] > LOGIN_SECONDS
-        assert f":{service.port}: a read in sync has waited " in run("status", f"{LOOPBACK}:{service.port}").stdout
+        assert (
+            f":{service.port}: a read in sync has waited "
+            in run("status", f"{LOOPBACK}:{service.port}").stdout
+        )
         check_undisturbed(service, "synced")
     service.wait_for_verdict(200, "synced", target=STRICT)
-    wait_for("the log", lambda: service.log.read_text().splitlines()[-1].split("=")[0].endswith(AGAIN))
+    wait_for(
+        "the log", lambda: service.log.read_text().splitlines()[-1].split("=")[0].endswith(AGAIN)
+    )
     assert service.log.read_text().count(TOLD) == told + 1
 
 
@@ -82,7 +91,9 @@ def test_a_node_that_is_cut_off_is_blocked_before_it_knows(stack: Stack) -> None
 
 
 @pytest.mark.parametrize("seconds", [3.0])
-def test_a_node_that_hung_is_available_again_when_it_has_answered_a_read_in_sync(stack: Stack, seconds: float) -> None:
+def test_a_node_that_hung_is_available_again_when_it_has_answered_a_read_in_sync(
+    stack: Stack, seconds: float
+) -> None:
     node, service = stack.nodes[1], stack.services[1]
     before = len(service.status()["changes"])
     with node.process.paused():

@@ -1,4 +1,6 @@
-"""A 200 means that a client can log in: faults that an open session does not see, on a real server."""
+"""A 200 means that a client can log in: faults that an open session does not see, on a real
+server.
+"""
 
 import asyncio
 import threading
@@ -56,7 +58,10 @@ def client_error(node: Node) -> int:
 
 @pytest.mark.parametrize(
     ("fault", "number"),
-    [(Node.without_threads, 1135), (lambda node: node.setting("init_connect", "'no statement'", "''"), 1184)],
+    [
+        (Node.without_threads, 1135),
+        (lambda node: node.setting("init_connect", "'no statement'", "''"), 1184),
+    ],
     ids=["no thread can start", "init_connect fails"],
 )
 def test_a_server_that_rejects_logins_is_unavailable_in_time(
@@ -81,18 +86,33 @@ def test_a_rotated_password_takes_no_node_out_is_told_and_needs_no_restart(
     account = "'rotated'@'localhost'"
     node.sql(f"CREATE OR REPLACE USER {account} IDENTIFIED BY 'first'")
     file.write_text("first\n")
-    settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "rotated", "MYSQL_PASSWORD_FILE": str(file)}
+    settings = {
+        "MYSQL_SOCKET": str(node.socket),
+        "MYSQL_USERNAME": "rotated",
+        "MYSQL_PASSWORD_FILE": str(file),
+    }
     service = services.start(**settings)
     service.wait_for_verdict(200, "synced")
     before = len(service.status()["changes"])
     # The session that is open goes on.
     node.sql(f"ALTER USER {account} IDENTIFIED BY 'second'")
-    failure = wait_for("the failed login to show", lambda: service.status()["login_failure"], seconds=10)
-    assert failure == {"reason": "access-denied", "detail": "the server refused user rotated (error 1045)"}
-    wait_for("the metric", lambda: "clustercheckd_login_refused 1.0" in service.get("/metrics").body, seconds=5)
+    failure = wait_for(
+        "the failed login to show", lambda: service.status()["login_failure"], seconds=10
+    )
+    assert failure == {
+        "reason": "access-denied",
+        "detail": "the server refused user rotated (error 1045)",
+    }
+    wait_for(
+        "the metric",
+        lambda: "clustercheckd_login_refused 1.0" in service.get("/metrics").body,
+        seconds=5,
+    )
     assert service.get().status == 200
     file.write_text("second\n")
-    wait_for("the login to work again", lambda: service.status()["login_failure"] is None, seconds=15)
+    wait_for(
+        "the login to work again", lambda: service.status()["login_failure"] is None, seconds=15
+    )
     assert reasons_since(service, before) == []
     lines = [line for line in service.log.read_text().splitlines() if " login " in line]
     assert [line.split(" login ")[1].split()[0] for line in lines] == ["failed", "works"]
@@ -110,11 +130,15 @@ def test_a_server_without_connections_left_takes_no_node_out(node: Node, service
     before = len(service.status()["changes"])
     with node.full():
         assert client_error(node) == 1040
-        failure = wait_for("the failed login to show", lambda: service.status()["login_failure"], seconds=10)
+        failure = wait_for(
+            "the failed login to show", lambda: service.status()["login_failure"], seconds=10
+        )
         assert failure["reason"] == "too-many-connections"
         service.wait_for_verdict(503, "full", target="/?available_when_full=0")
         assert service.get().status == 200
-    wait_for("the login to work again", lambda: service.status()["login_failure"] is None, seconds=15)
+    wait_for(
+        "the login to work again", lambda: service.status()["login_failure"] is None, seconds=15
+    )
     assert reasons_since(service, before) == []
 
 
@@ -130,7 +154,9 @@ def test_a_hanging_show_status_is_a_timeout_and_never_gets_more_than_three_sessi
             assert client_error(node) == 0
             assert (node.sessions_of(ACCOUNT) or 0) <= 3
     wait_until_back(service, BACK_SECONDS)
-    wait_for("the sessions to be logged out", lambda: (node.sessions_of(ACCOUNT) or 9) <= 2, seconds=10)
+    wait_for(
+        "the sessions to be logged out", lambda: (node.sessions_of(ACCOUNT) or 9) <= 2, seconds=10
+    )
 
 
 @pytest.mark.long
@@ -145,7 +171,9 @@ def test_a_storm_of_logins_takes_no_node_out(node: Node, service: Service) -> No
                 logins[number] += 1
 
     before = len(service.status()["changes"])
-    threads = [threading.Thread(target=reconnects, args=[number]) for number in range(STORM_CLIENTS)]
+    threads = [
+        threading.Thread(target=reconnects, args=[number]) for number in range(STORM_CLIENTS)
+    ]
     try:
         for thread in threads:
             thread.start()
@@ -153,7 +181,8 @@ def test_a_storm_of_logins_takes_no_node_out(node: Node, service: Service) -> No
         while time.monotonic() < end:
             assert service.get().status == 200
     except RemoteDisconnected as fault:
-        # Among so many threads, this one may not get to send its request in the time that the guard gives it.
+        # Among so many threads, this one may not get to send its request in the time that the guard
+        # gives it.
         raise DisturbedError("the service closed the connection of a health check") from fault
     finally:
         ended.set()
@@ -169,16 +198,25 @@ def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
         connection = await Connection.to(login)
         session = Session(connection)
         await session.begin(32)
-        (row,) = await connection.answers("SELECT @@wait_timeout, @@sql_select_limit, @@wsrep_sync_wait")
+        (row,) = await connection.answers(
+            "SELECT @@wait_timeout, @@sql_select_limit, @@wsrep_sync_wait"
+        )
         await session.quit()
         return row
 
-    with node.setting("wsrep_sync_wait", "15", "0"), node.setting("sql_select_limit", "0", "DEFAULT"):
+    with (
+        node.setting("wsrep_sync_wait", "15", "0"),
+        node.setting("sql_select_limit", "0", "DEFAULT"),
+    ):
         assert asyncio.run(settings()) == ((b"32", b"18446744073709551615", b"0"),)
 
 
 def test_read_only_transactions_take_a_writer_out(node: Node, service: Service) -> None:
     strict = "/?available_when_readonly=0"
     with node.setting("tx_read_only", "ON", "OFF"):
-        wait_for("the writer to be read-only", lambda: service.get(strict).reason == "read-only", seconds=5)
+        wait_for(
+            "the writer to be read-only",
+            lambda: service.get(strict).reason == "read-only",
+            seconds=5,
+        )
         assert service.get().status == 200

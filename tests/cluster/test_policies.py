@@ -40,7 +40,9 @@ def clients_that_write(node: Node) -> Iterator[None]:
             thread.join()
 
 
-def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_returns(stack: Stack) -> None:
+def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_returns(
+    stack: Stack,
+) -> None:
     writer, node = stack.nodes[:2]
     service = stack.service(node, AVAILABLE_WHEN_DONOR="1", MAX_RECV_QUEUE=str(LIMIT))
 
@@ -71,13 +73,17 @@ def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_retur
     service.wait_for_verdict(200, "synced")
 
 
-def test_a_synced_node_that_has_all_that_flow_control_allows_in_its_queue_still_serves_readers(stack: Stack) -> None:
+def test_a_synced_node_that_has_all_that_flow_control_allows_in_its_queue_still_serves_readers(
+    stack: Stack,
+) -> None:
     writer, slow, third = stack.nodes
     options = "wsrep_provider_options"
     with ExitStack() as exits:
         for node in stack.nodes:
             # The default of Percona XtraDB Cluster, and that of MariaDB.
-            exits.enter_context(node.setting(options, "'gcs.fc_limit=100'", back="'gcs.fc_limit=16'"))
+            exits.enter_context(
+                node.setting(options, "'gcs.fc_limit=100'", back="'gcs.fc_limit=16'")
+            )
         # The clients wait for flow control until the lock below is gone.
         exits.enter_context(clients_that_write(writer))
         holding = exits.enter_context(slow.connect())
@@ -90,8 +96,12 @@ def test_a_synced_node_that_has_all_that_flow_control_allows_in_its_queue_still_
         wait_for("a poll of it", lambda: scrape(stack.services[1])["wsrep_local_recv_queue"] > 100)
         stack.services[1].wait_for_verdict(200, "synced", target=READER_QUESTION)
         stack.services[1].wait_for_verdict(503, "lagging", target="/?max_recv_queue=100")
-        # Every node obeys the pause. MariaDB does not say who has asked for it in the variable that PXC has for that.
-        wait_for("every node to obey", lambda: all(scrape(one)["wsrep_flow_control_active"] for one in stack.services))
+        # Every node obeys the pause. MariaDB does not say who has asked for it in the variable that
+        # PXC has for that.
+        wait_for(
+            "every node to obey",
+            lambda: all(scrape(one)["wsrep_flow_control_active"] for one in stack.services),
+        )
         assert not any("wsrep_flow_control_status" in scrape(service) for service in stack.services)
     stack.wait_until_whole()
 
@@ -121,7 +131,9 @@ def test_a_donor_that_takes_all_writes_blocks_them_with_an_empty_queue(
 
 
 def answers_in_sync(node: Node) -> bool:
-    """Return whether the node answers within two seconds a read that waits for all that the group had ordered."""
+    """Return whether the node answers within two seconds a read that waits for all that the group
+    had ordered.
+    """
     try:
         with node.connect_as_client(seconds=2) as reading, reading.cursor() as cursor:
             cursor.execute("SET SESSION wsrep_sync_wait=8")

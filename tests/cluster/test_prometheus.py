@@ -17,12 +17,18 @@ def test_every_query_returns_data_while_one_node_is_desynced_and_one_is_dead(sta
     def all_answered() -> bool:
         # A health check for a path that does not exist, as one of the queries counts.
         stack.services[0].get("/mistyped")
-        for question in [question for question, query in silent.items() if prometheus.answers(query)]:
+        for question in [
+            question for question, query in silent.items() if prometheus.answers(query)
+        ]:
             del silent[question]
         return not silent
 
     desynced, dead = stack.nodes[1:]
-    with stack.haproxy.connect(WRITER), desynced.setting("wsrep_desync", "ON", back="OFF"), stack.killed(dead):
+    with (
+        stack.haproxy.connect(WRITER),
+        desynced.setting("wsrep_desync", "ON", back="OFF"),
+        stack.killed(dead),
+    ):
         both = 'count(clustercheckd_reason{reason=~"desynced|unreachable"} == 1) == 2'
         wait_for("Prometheus to see both", lambda: prometheus.answers(both))
         try:

@@ -57,8 +57,12 @@ def comparable(node: Mapping[str, object]) -> dict[str, object]:
 
 
 def assert_select_is_like_show(node: Node) -> None:
-    """Check that a node's system variables are the same to the SELECT, which it must not refuse, as to the SHOW."""
-    check_select_is_like_show(Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD))
+    """Check that a node's system variables are the same to the SELECT, which it must not refuse, as
+    to the SHOW.
+    """
+    check_select_is_like_show(
+        Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD)
+    )
 
 
 def check_select_is_like_show(database: Database) -> set[str]:
@@ -75,7 +79,8 @@ def check_select_is_like_show(database: Database) -> set[str]:
         return readings
 
     shown, selected = (
-        {name: getattr(reading, name.lower()) for name in SYSTEM_VARIABLES} for reading in asyncio.run(two_readings())
+        {name: getattr(reading, name.lower()) for name in SYSTEM_VARIABLES}
+        for reading in asyncio.run(two_readings())
     )
     assert shown == selected
     assert shown["version"]
@@ -108,34 +113,51 @@ def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) 
     service.wait_for_verdict(200, "synced")
 
 
-def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_allowed(stack: Stack) -> None:
+def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_allowed(
+    stack: Stack,
+) -> None:
     # Galera 4 only logs this variable: a donor that has it serves its clients.
-    rejecting = [node.setting("wsrep_sst_donor_rejects_queries", "ON", "OFF") for node in stack.nodes[:2]]
+    rejecting = [
+        node.setting("wsrep_sst_donor_rejects_queries", "ON", "OFF") for node in stack.nodes[:2]
+    ]
     with rejecting[0], rejecting[1], stack.cluster.full_transfer_to(stack.nodes[2]):
         donor = wait_for(
             "one of the other nodes to be the donor",
-            lambda: next((b for b in stack.backends[:2] if b.service.get().reason == "donor"), None),
+            lambda: next(
+                (b for b in stack.backends[:2] if b.service.get().reason == "donor"), None
+            ),
         )
         donor.service.wait_for_verdict(503, "donor")
         assert_node_is(donor.service, real_rows.DONOR)
         donor.service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
         with donor.node.connect_as_client() as client, client.cursor() as cursor:
             assert cursor.execute("SELECT COUNT(*) FROM writes") == 1
-        assert "Rejecting client queries for the duration of SST" in donor.node.log.read_text(errors="replace")
+        assert "Rejecting client queries for the duration of SST" in donor.node.log.read_text(
+            errors="replace"
+        )
         donor.service.wait_for_verdict(503, "donor")
         # A joiner in a physical transfer does not even listen.
         stack.services[2].wait_for_verdict(503, "unreachable")
     stack.wait_until_whole()
     # It is joined for a moment, which a poll may fall into.
-    reasons = [change["reason"] for change in donor.service.status()["changes"] if change["reason"] != "joined"]
+    reasons = [
+        change["reason"]
+        for change in donor.service.status()["changes"]
+        if change["reason"] != "joined"
+    ]
     assert reasons[-2:] == ["donor", "synced"]
 
 
-def test_an_isolated_node_is_unavailable_and_joining_until_it_has_applied_what_it_missed(stack: Stack) -> None:
+def test_an_isolated_node_is_unavailable_and_joining_until_it_has_applied_what_it_missed(
+    stack: Stack,
+) -> None:
     node, service = stack.nodes[2], stack.services[2]
     with node.connect() as holding, holding.cursor() as cursor:
         with node.setting("wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
-            assert "wsrep_cluster_status is non-Primary" in service.wait_for_verdict(503, "non-primary").body
+            assert (
+                "wsrep_cluster_status is non-Primary"
+                in service.wait_for_verdict(503, "non-primary").body
+            )
             assert_node_is(service, real_rows.NON_PRIMARY)
             assert_select_is_like_show(node)
             # What to compare before a bootstrap is shown, and only there.
@@ -145,14 +167,17 @@ def test_an_isolated_node_is_unavailable_and_joining_until_it_has_applied_what_i
             # The others are the majority.
             assert [s.get().status for s in stack.services[:2]] == [200, 200]
             wait_for("the others to commit what the node will miss", stack.nodes[0].commits)
-            # A lock that Galera knows nothing of holds up the applier, and so the incremental transfer.
+            # A lock that Galera knows nothing of holds up the applier, and so the incremental
+            # transfer.
             cursor.execute("SET SESSION wsrep_on=OFF")
             cursor.execute(f"LOCK TABLES {DEMO}.writes READ")
         service.wait_for_verdict(503, "joining")
     stack.wait_until_whole()
 
 
-def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_healthy(stack: Stack) -> None:
+def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_healthy(
+    stack: Stack,
+) -> None:
     node, service = stack.nodes[0], stack.services[0]
     with node.setting("wsrep_reject_queries", "ALL", "NONE"):
         service.wait_for_verdict(503, "rejects-queries")
@@ -212,7 +237,9 @@ def test_a_session_killed_by_an_administrator_costs_no_answer(stack: Stack) -> N
     killed = our_sessions()
     # All at once: a session may log out before it is killed by its number.
     node.sql(f"KILL USER {ACCOUNT}")
-    wait_for("new sessions in place of the killed", lambda: (now := our_sessions()) and not now & killed)
+    wait_for(
+        "new sessions in place of the killed", lambda: (now := our_sessions()) and not now & killed
+    )
     assert service.status()["changes"] == before
 
 
@@ -230,18 +257,23 @@ def test_a_server_without_galera_is_not_galera_and_unix_socket_needs_no_password
     node.stop()
 
 
-def test_a_healthy_node_without_networking_is_unavailable(installation: Installation, services: Services) -> None:
+def test_a_healthy_node_without_networking_is_unavailable(
+    installation: Installation, services: Services
+) -> None:
     node = installation.node("quiet", ["--skip-networking"])
     node.start_alone()
     service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser())
     reply = service.wait_for_verdict(503, "no-networking")
-    assert reply.body.endswith("no-networking: skip_networking is ON: no client can connect over TCP\r\n")
+    assert reply.body.endswith(
+        "no-networking: skip_networking is ON: no client can connect over TCP\r\n"
+    )
     node.stop()
 
 
 def test_the_node_is_told_goodbye(stack: Stack) -> None:
     node = stack.nodes[0]
-    # The server's log names the account of a client that left without a word; its counter would count everybody's.
+    # The server's log names the account of a client that left without a word; its counter would
+    # count everybody's.
     for account, number in (("polite", signal.SIGTERM), ("rude", signal.SIGKILL)):
         node.sql(f"CREATE OR REPLACE USER '{account}'@'localhost'")
         settings = {"MYSQL_USERNAME": account, "MYSQL_PASSWORD": "", "CLUSTERCHECK_DEADLINE": "5"}

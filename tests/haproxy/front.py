@@ -1,4 +1,6 @@
-"""HAProxy in front of mock nodes, with the example or a variation of it, and the times that the tests measure there."""
+"""HAProxy in front of mock nodes, with the example or a variation of it, and the times that the
+tests measure there.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +17,8 @@ from tests.measured import within
 from tests.unit.pages import blocks_under
 
 SWITCH_SECONDS = 1.5
-"""The most that a switch to the next node may take where the old node or its clustercheckd answers."""
+"""The most that a switch to the next node may take where the old node or its clustercheckd
+answers."""
 
 SILENT_SECONDS = 3.5
 """The most that a switch may take where HAProxy has to wait for an answer."""
@@ -40,7 +43,10 @@ class Front:
     readers: Clients
 
     def fail_over(self, node: MockNode) -> str:
-        """Have the writer fail and return, with a client meanwhile. Return the name of the node that took over."""
+        """Have the writer fail and return, with a client meanwhile.
+
+        Return the name of the node that took over.
+        """
         node.become("non-primary")
         self.haproxy.wait_for_status(node, writer="DOWN")
         new = self.writers.lands_on()
@@ -58,16 +64,29 @@ class MockNodes(Block):
         self._haproxies: list[HAProxy] = []
         self.nodes = [MockNode(ports, f"node{number}") for number in range(1, size + 1)]
 
-    def front(self, name: str = "lb1", *, text: str | None = None, replace: Mapping[str, str] | None = None) -> Front:
-        """Start an HAProxy; it has checked every node when this returns. The arguments are those of `HAProxy`."""
+    def front(
+        self,
+        name: str = "lb1",
+        *,
+        text: str | None = None,
+        replace: Mapping[str, str] | None = None,
+    ) -> Front:
+        """Start an HAProxy; it has checked every node when this returns.
+
+        The arguments are those of `HAProxy`.
+        """
         servers = [node.server for node in self.nodes]
-        haproxy = HAProxy(self._directory, self._ports, servers, name=name, text=text, replace=replace)
+        haproxy = HAProxy(
+            self._directory, self._ports, servers, name=name, text=text, replace=replace
+        )
         self._haproxies.append(haproxy)
         haproxy.start()
 
         def checked() -> bool:
             rows = [row for row in haproxy.servers().values() if row["check_status"]]
-            return bool(rows) and all((row["check_status"], row["status"]) == ("L7OK", "UP") for row in rows)
+            return bool(rows) and all(
+                (row["check_status"], row["status"]) == ("L7OK", "UP") for row in rows
+            )
 
         wait_for("HAProxy to check every node", checked)
         return Front(haproxy, Clients(haproxy.ports[WRITER]), Clients(haproxy.ports[READER]))
@@ -84,7 +103,9 @@ class MockNodes(Block):
             node.become("synced")
 
 
-def cut_within(what: str, held: Sequence[Client], began_at: float, bound: float = SWITCH_SECONDS) -> None:
+def cut_within(
+    what: str, held: Sequence[Client], began_at: float, bound: float = SWITCH_SECONDS
+) -> None:
     """Wait for the end of these sessions, and check that it took no longer than bound, in seconds."""
     wait_for(f"{what}: the sessions to end", lambda: all(client.ended_at for client in held))
     within(f"{what}: sessions cut", max(client.ended_at for client in held) - began_at, bound)
@@ -92,7 +113,10 @@ def cut_within(what: str, held: Sequence[Client], began_at: float, bound: float 
 
 @contextmanager
 def switched(front: Front, old: MockNode, bound: float = SWITCH_SECONDS) -> Iterator[None]:
-    """Have clients come and go while the block makes the writer fail. All must move to one other node within bound."""
+    """Have clients come and go while the block makes the writer fail.
+
+    All must move to one other node within bound.
+    """
     held = front.writers.open(_SAMPLE)
     assert {client.node for client in held} == {old.name}
 
@@ -108,12 +132,20 @@ def switched(front: Front, old: MockNode, bound: float = SWITCH_SECONDS) -> Iter
     assert len({client.node for client in elsewhere()}) == 1
     # Once a client is on the next node, no later one is on the old one.
     first = min(elsewhere(), key=lambda client: client.asked_at)
-    assert not [client for client in came if client.node == old.name and client.asked_at > first.asked_at]
-    within("writer fails: next node serves", min(client.served_at for client in elsewhere()) - failed_at, bound)
+    assert not [
+        client for client in came if client.node == old.name and client.asked_at > first.asked_at
+    ]
+    within(
+        "writer fails: next node serves",
+        min(client.served_at for client in elsewhere()) - failed_at,
+        bound,
+    )
 
 
 def varied(heading: str) -> str:
-    """Apply the one diff under a heading of the page to the example: there is no second copy of a variation."""
+    """Apply the one diff under a heading of the page to the example: there is no second copy of a
+    variation.
+    """
     (diff,) = blocks_under(VARIATIONS, heading, "diff")
     text = EXAMPLE.read_text()
     for hunk in diff.text.split("@@\n"):

@@ -1,8 +1,9 @@
-"""Mock nodes and clients: hundreds of clients at once, and faults that no real node shows on demand.
+"""Mock nodes and clients: hundreds of clients at once, and faults that no real node shows on
+demand.
 
-A mock node has two ports. The database port sends the node's name and keeps the session open. The check port
-answers like clustercheckd beside a node in a given state. Clients read the name, so each knows which node it is on.
-Each connection has a thread at both ends.
+A mock node has two ports. The database port sends the node's name and keeps the session open. The
+check port answers like clustercheckd beside a node in a given state. Clients read the name, so each
+knows which node it is on. Each connection has a thread at both ends.
 """
 
 import socket
@@ -36,7 +37,8 @@ STATES: dict[str, Callable[[str], int]] = {
 }
 """What each state of a node answers to a check, by the question: a status, 0 for nothing.
 
-The first six are reasons of clustercheckd's. refusing: the database port is closed. unchecked: the check port is.
+The first six are reasons of clustercheckd's. refusing: the database port is closed. unchecked: the
+check port is.
 """
 
 
@@ -55,10 +57,15 @@ class MockNode:
         self._listening: dict[int, socket.socket] = {}
 
     def become(self, state: str) -> None:
-        """Change the state. A port that opens is in the network namespace that this thread has entered."""
+        """Change the state.
+
+        A port that opens is in the network namespace that this thread has entered.
+        """
         self.state = state
         clients, checks = self.server.port, self.server.check_port
-        closed = {"refusing": {clients}, "unchecked": {checks}, "killed": {clients, checks}}.get(state, set())
+        closed = {"refusing": {clients}, "unchecked": {checks}, "killed": {clients, checks}}.get(
+            state, set()
+        )
         for port, answer in ((clients, self._answer_client), (checks, self._answer_check)):
             if port in closed and port in self._listening:
                 listening = self._listening.pop(port)
@@ -87,7 +94,9 @@ class MockNode:
             with suppress(OSError):
                 while True:
                     connection, _ = listening.accept()
-                    threading.Thread(target=self._serve, args=[connection, answer], daemon=True).start()
+                    threading.Thread(
+                        target=self._serve, args=[connection, answer], daemon=True
+                    ).start()
 
         threading.Thread(target=accept, daemon=True).start()
 
@@ -113,7 +122,9 @@ class MockNode:
 
 
 class Client(threading.Thread):
-    """A client of HAProxy: when it asked, the node it is on and since when, and when its session ended."""
+    """A client of HAProxy: when it asked, the node it is on and since when, and when its session
+    ended.
+    """
 
     def __init__(self, port: int, *, stays: bool, seconds: float = _CLIENT_SECONDS) -> None:
         super().__init__(daemon=True)
@@ -159,7 +170,10 @@ class Clients:
         self._port = port
 
     def open(self, count: int = 1, *, seconds: float = _CLIENT_SECONDS) -> list[Client]:
-        """Connect so many at the same moment, and hold their sessions. Each waits so long for a node."""
+        """Connect so many at the same moment, and hold their sessions.
+
+        Each waits so long for a node.
+        """
         clients = [Client(self._port, stays=True, seconds=seconds) for _ in range(count)]
         for client in clients:
             client.knows.wait()

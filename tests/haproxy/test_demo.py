@@ -19,7 +19,9 @@ DEMO = (sys.executable, "-m", "harness.demo")
 
 
 def test_the_tour_sees_every_step() -> None:
-    tour = subprocess.run((*DEMO, "--once"), capture_output=True, text=True, check=False, timeout=TOUR_SECONDS)
+    tour = subprocess.run(
+        (*DEMO, "--once"), capture_output=True, text=True, check=False, timeout=TOUR_SECONDS
+    )
     assert tour.returncode == 0, tour.stdout + tour.stderr
     for step in (
         "all up",
@@ -41,7 +43,11 @@ def test_prometheus_is_one_command_away(tmp_path: Path) -> None:
         demo = subprocess.Popen((*DEMO, "--prometheus"), stdout=output, stderr=subprocess.STDOUT)
         try:
             link = r"  alerts      http://127\.0\.0\.1:(\d+)/alerts"
-            port = int(wait_for("the link", lambda: re.search(link, log.read_text()), seconds=START_SECONDS)[1])
+            port = int(
+                wait_for(
+                    "the link", lambda: re.search(link, log.read_text()), seconds=START_SECONDS
+                )[1]
+            )
             wait_for(
                 "it to have scraped all",
                 lambda: '"3"' in get(port, "/api/v1/query?query=sum(clustercheckd_available)").body,

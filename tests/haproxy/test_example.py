@@ -1,4 +1,6 @@
-"""haproxy.cfg.example itself: HAProxy's own check, what it asks, what it logs, what a reload keeps."""
+"""haproxy.cfg.example itself: HAProxy's own check, what it asks, what it logs, what a reload
+keeps.
+"""
 
 import re
 import subprocess
@@ -25,20 +27,29 @@ TAUGHT_SECONDS = 6
 
 @pytest.mark.parametrize("variation", [None, *HEADINGS])
 def test_haproxys_own_check_says_nothing(tmp_path: Path, variation: str | None) -> None:
-    assert haproxys_own_check(tmp_path, varied(variation) if variation else EXAMPLE.read_text()) == ""
+    assert (
+        haproxys_own_check(tmp_path, varied(variation) if variation else EXAMPLE.read_text()) == ""
+    )
 
 
-@pytest.mark.skipif(not DISTRIBUTION.exists(), reason="NOT TESTED: there is no haproxy.cfg of the distribution")
+@pytest.mark.skipif(
+    not DISTRIBUTION.exists(), reason="NOT TESTED: there is no haproxy.cfg of the distribution"
+)
 @pytest.mark.parametrize("block", checked_blocks("haproxy"), ids=str)
 def test_the_lines_of_a_page_serve_clients_below_the_distributions_own_file(
     nodes: MockNodes, tmp_path: Path, block: Block
 ) -> None:
     # Without the sections that somebody may have added to it here.
-    packaged = re.split(r"^(?:listen|frontend|backend|peers)\b", DISTRIBUTION.read_text(), flags=re.MULTILINE)[0]
+    packaged = re.split(
+        r"^(?:listen|frontend|backend|peers)\b", DISTRIBUTION.read_text(), flags=re.MULTILINE
+    )[0]
     assert re.search(r"^\s*mode\s+http$", packaged, re.MULTILINE)
     assert re.search(r"^\s*timeout client\s+50000$", packaged, re.MULTILINE)
     assert haproxys_own_check(tmp_path, f"{packaged}\n{block.text}") == ""
-    here = {"/run/haproxy/admin.sock": str(tmp_path / "haproxy-lb1.sock"), "check port 9200": "check"}
+    here = {
+        "/run/haproxy/admin.sock": str(tmp_path / "haproxy-lb1.sock"),
+        "check port 9200": "check",
+    }
     for lines, serves in ((block.text, True), (block.text.replace("    mode tcp\n", ""), False)):
         front = nodes.front(text=f"{packaged}\n{lines}", replace=here)
         (client,) = (front.writers if "bind :3306" in lines else front.readers).open(seconds=2)
@@ -52,7 +63,9 @@ def haproxys_own_check(directory: Path, text: str) -> str:
     config = directory / "haproxy.cfg"
     config.write_text(text)
     command = ["haproxy", "-L", "lb1", "-c", "-f", str(config)]
-    done = subprocess.run(command, env=with_system_path({}), capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(
+        command, env=with_system_path({}), capture_output=True, text=True, check=False, timeout=20
+    )
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -61,10 +74,16 @@ def haproxys_own_check(directory: Path, text: str) -> str:
     ("advice", "old", "new"),
     [
         (r"for IPv6 as well: (bind \S+ v4v6)", "bind :3306", "{}"),
-        (r"names instead of addresses, add: (.*)", "10.0.0.11:3306 check\n", f"{UNRESOLVABLE}:3306 check {{}}\n"),
+        (
+            r"names instead of addresses, add: (.*)",
+            "10.0.0.11:3306 check\n",
+            f"{UNRESOLVABLE}:3306 check {{}}\n",
+        ),
     ],
 )
-def test_haproxy_accepts_what_a_comment_advises(tmp_path: Path, advice: str, old: str, new: str) -> None:
+def test_haproxy_accepts_what_a_comment_advises(
+    tmp_path: Path, advice: str, old: str, new: str
+) -> None:
     text = EXAMPLE.read_text()
     (words,) = re.findall(advice, text)
     # An unresolvable name is a warning then, and without the advice an error.
@@ -83,7 +102,10 @@ def test_each_node_is_asked_two_questions_a_second_and_may_take_its_whole_deadli
     slow = nodes.nodes[2]
     slow.holds_seconds = DEADLINE_SECONDS
     # The slow node: each question is asked and answered three times.
-    wait_for("some checks", lambda: all(len(node.checks) > (6 if node is slow else 9) for node in nodes.nodes))
+    wait_for(
+        "some checks",
+        lambda: all(len(node.checks) > (6 if node is slow else 9) for node in nodes.nodes),
+    )
     for node in nodes.nodes:
         assert {question for _, question in node.checks} == {WRITER_QUESTION, READER_QUESTION}
         for question in (WRITER_QUESTION, READER_QUESTION):
@@ -93,14 +115,20 @@ def test_each_node_is_asked_two_questions_a_second_and_may_take_its_whole_deadli
     assert "is DOWN" not in front.haproxy.log.read_text()
 
 
-def test_the_log_has_sessions_that_failed_and_none_that_ended_well(nodes: MockNodes, front: Front) -> None:
+def test_the_log_has_sessions_that_failed_and_none_that_ended_well(
+    nodes: MockNodes, front: Front
+) -> None:
     assert front.writers.landings(5) == Counter({"node1": 5})
     front.writers.open(3)
     nodes.nodes[0].become("non-primary")
     front.haproxy.wait_for_status(nodes.nodes[0], writer="DOWN")
 
     def sessions() -> list[str]:
-        return re.findall(r"^<6>.* writer writer/node1 .* (\S\S) \d+/", front.haproxy.log.read_text(), re.MULTILINE)
+        return re.findall(
+            r"^<6>.* writer writer/node1 .* (\S\S) \d+/",
+            front.haproxy.log.read_text(),
+            re.MULTILINE,
+        )
 
     wait_for("the sessions in the log", lambda: len(sessions()) == 3)
     # D: the server was marked down.
@@ -109,7 +137,10 @@ def test_the_log_has_sessions_that_failed_and_none_that_ended_well(nodes: MockNo
 
 def test_a_reload_keeps_the_writer_and_goes_on_logging(nodes: MockNodes, front: Front) -> None:
     assert front.fail_over(nodes.nodes[0]) == "node2"
-    wait_for("HAProxy to have run for a while", lambda: front.haproxy.info("Uptime_sec") >= TAUGHT_SECONDS)
+    wait_for(
+        "HAProxy to have run for a while",
+        lambda: front.haproxy.info("Uptime_sec") >= TAUGHT_SECONDS,
+    )
     with front.writers.arriving() as came:
         front.haproxy.reload()
         assert front.writers.landings(CROWD) == Counter({"node2": CROWD})
@@ -117,4 +148,6 @@ def test_a_reload_keeps_the_writer_and_goes_on_logging(nodes: MockNodes, front: 
     assert "server_key=node2" in front.haproxy.ask(f"show table {WRITER}")
     logged = len(front.haproxy.log.read_text())
     front.fail_over(nodes.nodes[0])
-    assert re.search(r"^<1>Server writer/node1 is DOWN", front.haproxy.log.read_text()[logged:], re.MULTILINE)
+    assert re.search(
+        r"^<1>Server writer/node1 is DOWN", front.haproxy.log.read_text()[logged:], re.MULTILINE
+    )

@@ -24,7 +24,8 @@ def writer(stack: Stack) -> Backend:
     return next(backend for backend in stack.backends if backend.node.name == name)
 
 
-# Each fault, and the bound of the switch. What a node that runs says of itself is tested with mock nodes.
+# Each fault, and the bound of the switch. What a node that runs says of itself is tested with mock
+# nodes.
 FAULTS: dict[str, tuple[Callable[[Stack, Node], AbstractContextManager[None]], float]] = {
     "killed": (Stack.killed, SWITCH_SECONDS),
     "hung": (lambda _, node: node.process.paused(), SILENT_SECONDS),

@@ -1,4 +1,6 @@
-"""What docs/haproxy.md shows: the commands for HAProxy's sockets, the line from the log, the variations."""
+"""What docs/haproxy.md shows: the commands for HAProxy's sockets, the line from the log, the
+variations.
+"""
 
 import re
 import subprocess
@@ -24,13 +26,17 @@ def test_haproxy_knows_each_command(front: Front) -> None:
     asked = [
         words[1]
         for command, words in typed_on_pages("echo")
-        if "| socat - /var/lib/haproxy/admin.sock" in command.line and command.block.page in (PAGE, VARIATIONS)
+        if "| socat - /var/lib/haproxy/admin.sock" in command.line
+        and command.block.page in (PAGE, VARIATIONS)
     ]
     assert len(asked) >= 5
     for command in asked:
         said = front.haproxy.ask(command)
-        # One that changes something says nothing where it has worked. show peers begins with an address.
-        assert said.startswith(("#", "0x")) if command.startswith("show") else said.strip() == "", f"{command}: {said}"
+        # One that changes something says nothing where it has worked. show peers begins with an
+        # address.
+        assert said.startswith(("#", "0x")) if command.startswith("show") else said.strip() == "", (
+            f"{command}: {said}"
+        )
 
 
 def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows_it(
@@ -41,7 +47,11 @@ def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows
     assert '"read-only"' in words
 
     def logged(word: str) -> list[str]:
-        return re.findall(rf"^<\d>.*?(Server \w+/node1 is {word}, .*)", front.haproxy.log.read_text(), re.MULTILINE)
+        return re.findall(
+            rf"^<\d>.*?(Server \w+/node1 is {word}, .*)",
+            front.haproxy.log.read_text(),
+            re.MULTILINE,
+        )
 
     node.become("read-only")
     front.haproxy.wait_for_status(node, writer="DOWN")
@@ -55,13 +65,17 @@ def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows
     wait_for("the lines in the log", lambda: len(logged("UP")) == len(logged("DOWN")) == 2)
 
 
-@pytest.mark.parametrize(("with_lines", "info"), [(False, "Not Found"), (True, "disabled")], ids=["without", "with"])
+@pytest.mark.parametrize(
+    ("with_lines", "info"), [(False, "Not Found"), (True, "disabled")], ids=["without", "with"]
+)
 def test_the_three_lines_of_the_example_show_the_reason_in_the_log_of_the_readmes_section(
     nodes: MockNodes, *, with_lines: bool, info: str
 ) -> None:
     (section,) = [block.text for block in checked_blocks("haproxy") if block.page == "README.md"]
     above, _, sections = EXAMPLE.read_text().partition("\npeers ")
-    three = "".join(re.findall(r"^    http-check (?:expect|set-var).*\n", sections, re.MULTILINE)[:3])
+    three = "".join(
+        re.findall(r"^    http-check (?:expect|set-var).*\n", sections, re.MULTILINE)[:3]
+    )
     assert len(three.splitlines()) == 3
     if with_lines:
         section = section.replace("    server node1", f"{three}    server node1")
@@ -72,7 +86,9 @@ def test_the_three_lines_of_the_example_show_the_reason_in_the_log_of_the_readme
     wait_for("the line in the log", lambda: shown in front.haproxy.log.read_text())
 
 
-def test_reloads_can_keep_sessions_and_one_command_ends_those_of_old_processes(nodes: MockNodes) -> None:
+def test_reloads_can_keep_sessions_and_one_command_ends_those_of_old_processes(
+    nodes: MockNodes,
+) -> None:
     front = nodes.front(text=varied("Reloads that keep sessions"))
     held = front.writers.open(5)
     front.haproxy.reload()
@@ -93,7 +109,9 @@ def test_reloads_can_keep_sessions_and_one_command_ends_those_of_old_processes(n
     assert front.haproxy.worker() == worker, front.haproxy.log.read_text()
 
 
-def test_the_last_donor_takes_the_writes_and_keeps_them_so_that_there_is_one_writer(nodes: MockNodes) -> None:
+def test_the_last_donor_takes_the_writes_and_keeps_them_so_that_there_is_one_writer(
+    nodes: MockNodes,
+) -> None:
     front = nodes.front(text=varied("The last donor"))
     first, second, third = nodes.nodes
     # A donor is the last choice, wherever it stands in the file.
@@ -127,7 +145,11 @@ def node(installation: Installation) -> Node:
     certificate = make_certificate(directory, "node1", authority, LOOPBACK)
     for path in [directory, *directory.iterdir()]:
         installation.give_to_server(path)
-    options = [f"--ssl-ca={authority.cert}", f"--ssl-cert={certificate.cert}", f"--ssl-key={certificate.key}"]
+    options = [
+        f"--ssl-ca={authority.cert}",
+        f"--ssl-cert={certificate.cert}",
+        f"--ssl-key={certificate.key}",
+    ]
     started = installation.node("behind-haproxy", [*options, "--skip-name-resolve"])
     started.start()
     started.wait_until_up()
@@ -137,7 +159,9 @@ def node(installation: Installation) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("variation", "seen"), [(None, LOOPBACK), ("The client's address", CLIENT)], ids=["example", "PROXY protocol"]
+    ("variation", "seen"),
+    [(None, LOOPBACK), ("The client's address", CLIENT)],
+    ids=["example", "PROXY protocol"],
 )
 def test_tls_goes_through_and_the_proxy_protocol_tells_the_clients_address(
     nodes: MockNodes, node: Node, variation: str | None, seen: str

@@ -1,4 +1,6 @@
-"""The runbook of docs/haproxy.md on real nodes: a rolling restart under clients, and what a full node keeps."""
+"""The runbook of docs/haproxy.md on real nodes: a rolling restart under clients, and what a full
+node keeps.
+"""
 
 import re
 import threading
@@ -59,7 +61,9 @@ class Application(threading.Thread):
 
 @contextmanager
 def working(haproxy: HAProxy) -> Iterator[tuple[list[Application], Application]]:
-    """Have some clients write and one read while the block runs, and for as long as each still has to commit."""
+    """Have some clients write and one read while the block runs, and for as long as each still has
+    to commit.
+    """
     writers = [Application(haproxy, WRITER) for _ in range(WRITERS)]
     reader = Application(haproxy, READER)
     everybody = [*writers, reader]
@@ -69,7 +73,10 @@ def working(haproxy: HAProxy) -> Iterator[tuple[list[Application], Application]]
         wait_for("every client to work", lambda: all(client.done for client in everybody))
         yield writers, reader
         after = time.monotonic()
-        wait_for("every client to work on", lambda: all(client.done[-1][0] > after for client in everybody))
+        wait_for(
+            "every client to work on",
+            lambda: all(client.done[-1][0] > after for client in everybody),
+        )
     finally:
         for client in everybody:
             client.ended.set()
@@ -83,10 +90,15 @@ def restart_by_the_runbook(stack: Stack, backend: Backend) -> None:
     for line in runbook.text.splitlines():
         host, _, command = line.partition("# ")
         command = command.partition("  #")[0].strip().replace("node2", node.name)
-        asked = re.fullmatch(r'echo "(.*?)" \| socat - /var/lib/haproxy/admin.sock( \| .*)?', command)
+        asked = re.fullmatch(
+            r'echo "(.*?)" \| socat - /var/lib/haproxy/admin.sock( \| .*)?', command
+        )
         if asked and asked[1] == "show stat":
             stack.haproxy.wait_for_status(node, writer="DOWN")
-            wait_for("the readers to leave", lambda: stack.haproxy.servers()[READER, node.name]["scur"] == "0")
+            wait_for(
+                "the readers to leave",
+                lambda: stack.haproxy.servers()[READER, node.name]["scur"] == "0",
+            )
         elif asked:
             assert host == "lb1"
             stack.haproxy.ask(asked[1])
@@ -97,7 +109,11 @@ def restart_by_the_runbook(stack: Stack, backend: Backend) -> None:
         elif command == "systemctl start mariadb":
             stack.cluster.start_node(node)
         elif command == "clustercheckd status --watch":
-            wait_for("it to be synced", lambda: backend.service.status()["otherwise"]["reason"] == "synced", seconds=60)
+            wait_for(
+                "it to be synced",
+                lambda: backend.service.status()["otherwise"]["reason"] == "synced",
+                seconds=60,
+            )
         elif command == "clustercheckd status db1 db2 db3":
             assert {service.get().status for service in stack.services} == {200}
         else:
@@ -106,7 +122,9 @@ def restart_by_the_runbook(stack: Stack, backend: Backend) -> None:
 
 
 def restart_all(stack: Stack) -> None:
-    """Restart one node after the other, the writer last, under clients that write and one that reads."""
+    """Restart one node after the other, the writer last, under clients that write and one that
+    reads.
+    """
     order = [*stack.backends[1:], stack.backends[0]]
     with working(stack.haproxy) as (writers, reader):
         for backend in order:
@@ -115,9 +133,12 @@ def restart_all(stack: Stack) -> None:
     runs = [name for name, _ in groupby(committed, key=lambda done: done[1])]
     lost = [fault for client in writers for fault in client.lost]
     log = stack.haproxy.log.read_text()
-    if stalls := [line for line in re.findall(r"^<1>.* is DOWN.*", log, re.MULTILINE) if _shows_a_stall(line)]:
+    if stalls := [
+        line for line in re.findall(r"^<1>.* is DOWN.*", log, re.MULTILINE) if _shows_a_stall(line)
+    ]:
         raise DisturbedError(f"nodes with sessions stalled: {stalls}")
-    # The writer is switched when it is drained, and when it becomes the donor of the node that joins.
+    # The writer is switched when it is drained, and when it becomes the donor of the node that
+    # joins.
     down = re.findall(rf"^<1>.*erver {WRITER}/\w+ is DOWN.*", log, re.MULTILINE)
     assert [line for line in down if not re.search(r'info: "(disabled|donor)"', line)] == []
     assert runs[0] == order[-1].node.name
@@ -128,37 +149,57 @@ def restart_all(stack: Stack) -> None:
 
 
 def _shows_a_stall(down: str) -> bool:
-    """Whether a line of HAProxy's log says that a node with sessions was DOWN because it got no time."""
+    """Whether a line of HAProxy's log says that a node with sessions was DOWN because it got no
+    time.
+    """
     why = re.search(r'Layer7 (timeout)|info: "(.*?)"', down)
-    return why is not None and not STALLED.isdisjoint(why.groups()) and " 0 sessions active" not in down
+    return (
+        why is not None
+        and not STALLED.isdisjoint(why.groups())
+        and " 0 sessions active" not in down
+    )
 
 
-def test_a_rolling_restart_of_three_nodes_cuts_each_writing_client_once(installation: Installation) -> None:
+def test_a_rolling_restart_of_three_nodes_cuts_each_writing_client_once(
+    installation: Installation,
+) -> None:
     with Stack(settings=DRAINS, installation=installation) as stack:
         restart_all(stack)
 
 
-def test_readers_of_a_full_node_keep_their_sessions_and_new_ones_go_elsewhere(installation: Installation) -> None:
+def test_readers_of_a_full_node_keep_their_sessions_and_new_ones_go_elsewhere(
+    installation: Installation,
+) -> None:
     assert "`&available_when_full=0`" in PAGES[VARIATIONS].read_text()
     text = EXAMPLE.read_text().replace(READER_QUESTION, f"{READER_QUESTION}&available_when_full=0")
     with Stack(settings=DRAINS, text=text, installation=installation) as stack, ExitStack() as held:
         node, haproxy = stack.nodes[0], stack.haproxy
-        sessions = [held.enter_context(haproxy.session_on(section, node)) for section in (WRITER, READER)]
+        sessions = [
+            held.enter_context(haproxy.session_on(section, node)) for section in (WRITER, READER)
+        ]
         held.enter_context(node.full())
         haproxy.wait_for_status(node, writer="UP", readers="NOLB")
         assert {haproxy.lands_on(READER) for _ in range(6)} == {"node2", "node3"}
         assert {name_of(session) for session in sessions} == {node.name}
 
 
-def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(installation: Installation) -> None:
-    with Stack(2, settings=DRAINS, text=varied("Two nodes"), installation=installation) as stack, ExitStack() as held:
+def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(
+    installation: Installation,
+) -> None:
+    with (
+        Stack(2, settings=DRAINS, text=varied("Two nodes"), installation=installation) as stack,
+        ExitStack() as held,
+    ):
         restart_all(stack)
         # The one that is left serves on while it is the donor of the other.
         joiner, donor = stack.nodes
         writing = held.enter_context(stack.haproxy.connect(WRITER))
         with stack.cluster.full_transfer_to(joiner):
             stack.services[1].wait_for_verdict(404, "donor")
-            assert [stack.haproxy.lands_on(section) for section in (WRITER, READER)] == [donor.name, donor.name]
+            assert [stack.haproxy.lands_on(section) for section in (WRITER, READER)] == [
+                donor.name,
+                donor.name,
+            ]
             assert stack.haproxy.server_status(WRITER, donor) == "UP"
         stack.haproxy.wait_for_status(joiner, writer="UP")
         assert name_of(writing) == stack.haproxy.lands_on(WRITER) == donor.name

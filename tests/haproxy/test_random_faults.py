@@ -51,16 +51,21 @@ class Run:
             for node in self._nodes:
                 # A node that is DOWN when it begins to answer 404 stays DOWN.
                 right = {200: {"UP"}, PLANNED: {"NOLB", "DOWN"} if section == READER else {"DOWN"}}
-                if rows[section, node.name]["status"] not in right.get(node.status(question), {"DOWN"}):
+                if rows[section, node.name]["status"] not in right.get(
+                    node.status(question), {"DOWN"}
+                ):
                     return False
         return True
 
     def _look(self) -> None:
         may_write, may_read = (
-            {node.name for node in self._nodes if node.status(question) == 200} for question in self._questions.values()
+            {node.name for node in self._nodes if node.status(question) == 200}
+            for question in self._questions.values()
         )
         refusing = {node.name for node in self._nodes if node.state == "refusing"}
-        wait_for(f"the sessions to be cut: {self._told}", lambda: on(self._held) <= may_write, seconds=5)
+        wait_for(
+            f"the sessions to be cut: {self._told}", lambda: on(self._held) <= may_write, seconds=5
+        )
         self._held += self._front.writers.open(SAMPLE)
         now = on(self._held)
         assert len(now) <= 1, (self._told, now)

@@ -17,12 +17,18 @@ def test_no_client_fails_where_a_reader_refuses_it(nodes: MockNodes, front: Fron
     nodes.nodes[0].become("refusing")
     began_at = time.monotonic()
     landed = front.readers.landings(CROWD)
-    within(f"reader refuses TCP: {CROWD} clients served elsewhere", time.monotonic() - began_at, AT_ONCE_SECONDS)
+    within(
+        f"reader refuses TCP: {CROWD} clients served elsewhere",
+        time.monotonic() - began_at,
+        AT_ONCE_SECONDS,
+    )
     assert None not in landed
     assert landed["node1"] == 0
 
 
-def test_a_drained_reader_keeps_its_sessions_and_gets_no_new_ones(nodes: MockNodes, front: Front) -> None:
+def test_a_drained_reader_keeps_its_sessions_and_gets_no_new_ones(
+    nodes: MockNodes, front: Front
+) -> None:
     node = nodes.nodes[0]
     held = [client for client in front.readers.open(9) if client.node == node.name]
     began_at = time.monotonic()
@@ -38,7 +44,9 @@ def test_a_drained_reader_keeps_its_sessions_and_gets_no_new_ones(nodes: MockNod
     within("drained reader stopped: DOWN", time.monotonic() - began_at, SWITCH_SECONDS)
 
 
-def test_a_donor_that_applies_stays_and_one_that_lags_leaves(nodes: MockNodes, front: Front) -> None:
+def test_a_donor_that_applies_stays_and_one_that_lags_leaves(
+    nodes: MockNodes, front: Front
+) -> None:
     node = nodes.nodes[0]
     held = [client for client in front.readers.open(9) if client.node == node.name]
     node.become("donor")

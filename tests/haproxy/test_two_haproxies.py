@@ -1,4 +1,6 @@
-"""Two HAProxies with peers, as in docs/haproxy.md: one writer for both, whichever of them restarts."""
+"""Two HAProxies with peers, as in docs/haproxy.md: one writer for both, whichever of them
+restarts.
+"""
 
 import re
 import time
@@ -22,11 +24,16 @@ def pair(nodes: MockNodes, ports: Ports) -> tuple[Front, Front]:
     changed = {f"10.0.0.2{number}:10306": f"{LOOPBACK}:{ports.free()}" for number in (1, 2)}
     # On a machine that runs other tests, a peer may need more than 0.3 s to send its table.
     changed["inspect-delay 300ms"] = "inspect-delay 2s"
-    one, two = (nodes.front(name, text=varied("Two HAProxies"), replace=changed) for name in ("lb1", "lb2"))
+    one, two = (
+        nodes.front(name, text=varied("Two HAProxies"), replace=changed) for name in ("lb1", "lb2")
+    )
     assert one.writers.lands_on() == "node1"
     peers = "id=lb2\\(remote.*last_status=ESTA"
     wait_for("the peers to connect", lambda: re.search(peers, one.haproxy.ask("show peers")))
-    wait_for("the peer to know the writer", lambda: "server_id=1" in two.haproxy.ask(f"show table {WRITER}"))
+    wait_for(
+        "the peer to know the writer",
+        lambda: "server_id=1" in two.haproxy.ask(f"show table {WRITER}"),
+    )
     return one, two
 
 
@@ -35,7 +42,9 @@ def served(clients: Sequence[Client]) -> set[str | None]:
     return {client.node for client in clients} - {None}
 
 
-def test_both_choose_alike_and_no_client_strays(nodes: MockNodes, pair: tuple[Front, Front]) -> None:
+def test_both_choose_alike_and_no_client_strays(
+    nodes: MockNodes, pair: tuple[Front, Front]
+) -> None:
     one, two = pair
     first, second, _ = nodes.nodes
     held = two.writers.open(5)
@@ -62,5 +71,8 @@ def test_both_choose_alike_and_no_client_strays(nodes: MockNodes, pair: tuple[Fr
     one.fail_over(second)
     with two.writers.arriving() as there:
         two.haproxy.restart()
-        wait_for("clients after it", lambda: len([client for client in there if client.node]) > CROWD // 2)
+        wait_for(
+            "clients after it",
+            lambda: len([client for client in there if client.node]) > CROWD // 2,
+        )
     assert served(there) == {first.name}

@@ -13,7 +13,16 @@ from harness.haproxy import WRITER
 from harness.network import RemoteHost
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
-from tests.haproxy.front import AT_ONCE_SECONDS, CROWD, PAGE, SILENT_SECONDS, Front, MockNodes, cut_within, switched
+from tests.haproxy.front import (
+    AT_ONCE_SECONDS,
+    CROWD,
+    PAGE,
+    SILENT_SECONDS,
+    Front,
+    MockNodes,
+    cut_within,
+    switched,
+)
 from tests.measured import within
 from tests.unit.pages import PAGES
 
@@ -21,7 +30,9 @@ GAP_SECONDS = 1.5
 SLOW_SWITCH_SECONDS = 3.5
 
 
-def test_a_writer_that_may_take_no_writes_hands_over_to_one_other_node(nodes: MockNodes, front: Front) -> None:
+def test_a_writer_that_may_take_no_writes_hands_over_to_one_other_node(
+    nodes: MockNodes, front: Front
+) -> None:
     first, second, _ = nodes.nodes
     for old, state, new in ((first, "read-only", "node2"), (second, "disabled", "node1")):
         with switched(front, old):
@@ -32,7 +43,9 @@ def test_a_writer_that_may_take_no_writes_hands_over_to_one_other_node(nodes: Mo
         assert front.writers.landings(CROWD) == Counter({new: CROWD})
 
 
-def test_a_writer_whose_host_falls_silent_hands_over(nodes: MockNodes, remote_host: RemoteHost) -> None:
+def test_a_writer_whose_host_falls_silent_hands_over(
+    nodes: MockNodes, remote_host: RemoteHost
+) -> None:
     silent = nodes.nodes[0]
     silent.become("killed")
     silent.server = replace(silent.server, address=remote_host.address)
@@ -43,7 +56,9 @@ def test_a_writer_whose_host_falls_silent_hands_over(nodes: MockNodes, remote_ho
         network.enter_context(remote_host.cut_off())
 
 
-def test_the_session_of_a_client_that_vanishes_ends(nodes: MockNodes, remote_host: RemoteHost) -> None:
+def test_the_session_of_a_client_that_vanishes_ends(
+    nodes: MockNodes, remote_host: RemoteHost
+) -> None:
     # 60 s and three times 10 s are long for a test.
     shorter = {"clitcpka-idle 60s": "clitcpka-idle 1s", "clitcpka-intvl 10s": "clitcpka-intvl 1s"}
     front = nodes.front(replace={f"bind {LOOPBACK}": "bind 0.0.0.0", **shorter})
@@ -62,7 +77,11 @@ def test_a_client_that_does_not_close_its_session_is_not_waited_for(nodes: MockN
         assert client.recv(100) == b"node1"
         nodes.nodes[0].end_sessions()
         assert client.recv(100) == b""
-        wait_for("HAProxy to forget it", lambda: front.haproxy.servers()[WRITER, "FRONTEND"]["scur"] == "0", seconds=5)
+        wait_for(
+            "HAProxy to forget it",
+            lambda: front.haproxy.servers()[WRITER, "FRONTEND"]["scur"] == "0",
+            seconds=5,
+        )
 
 
 @pytest.mark.long
@@ -82,7 +101,9 @@ def test_slower_timers_survive_a_restart_without_the_socket_unit(nodes: MockNode
         node.become("non-primary")
 
 
-def test_maintenance_by_hand_switches_at_once_and_ready_does_not_switch_back(nodes: MockNodes, front: Front) -> None:
+def test_maintenance_by_hand_switches_at_once_and_ready_does_not_switch_back(
+    nodes: MockNodes, front: Front
+) -> None:
     with switched(front, nodes.nodes[0], AT_ONCE_SECONDS):
         front.haproxy.ask(f"set server {WRITER}/node1 state maint")
     front.haproxy.ask(f"set server {WRITER}/node1 state ready")
@@ -104,7 +125,9 @@ def test_maintenance_that_no_client_meets_changes_nothing_and_haproxys_own_drain
     assert front.writers.lands_on() == "node1"
 
 
-def test_a_writer_that_refuses_clients_gets_no_second_writer_beside_it(nodes: MockNodes, front: Front) -> None:
+def test_a_writer_that_refuses_clients_gets_no_second_writer_beside_it(
+    nodes: MockNodes, front: Front
+) -> None:
     held = front.writers.open(5)
     nodes.nodes[0].become("refusing")
     assert_all_are_closed_at_once(front)
@@ -129,7 +152,9 @@ def assert_all_are_closed_at_once(front: Front) -> None:
     within(f"no node for {CROWD} clients: closed", time.monotonic() - began_at, AT_ONCE_SECONDS)
 
 
-def test_the_sessions_of_a_reloads_old_process_end_although_it_checks_no_node(nodes: MockNodes, front: Front) -> None:
+def test_the_sessions_of_a_reloads_old_process_end_although_it_checks_no_node(
+    nodes: MockNodes, front: Front
+) -> None:
     old = nodes.nodes[0]
     held = front.writers.open(5)
     front.haproxy.reload()

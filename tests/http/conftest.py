@@ -36,5 +36,7 @@ def synced(shared_services: Services) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def unreachable(shared_services: Services) -> Service:
-    """Run clustercheckd beside a database that is down, once for all tests of a file that only ask it."""
+    """Run clustercheckd beside a database that is down, once for all tests of a file that only ask
+    it.
+    """
     return shared_services.start()

@@ -30,7 +30,8 @@ class TestCheck:
             done = run("check", **settings_for(server))
             server.behaviour = galera(DONOR)
             donor, allowed = (
-                run("check", *flags, **settings_for(server)) for flags in ((), ("--available-when-donor",))
+                run("check", *flags, **settings_for(server))
+                for flags in ((), ("--available-when-donor",))
             )
         assert (done.returncode, done.stdout, done.stderr) == (0, SYNCED, "")
         line = "draining donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\n"
@@ -38,8 +39,13 @@ class TestCheck:
 
     def test_being_ended_while_it_asks_is_no_yes(self) -> None:
         with fake_mysql(Peer.hang) as server:
-            environ = {**without_settings(os.environ), **settings_for(server, CLUSTERCHECK_DEADLINE="60")}
-            asking = subprocess.Popen([sys.executable, "-m", "app", "check"], env=environ, stdout=subprocess.DEVNULL)
+            environ = {
+                **without_settings(os.environ),
+                **settings_for(server, CLUSTERCHECK_DEADLINE="60"),
+            }
+            asking = subprocess.Popen(
+                [sys.executable, "-m", "app", "check"], env=environ, stdout=subprocess.DEVNULL
+            )
             wait_for("the question", lambda: server.connections, seconds=SECONDS)
             asking.terminate()
             assert asking.wait(SECONDS) not in (0, 1)
@@ -48,11 +54,21 @@ class TestCheck:
         with fake_mysql(galera()) as server:
             document = json.loads(run("check", "--json", **settings_for(server)).stdout)
         assert document.pop("node")["wsrep_cluster_size"] == 3
-        assert document == {"available": True, "reason": "synced", "detail": "wsrep_local_state is 4 (Synced)"}
+        assert document == {
+            "available": True,
+            "reason": "synced",
+            "detail": "wsrep_local_state is 4 (Synced)",
+        }
         document = json.loads(run("check", "--json", MYSQL_SOCKET="/no.sock").stdout)
-        assert (document["available"], document["reason"], document["node"]) == (False, "unreachable", None)
+        assert (document["available"], document["reason"], document["node"]) == (
+            False,
+            "unreachable",
+            None,
+        )
 
-    def test_a_refused_login_blames_no_account_that_the_service_uses(self, services: Services) -> None:
+    def test_a_refused_login_blames_no_account_that_the_service_uses(
+        self, services: Services
+    ) -> None:
         with fake_mysql(galera()) as server, fake_mysql(REFUSED) as refusing:
             service = services.start(**settings_for(server, CLUSTERCHECK_LOGIN_INTERVAL="200ms"))
             service.wait_for_verdict(200, "synced")
@@ -85,10 +101,15 @@ class TestCheck:
         (tmp_path / "password").write_text("geheim\n")
         with fake_mysql(REFUSED) as server:
             done = run("check", **settings_for(server, MYSQL_PASSWORD_FILE=f"{tmp_path}/password"))
-        assert f"Account someone was used over TCP with the password in {tmp_path}/password" in done.stdout
+        assert (
+            f"Account someone was used over TCP with the password in {tmp_path}/password"
+            in done.stdout
+        )
         assert "geheim" not in done.stdout
 
-    @pytest.mark.parametrize(("number", "said"), [(1040, "no connection left"), (1226, "reached its own limit")])
+    @pytest.mark.parametrize(
+        ("number", "said"), [(1040, "no connection left"), (1226, "reached its own limit")]
+    )
     def test_a_full_server_does_not_hide_that_the_service_answers_200(
         self, services: Services, number: int, said: str
     ) -> None:
@@ -102,7 +123,8 @@ class TestCheck:
         assert advice == f"The running service answers 200 in the session that it has. {ASK_IT}"
 
 
-# The program is imported first: the service's user may not be able to read where the project is checked out.
+# The program is imported first: the service's user may not be able to read where the project is
+# checked out.
 CHECK_AS_USER = """
 import os, sys
 import encodings.idna
@@ -140,9 +162,13 @@ MUST_READ = "the user that runs clustercheckd must be able to read it"
 NO_NAME = "MYSQL_USERNAME is not set, and user id 65532 has no name: set MYSQL_USERNAME"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user of the operating system, which needs root")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="becomes another user of the operating system, which needs root"
+)
 class TestServiceUser:
-    """Where the packages' user exists, check logs in as the service does, or says that it does not."""
+    """Where the packages' user exists, check logs in as the service does, or says that it does
+    not.
+    """
 
     def test_root_continues_as_the_services_user(self) -> None:
         with fake_mysql(REFUSED) as server:
@@ -162,7 +188,12 @@ class TestServiceUser:
                 [f"MYSQL_PASSWORD_FILE: /etc/shadow: Permission denied: {MUST_READ}"],
             ),
             ("65534", {}, 0, [f"check logs in as user id 65534, {AS_ROOT}"]),
-            ("65532", {"MYSQL_USERNAME": ""}, 2, [f"check logs in as user id 65532, {AS_ROOT}", NO_NAME]),
+            (
+                "65532",
+                {"MYSQL_USERNAME": ""},
+                2,
+                [f"check logs in as user id 65532, {AS_ROOT}", NO_NAME],
+            ),
         ],
     )
     def test_what_is_not_as_for_the_service_is_told(
@@ -170,20 +201,27 @@ class TestServiceUser:
     ) -> None:
         with fake_mysql(galera()) as server:
             done = check_as(user, settings_for(server, **environ))
-        assert (done.returncode, done.stderr) == (code, "".join(f"clustercheckd: {line}\n" for line in lines))
+        assert (done.returncode, done.stderr) == (
+            code,
+            "".join(f"clustercheckd: {line}\n" for line in lines),
+        )
 
     def test_a_credential_that_only_systemd_gives_is_told(self) -> None:
         credentials = "mount -t tmpfs none /run; mkdir -p /run/credentials/clustercheckd.service;"
         with fake_mysql(galera()) as server:
             done = check_as("root", settings_for(server), credentials)
-        line = "check does not have the credentials that systemd gives the service (LoadCredential=)."
+        line = (
+            "check does not have the credentials that systemd gives the service (LoadCredential=)."
+        )
         assert done.stderr == f"clustercheckd: {line} {ASK_IT}\n"
 
 
 class TestStandardStreams:
     """Closed, or full: the exit status is the verdict's, and nothing aborts or prints a traceback."""
 
-    @pytest.mark.parametrize(("closed", "printed"), [(">&-", ""), ("<&- 2>&-", SYNCED), ("<&- >&- 2>&-", "")])
+    @pytest.mark.parametrize(
+        ("closed", "printed"), [(">&-", ""), ("<&- 2>&-", SYNCED), ("<&- >&- 2>&-", "")]
+    )
     def test_closed_descriptors_abort_no_check(self, closed: str, printed: str) -> None:
         with fake_mysql(galera()) as server:
             done = run("check", through=redirected(closed), **settings_for(server))
@@ -193,25 +231,37 @@ class TestStandardStreams:
         assert ("MYSQL_PORT" in misused.stderr) == ("2>" not in closed)
 
     @pytest.mark.parametrize(("state", "code"), [("4", 0), ("1", 1)])
-    def test_output_that_cannot_be_written_changes_no_exit_status(self, state: str, code: int) -> None:
+    def test_output_that_cannot_be_written_changes_no_exit_status(
+        self, state: str, code: int
+    ) -> None:
         with fake_mysql(galera({"wsrep_local_state": state})) as server:
             full = run("check", **settings_for(server), through=redirected(">/dev/full"))
             both = redirected(">/dev/full 2>/dev/full")
             both_full = run("check", AVAILABLE_WHEN_X="1", **settings_for(server), through=both)
-        assert (full.returncode, full.stderr) == (code, "clustercheckd: standard output: No space left on device\n")
+        assert (full.returncode, full.stderr) == (
+            code,
+            "clustercheckd: standard output: No space left on device\n",
+        )
         assert both_full.returncode == code
 
 
 def here(service: Service, path: Path | None = None) -> dict[str, str]:
-    """Give the settings of a service's host. path: of the disabled file, if it is another than the service's."""
-    return {"CLUSTERCHECK_DISABLED_FILE": str(path or service.disabled_file), "CLUSTERCHECK_PORT": str(service.port)}
+    """Give the settings of a service's host. path: of the disabled file, if it is another than the
+    service's.
+    """
+    return {
+        "CLUSTERCHECK_DISABLED_FILE": str(path or service.disabled_file),
+        "CLUSTERCHECK_PORT": str(service.port),
+    }
 
 
 both = pytest.mark.parametrize("command", ["drain", "undrain"])
 
 
 class TestDrain:
-    """drain makes the disabled file, undrain removes it, and both ask the service whether it sees that."""
+    """drain makes the disabled file, undrain removes it, and both ask the service whether it sees
+    that.
+    """
 
     def test_drain_and_undrain_are_confirmed_by_the_service(self, services: Services) -> None:
         service = services.start(CLUSTERCHECK_DRAIN_STATUS="404")
@@ -220,7 +270,11 @@ class TestDrain:
             run(command, **here(service)) for command in ("drain", "drain", "undrain", "undrain")
         )
         for done, first, confirmed in (
-            (drained, f"created {path}; to remove it, run: clustercheckd undrain\n", "draining, disabled: "),
+            (
+                drained,
+                f"created {path}; to remove it, run: clustercheckd undrain\n",
+                "draining, disabled: ",
+            ),
             (again, f"{path} exists, made at ", "draining, disabled: "),
             (undrained, f"removed {path}\n", "NOT available, unreachable: "),
             (once_more, f"{path} does not exist\n", "NOT available, unreachable: "),
@@ -235,11 +289,17 @@ class TestDrain:
             alone = run("drain", **here(service))
             server.behaviour = galera({"wsrep_cluster_size": "1", "wsrep_ready": "OFF"})
             server.drop_connections()
-            wait_for("the fault", lambda: service.status()["otherwise"]["reason"] == "not-ready", seconds=SECONDS)
+            wait_for(
+                "the fault",
+                lambda: service.status()["otherwise"]["reason"] == "not-ready",
+                seconds=SECONDS,
+            )
             unavailable = run("drain", **here(service))
             server.behaviour = galera()
             server.drop_connections()
-            wait_for("its peers", lambda: service.status()["otherwise"]["available"], seconds=SECONDS)
+            wait_for(
+                "its peers", lambda: service.status()["otherwise"]["available"], seconds=SECONDS
+            )
             one_of_three = run("drain", **here(service))
         told = "clustercheckd: this was the last available node: its wsrep_cluster_size is 1\n"
         assert [done.stderr for done in (alone, unavailable, one_of_three)] == [told, "", ""]
@@ -250,7 +310,13 @@ class TestDrain:
             service = services.start(**settings_for(server))
             service.wait_for_verdict(200, "synced")
             secretive = ("sh", "-c", 'umask 077; exec "$@"', "sh")
-            done = run("drain", "--reason", "ticket 42: all is synced.\nmore", through=secretive, **here(service))
+            done = run(
+                "drain",
+                "--reason",
+                "ticket 42: all is synced.\nmore",
+                through=secretive,
+                **here(service),
+            )
             words = '"ticket 42: all is synced. more"'
             assert words in done.stdout
             assert service.disabled_file.stat().st_mode & 0o777 == 0o644
@@ -266,16 +332,28 @@ class TestDrain:
             edit = f"to change the words, edit {service.disabled_file}"
             assert again.stderr == f"clustercheckd: --reason is not written: {edit}\n"
             service.disabled_file.write_text("other words\n")
-            wait_for("the other words", lambda: ': "other words" ' in service.status()["detail"], seconds=SECONDS)
+            wait_for(
+                "the other words",
+                lambda: ': "other words" ' in service.status()["detail"],
+                seconds=SECONDS,
+            )
 
-    def test_a_mistake_in_another_setting_does_not_stop_a_drain(self, services: Services, tmp_path: Path) -> None:
+    def test_a_mistake_in_another_setting_does_not_stop_a_drain(
+        self, services: Services, tmp_path: Path
+    ) -> None:
         service = services.start()
         path, env_file = service.disabled_file, tmp_path / "env"
         env_file.write_text(
             "AVAILABLE_WHEN_DONOR=perhaps\nbroken\nDRAIN=x\n"
             f"CLUSTERCHECK_DISABLED_FILE={path}\nCLUSTERCHECK_PORT={service.port}\n"
         )
-        done = run("drain", "--env-file", str(env_file), MYSQL_PASSWORD_FILE="/no/file", AVAILABLE_WHEN_DONER="1")
+        done = run(
+            "drain",
+            "--env-file",
+            str(env_file),
+            MYSQL_PASSWORD_FILE="/no/file",
+            AVAILABLE_WHEN_DONER="1",
+        )
         assert (done.returncode, path.exists()) == (0, True)
         assert done.stderr.splitlines() == [
             f"clustercheckd: --env-file: {env_file}, line 2 is not NAME=value: this command goes on without it",
@@ -286,8 +364,12 @@ class TestDrain:
         path.unlink()
         done = run("drain", CLUSTERCHECK_DISABLED_FILE=str(path), CLUSTERCHECK_PORT="x")
         assert (done.returncode, path.exists()) == (1, True)
-        assert done.stderr.startswith("clustercheckd: not confirmed: CLUSTERCHECK_PORT: x is not a whole number")
-        done = run("drain", CLUSTERCHECK_ENV_FILE=f"{tmp_path}/none", CLUSTERCHECK_DISABLED_FILE=str(path))
+        assert done.stderr.startswith(
+            "clustercheckd: not confirmed: CLUSTERCHECK_PORT: x is not a whole number"
+        )
+        done = run(
+            "drain", CLUSTERCHECK_ENV_FILE=f"{tmp_path}/none", CLUSTERCHECK_DISABLED_FILE=str(path)
+        )
         assert "No such file" in done.stderr.splitlines()[0]
         assert done.stdout.startswith(f"{path} exists")
 
@@ -304,12 +386,19 @@ class TestDrain:
             done = run("drain", "--reason", "x", through=unshared, CLUSTERCHECK_DISABLED_FILE=path)
         assert (done.returncode, "drained" in done.stdout.splitlines()) == (1, drained)
         if drained:
-            assert "clustercheckd: --reason is not written: No space left on device\n" in done.stderr
+            assert (
+                "clustercheckd: --reason is not written: No space left on device\n" in done.stderr
+            )
         else:
-            assert f"{directory}/disabled: No space left on device: the node is not drained. " in done.stderr
+            assert (
+                f"{directory}/disabled: No space left on device: the node is not drained. "
+                in done.stderr
+            )
             assert "maint in HAProxy" in done.stderr
 
-    def test_a_service_that_looks_elsewhere_is_told(self, services: Services, tmp_path: Path) -> None:
+    def test_a_service_that_looks_elsewhere_is_told(
+        self, services: Services, tmp_path: Path
+    ) -> None:
         service = services.start()
         where, other = f"clustercheckd: 127.0.0.1:{service.port}", tmp_path / "other"
         for command, seen, fact in (

@@ -26,7 +26,9 @@ def test_the_disabled_file_decides_the_next_health_check_whatever_the_node_does(
     assert second.startswith(f"disabled: {service.disabled_file} exists, made at ")
 
 
-def test_a_stop_is_answered_shutting_down_for_the_time_of_the_drain(services: Services, node: FakeMySQL) -> None:
+def test_a_stop_is_answered_shutting_down_for_the_time_of_the_drain(
+    services: Services, node: FakeMySQL
+) -> None:
     service = services.beside(node, CLUSTERCHECK_DRAIN_SECONDS="1", CLUSTERCHECK_DRAIN_STATUS="404")
     began = time.monotonic()
     service.process.terminate()

@@ -1,4 +1,6 @@
-"""An answer is fresh: a health check asks for a poll, waits for its end, and is never lost meanwhile."""
+"""An answer is fresh: a health check asks for a poll, waits for its end, and is never lost
+meanwhile.
+"""
 
 import json
 import select
@@ -30,7 +32,9 @@ SECONDS = 10.0
 
 
 class SlowNode(UserDict[str, Value]):
-    """A mock node and its status, which may change at any time; whoever asks for it waits until the gate opens."""
+    """A mock node and its status, which may change at any time; whoever asks for it waits until the
+    gate opens.
+    """
 
     server: FakeMySQL
 
@@ -80,7 +84,11 @@ def answer_to(connection: socket.socket) -> tuple[int, str]:
     """Wait for an answer; return its status and reason."""
     with connection:
         head, _, body = read_to_end(connection).decode().partition("\r\n\r\n")
-    reason = json.loads(body)["reason"] if body.startswith("{") else head.partition("x-clustercheck-reason: ")[2]
+    reason = (
+        json.loads(body)["reason"]
+        if body.startswith("{")
+        else head.partition("x-clustercheck-reason: ")[2]
+    )
     return int(head.split()[1]), reason.partition("\r\n")[0]
 
 
@@ -91,13 +99,16 @@ def hold(service: Service, node: SlowNode, request: bytes = HEALTH_CHECK) -> soc
     let_pass(1.1 * INTERVAL_SECONDS)
     held = send(service, request)
     wait_for("a poll to be under way", lambda: node.polls > before, seconds=SECONDS)
-    # Sent later, on the same loop: if the first request had its answer already, that would have left before.
+    # Sent later, on the same loop: if the first request had its answer already, that would have
+    # left before.
     assert service.get("/livez").status == 200
     assert select.select([held], [], [], 0)[0] == []
     return held
 
 
-def test_an_answer_shows_what_happened_just_before_the_health_check(services: Services, node: SlowNode) -> None:
+def test_an_answer_shows_what_happened_just_before_the_health_check(
+    services: Services, node: SlowNode
+) -> None:
     service = services.beside(node.server, **ONE_SESSION)
     for ready, expected in (("OFF", (503, "not-ready")), ("ON", (200, "synced"))):
         service.get()
@@ -105,7 +116,11 @@ def test_an_answer_shows_what_happened_just_before_the_health_check(services: Se
         let_pass(1.2 * INTERVAL_SECONDS)
         node["wsrep_ready"] = ready
         # Later, a poll that nobody asked for may have come first.
-        within("between two health checks", time.monotonic() - asked_at, IDLE_SECONDS - INTERVAL_SECONDS)
+        within(
+            "between two health checks",
+            time.monotonic() - asked_at,
+            IDLE_SECONDS - INTERVAL_SECONDS,
+        )
         asked_at = time.monotonic()
         reply = service.get()
         if ready == "ON" and reply.status != 200:
@@ -146,10 +161,19 @@ def test_a_200_waits_for_the_poll_and_becomes_its_verdict_and_a_503_waits_50_ms(
         service.wait_for_verdict(200, "synced")
 
 
-def test_what_does_not_depend_on_the_poll_never_waits_for_it(services: Services, node: SlowNode) -> None:
-    service = services.beside(node.server, CLUSTERCHECK_DRAIN_SECONDS="30", **ONE_SESSION, **PATIENT)
+def test_what_does_not_depend_on_the_poll_never_waits_for_it(
+    services: Services, node: SlowNode
+) -> None:
+    service = services.beside(
+        node.server, CLUSTERCHECK_DRAIN_SECONDS="30", **ONE_SESSION, **PATIENT
+    )
     with hold(service, node):
-        for target, status in (("/metrics", 200), ("/livez", 200), ("/nothing", 404), ("/?nothing=1", 400)):
+        for target, status in (
+            ("/metrics", 200),
+            ("/livez", 200),
+            ("/nothing", 404),
+            ("/?nothing=1", 400),
+        ):
             assert service.get(target).status == status
         service.disabled_file.touch()
         assert service.get().reason == "disabled"
@@ -162,7 +186,10 @@ def test_what_does_not_depend_on_the_poll_never_waits_for_it(services: Services,
 
 def test_a_pause_of_the_service_is_not_the_nodes_fault(services: Services, node: SlowNode) -> None:
     service = services.beside(node.server)
-    for seconds in 3 * (1.1 * DEADLINE_SECONDS, oldest_usable_seconds(INTERVAL_SECONDS, DEADLINE_SECONDS) + 0.2):
+    for seconds in 3 * (
+        1.1 * DEADLINE_SECONDS,
+        oldest_usable_seconds(INTERVAL_SECONDS, DEADLINE_SECONDS) + 0.2,
+    ):
         held = hold(service, node)
         service.process.send(signal.SIGSTOP)
         # The answer lies in the socket while the service stands still.
@@ -173,7 +200,10 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(services: Services, node:
         answers = [answer_to(connection) for connection in (held, metrics, sent_meanwhile)]
         # /metrics has no reason.
         assert answers == [(200, "synced"), (200, ""), (200, "synced")]
-    assert [line.split()[2] for line in service.log.read_text().splitlines()] == ["started", "available"]
+    assert [line.split()[2] for line in service.log.read_text().splitlines()] == [
+        "started",
+        "available",
+    ]
 
 
 def test_what_was_read_before_a_pause_of_the_service_is_not_answered_after_it(
@@ -205,12 +235,16 @@ def test_a_health_check_that_waits_is_answered_before_the_service_ends(
     service = services.beside(node.server, CLUSTERCHECK_DEADLINE=deadline, **ONE_SESSION)
     held = hold(service, node)
     service.process.terminate()
-    wait_for("the end to begin", lambda: "INFO stopping " in service.log.read_text(), seconds=SECONDS)
+    wait_for(
+        "the end to begin", lambda: "INFO stopping " in service.log.read_text(), seconds=SECONDS
+    )
     if ends:
         # Longer than a connection has for its request then.
         let_pass(0.5)
         node.gate.set()
-    assert answer_to(held) in ([(200, "synced")] if ends else [(503, "timeout"), (503, "shutting-down")])
+    assert answer_to(held) in (
+        [(200, "synced")] if ends else [(503, "timeout"), (503, "shutting-down")]
+    )
     assert service.stop() == 0
     assert "ERROR" not in service.log.read_text()
 
@@ -230,7 +264,11 @@ def test_health_checks_that_wait_and_half_close_are_answered_and_those_that_leav
     talking = send(service, HEALTH_CHECK + b"x" * 4000)
     talking.sendall(b"x" * 4000)
     most = before + len(staying) + 2
-    wait_for("those that left to be forgotten", lambda: service.process.descriptors <= most, seconds=SECONDS)
+    wait_for(
+        "those that left to be forgotten",
+        lambda: service.process.descriptors <= most,
+        seconds=SECONDS,
+    )
     node.gate.set()
     assert {answer_to(connection) for connection in (*staying, talking)} == {(200, "synced")}
     wait_for("the descriptors", lambda: service.process.descriptors <= before, seconds=SECONDS)
@@ -239,11 +277,17 @@ def test_health_checks_that_wait_and_half_close_are_answered_and_those_that_leav
 
 def test_the_age_of_a_poll_counts_time_asleep() -> None:
     # In a time namespace of its own, the machine has slept for a day more than here.
-    command = [sys.executable, "-c", "from app.monitor.monitor import boot_seconds; print(boot_seconds())"]
+    command = [
+        sys.executable,
+        "-c",
+        "from app.monitor.monitor import boot_seconds; print(boot_seconds())",
+    ]
     slept = ["unshare", "--time", "--boottime", "86400"]
 
     def seconds(wrapper: list[str]) -> float:
-        return float(subprocess.run([*wrapper, *command], check=True, capture_output=True, timeout=20).stdout)
+        return float(
+            subprocess.run([*wrapper, *command], check=True, capture_output=True, timeout=20).stdout
+        )
 
     if subprocess.run([*slept, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no time namespace to be had here")

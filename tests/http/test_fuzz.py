@@ -25,7 +25,10 @@ _TARGETS = [
     b"/?available_when_donor=1", b"/?available_when_donor=%ff", b"/?max_recv_queue=99999999999999999999",
     b"/readyz?a&b&c", b"/\xc3\xa9", b"/?" + b"&" * 2000, b"/" + b"a" * 7000,
 ]  # fmt: skip
-_REQUESTS = [*REQUESTS.values(), *(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n" for target in _TARGETS)]
+_REQUESTS = [
+    *REQUESTS.values(),
+    *(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n" for target in _TARGETS),
+]
 _SPLICES = [
     b"\r\n", b"\r", b"\n", b"\0", b" ", b"\r\n\r\n", *b"% \xff \x80 : ? HTTP/1.1 \x16\x03\x01".split(b" "),
     b"\r\nContent-Length: 5\r\n", b"\r\nContent-Length: -1\r\n", b"\r\nTransfer-Encoding: chunked\r\n",
@@ -84,7 +87,9 @@ async def ask(port: int, request: bytes, *, half_close: bool = True) -> bytes:
 
 
 async def ask_all(port: int) -> tuple[Counter[bytes], list[tuple[bytes, bytes]]]:
-    """Send all requests, many at a time, a health check after every hundredth; return statuses and what was wrong."""
+    """Send all requests, many at a time, a health check after every hundredth; return statuses and
+    what was wrong.
+    """
     seen: Counter[bytes] = Counter()
     wrong: list[tuple[bytes, bytes]] = []
     numbered = enumerate(requests(SEED))
@@ -96,7 +101,13 @@ async def ask_all(port: int) -> tuple[Counter[bytes], list[tuple[bytes, bytes]]]
             # A request may hold further ones.
             given = [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
             seen.update(given or [b"none"])
-            allowed = {b"200", b"400", b"404", b"503", *([b"405"] if knows_methods(request) else [])}
+            allowed = {
+                b"200",
+                b"400",
+                b"404",
+                b"503",
+                *([b"405"] if knows_methods(request) else []),
+            }
             if not set(given) <= allowed or (answer and not answer.startswith(b"HTTP/1.1 ")):
                 wrong.append((request, answer))
             if number % 100 == 0:
@@ -110,8 +121,11 @@ async def ask_all(port: int) -> tuple[Counter[bytes], list[tuple[bytes, bytes]]]
 
 
 @pytest.mark.long
-def test_20000_random_requests_are_answered_or_closed_and_change_nothing(services: Services, node: FakeMySQL) -> None:
-    # The node runs in this process, which is busy: what it is late with is no fault of the requests.
+def test_20000_random_requests_are_answered_or_closed_and_change_nothing(
+    services: Services, node: FakeMySQL
+) -> None:
+    # The node runs in this process, which is busy: what it is late with is no fault of the
+    # requests.
     service = services.beside(node, CLUSTERCHECK_DEADLINE="10")
     descriptors = service.process.descriptors
     # The log may come later than the answer.

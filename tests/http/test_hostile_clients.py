@@ -1,4 +1,6 @@
-"""Clients that no load balancer is: none of them costs another one its answer, or the service anything that stays."""
+"""Clients that no load balancer is: none of them costs another one its answer, or the service
+anything that stays.
+"""
 
 import random
 import resource
@@ -48,10 +50,13 @@ HOSTILE = {
     "pipelined checks": HEALTH_CHECK * 100,
     "pipelined requests": b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n" * 100,
     "a body that is announced": b"POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n",
-    "a large body": b"POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000),
-    "a large body to the check": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000),
+    "a large body": b"POST /status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+    + bytes(1_000_000),
+    "a large body to the check": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+    + bytes(1_000_000),
     "chunks without end": (
-        b"POST /nothing HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\n" * 10_000
+        b"POST /nothing HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"5\r\nhello\r\n" * 10_000
     ),
     "a chunk of absurd size": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
 }
@@ -59,12 +64,19 @@ HOSTILE = {
 COSTLY_REQUESTS = 220
 COSTLY = {
     "8 KiB of escapes": b"GET /" + b"%41" * 2700 + b" HTTP/1.0\r\n\r\n",
-    "as many escapes as a path may have": b"GET /" + b"%41" * (TARGET_BYTES // 3 - 1) + b" HTTP/1.0\r\n\r\n",
-    "as many escapes as a query may have": b"GET /?" + b"%41" * (TARGET_BYTES // 3 - 1) + b" HTTP/1.0\r\n\r\n",
-    "as many parameters as a query may have": b"GET /?" + b"a&" * (TARGET_BYTES // 2 - 1) + b" HTTP/1.0\r\n\r\n",
+    "as many escapes as a path may have": b"GET /"
+    + b"%41" * (TARGET_BYTES // 3 - 1)
+    + b" HTTP/1.0\r\n\r\n",
+    "as many escapes as a query may have": b"GET /?"
+    + b"%41" * (TARGET_BYTES // 3 - 1)
+    + b" HTTP/1.0\r\n\r\n",
+    "as many parameters as a query may have": b"GET /?"
+    + b"a&" * (TARGET_BYTES // 2 - 1)
+    + b" HTTP/1.0\r\n\r\n",
     "8 KiB of header fields": b"GET / HTTP/1.0\r\n" + b"a:b\r\n" * 1600 + b"\r\n",
     "8 KiB of pipelined requests": b"GET / HTTP/1.1\r\n\r\n" * 450,
-    "8 KiB of chunks": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 1350,
+    "8 KiB of chunks": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + b"1\r\nx\r\n" * 1350,
     "/status": b"GET /status HTTP/1.0\r\n\r\n",
     "/metrics": b"GET /metrics HTTP/1.0\r\n\r\n",
 }
@@ -129,7 +141,9 @@ def try_a_health_check(service: Service) -> float:
 def check_nothing_is_left(service: Service, descriptors: int) -> None:
     """Check that the descriptors are back, and that the log says nothing but how it began."""
     wait_for(
-        "the descriptors to be closed", lambda: service.process.descriptors <= descriptors, seconds=PATIENCE_SECONDS
+        "the descriptors to be closed",
+        lambda: service.process.descriptors <= descriptors,
+        seconds=PATIENCE_SECONDS,
     )
     # Without a descriptor, it could not log in again meanwhile.
     lines = [line for line in service.log.read_text().splitlines() if " login " not in line]
@@ -141,7 +155,9 @@ def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(synced: Se
     with ExitStack() as exits:
         hostile = {}
         for kind, data in (*HOSTILE.items(), ("a trickle", b"GET / HTTP/1.1\r\nX-Slow: ")):
-            hostile[kind] = [exits.enter_context(connect_hostile(synced.port, data)) for _ in range(5)]
+            hostile[kind] = [
+                exits.enter_context(connect_hostile(synced.port, data)) for _ in range(5)
+            ]
             within(f"a health check beside {kind}", try_a_health_check(synced), 1)
             reset(connect_hostile(synced.port, data))
         began = time.monotonic()
@@ -150,7 +166,11 @@ def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(synced: Se
             for connection in hostile["a trickle"]:
                 with suppress(OSError):
                     connection.send(b"z")
-            return [kind for kind, connections in hostile.items() if not all(map(has_ended, connections))]
+            return [
+                kind
+                for kind, connections in hostile.items()
+                if not all(map(has_ended, connections))
+            ]
 
         wait_for("all to be closed", lambda: not still_open(), seconds=PATIENCE_SECONDS)
         within("all closed", time.monotonic() - began, DEADLINE_SECONDS + 1)
@@ -158,11 +178,16 @@ def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(synced: Se
 
 
 def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
-    """Return the CPU time that a request takes the service: ten times many at once, with a health check behind them."""
+    """Return the CPU time that a request takes the service: ten times many at once, with a health
+    check behind them.
+    """
     before = service.process.cpu_seconds
     for _ in range(10):
         with ExitStack() as exits:
-            burst = [exits.enter_context(connect_hostile(service.port, request)) for _ in range(COSTLY_REQUESTS)]
+            burst = [
+                exits.enter_context(connect_hostile(service.port, request))
+                for _ in range(COSTLY_REQUESTS)
+            ]
             try_a_health_check(service)
             wait_for("the end of each", lambda: all(map(has_ended, burst)), seconds=10)  # noqa: B023 (in turn)
     return service.process.cpu_seconds - before
@@ -170,7 +195,9 @@ def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", COSTLY)
-def test_no_request_takes_more_than_five_times_the_work_of_a_health_check(synced: Service, kind: str) -> None:
+def test_no_request_takes_more_than_five_times_the_work_of_a_health_check(
+    synced: Service, kind: str
+) -> None:
     assert len(COSTLY[kind]) <= REQUEST_BYTES
     checks = cpu_seconds_of_bursts(synced, HEALTH_CHECK)
     costly = cpu_seconds_of_bursts(synced, COSTLY[kind])
@@ -187,7 +214,10 @@ def test_a_request_over_a_limit_gets_a_400_that_names_the_limit(synced: Service)
     for request, line in (
         (header % (b"y" * REQUEST_BYTES), b"the request is longer than 8192 bytes\r\n"),
         (target % (b"a" * TARGET_BYTES), b"the request's target is longer than 512 bytes\r\n"),
-        (target % (b"?" + b"a" * TARGET_BYTES), b"the request's target is longer than 512 bytes\r\n"),
+        (
+            target % (b"?" + b"a" * TARGET_BYTES),
+            b"the request's target is longer than 512 bytes\r\n",
+        ),
     ):
         head, _, body = synced.send(request).partition(b"\r\n\r\n")
         assert (head.partition(b"\r\n")[0], body) == (b"HTTP/1.1 400 Bad Request", line)
@@ -237,7 +267,11 @@ def test_a_flood_that_arrives_at_once_takes_no_request_with_it(
     service.process.send(signal.SIGCONT)
     assert all(check.recv(100).startswith(b"HTTP/1.1 ") for check in checks)
     service.wait_for_verdict(200, "synced")
-    wait_for("its descriptors back", lambda: service.process.descriptors <= before, seconds=PATIENCE_SECONDS)
+    wait_for(
+        "its descriptors back",
+        lambda: service.process.descriptors <= before,
+        seconds=PATIENCE_SECONDS,
+    )
 
 
 def held_health_check(service: Service) -> socket.socket:
@@ -252,7 +286,10 @@ def held_health_check(service: Service) -> socket.socket:
 def test_a_flood_costs_no_other_address_the_answer_that_it_waits_for(services: Services) -> None:
     goes_on = threading.Event()
     goes_on.set()
-    with fake_mysql(galera(refuses_select=lambda: not goes_on.wait())) as node, ExitStack() as exits:
+    with (
+        fake_mysql(galera(refuses_select=lambda: not goes_on.wait())) as node,
+        ExitStack() as exits,
+    ):
         exits.callback(goes_on.set)
         service = services.beside(node, CLUSTERCHECK_DEADLINE="30")
         goes_on.clear()
@@ -291,16 +328,26 @@ def test_it_recovers_from_having_no_descriptor_left(
     before = service.process.descriptors
     resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (before + 2, limits[1]))
     crowd.extend(connect_silently(service.port) for _ in range(500))
-    wait_for("the descriptors to be used up", lambda: service.process.descriptors >= before + 1, seconds=5)
+    wait_for(
+        "the descriptors to be used up",
+        lambda: service.process.descriptors >= before + 1,
+        seconds=5,
+    )
     began, cpu_seconds = time.monotonic(), service.process.cpu_seconds
     # The deadline of the silent ones gives them back, though their clients stay.
-    wait_for("the descriptors back", lambda: service.process.descriptors <= before, seconds=PATIENCE_SECONDS)
+    wait_for(
+        "the descriptors back",
+        lambda: service.process.descriptors <= before,
+        seconds=PATIENCE_SECONDS,
+    )
     assert service.process.cpu_seconds - cpu_seconds < 0.5 * (time.monotonic() - began) + 0.2
     try_a_health_check(service)
     check_nothing_is_left(service, before)
 
 
-def test_a_request_and_the_end_of_the_connection_in_one_segment_get_their_answer(synced: Service) -> None:
+def test_a_request_and_the_end_of_the_connection_in_one_segment_get_their_answer(
+    synced: Service,
+) -> None:
     for path in 50 * (b"", b"livez", b"status"):
         with socket.create_connection((LOOPBACK, synced.port), timeout=5) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)

@@ -41,7 +41,9 @@ def start_logging_to(pipe: FileIO, node: FakeMySQL, services: Services, **enviro
     """Start clustercheckd with this standard error, and close it here."""
     wrapper = ("bash", "-c", f'exec "$@" 2>&{pipe.fileno()} {pipe.fileno()}>&-', "bash")
     with pipe:
-        return services.start_through(wrapper, {**settings_for(node), **environ}, pass_fds=[pipe.fileno()])
+        return services.start_through(
+            wrapper, {**settings_for(node), **environ}, pass_fds=[pipe.fileno()]
+        )
 
 
 @pytest.mark.parametrize("reader_is", ["asleep", "gone"])
@@ -61,7 +63,9 @@ def test_a_log_that_nobody_reads_costs_no_answer_and_not_the_end(
         assert service.process.stop(seconds=3) == 0
 
 
-def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(node: FakeMySQL, services: Services) -> None:
+def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(
+    node: FakeMySQL, services: Services
+) -> None:
     # Each is a line at the start, more than wait for a reader.
     environ = {f"CLUSTERCHECK_UNKNOWN_{number}": "1" for number in range(UNKNOWN)}
     with full_pipe() as (reader, writer):
@@ -69,11 +73,15 @@ def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(node: FakeMySQL
         service.wait_until_up()
         service.wait_for_verdict(200, "synced")
         read: list[bytes] = []
-        reading = threading.Thread(target=lambda: read.extend(iter(lambda: reader.read(65536), b"")))
+        reading = threading.Thread(
+            target=lambda: read.extend(iter(lambda: reader.read(65536), b""))
+        )
         reading.start()
         wait_for("the log to say so", lambda: b"dropped" in b"".join(read), seconds=SECONDS)
         service.disabled_file.touch()
-        wait_for("the next line", lambda: b"draining reason=disabled" in b"".join(read), seconds=SECONDS)
+        wait_for(
+            "the next line", lambda: b"draining reason=disabled" in b"".join(read), seconds=SECONDS
+        )
         assert service.process.stop() == 0
         reading.join(SECONDS)
     lines = b"".join(read).lstrip(b".").decode().splitlines()
@@ -85,7 +93,9 @@ def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(node: FakeMySQL
     assert lines[-1].endswith("INFO stopping signal=SIGTERM")
 
 
-def test_a_line_is_what_was_logged_and_not_what_became_of_it(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_line_is_what_was_logged_and_not_what_became_of_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     log = Log(LineFormatter())
     seen = ["then"]
     log.handle(logging.LogRecord("test", logging.INFO, __file__, 1, "it was %s", (seen,), None))

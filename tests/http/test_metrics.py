@@ -1,4 +1,6 @@
-"""/metrics: what is in it, what clients can do to it, and that promtool has nothing to say against it."""
+"""/metrics: what is in it, what clients can do to it, and that promtool has nothing to say against
+it.
+"""
 
 import asyncio
 import re
@@ -63,7 +65,10 @@ class TestContents:
         flow_control = {"wsrep_flow_control_active": "true", "wsrep_flow_control_status": "OFF"}
         with fake_mysql(galera(status | flow_control)) as server:
             service = services.beside(server, CLUSTERCHECK_DEADLINE="0.5")
-            wait_for("a read in sync to be answered", lambda: scrape(service).get("sync_wait_seconds") == 0)
+            wait_for(
+                "a read in sync to be answered",
+                lambda: scrape(service).get("sync_wait_seconds") == 0,
+            )
             synced = scrape(service)
             service.disabled_file.touch()
             reply = service.get("/metrics")
@@ -93,24 +98,45 @@ class TestContents:
         assert synced['polls_total{outcome="read"}'] >= 1
         assert synced['logins_total{outcome="accepted"}'] >= 1
         assert synced["process_resident_memory_bytes"] > 10 << 20
-        assert [name for name in synced if name.startswith("build_info") and f'version="{__version__}"' in name]
+        assert [
+            name
+            for name in synced
+            if name.startswith("build_info") and f'version="{__version__}"' in name
+        ]
         assert "disabled_timestamp_seconds" not in synced
         drained = samples(reply.body)
-        assert (drained["available"], drained["draining"], reasons_in(drained)) == (0, 1, ["disabled"])
-        assert drained["disabled_timestamp_seconds"] == pytest.approx(service.disabled_file.stat().st_mtime)
+        assert (drained["available"], drained["draining"], reasons_in(drained)) == (
+            0,
+            1,
+            ["disabled"],
+        )
+        assert drained["disabled_timestamp_seconds"] == pytest.approx(
+            service.disabled_file.stat().st_mtime
+        )
         command = ["promtool", "check", "metrics"]
-        done = subprocess.run(command, input=reply.body, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            command, input=reply.body, capture_output=True, text=True, timeout=30, check=False
+        )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-        assert (reply.status, reply.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert (reply.status, reply.headers["content-type"]) == (
+            200,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )
         # docs/operations.md has each of them, and says above its table of which type they are.
         named = metrics_on_the_page()
         types = {name: "counter" if name.endswith("_total") else "gauge" for name in named}
         types["poll_duration_seconds"] = "histogram"
-        assert dict(re.findall(r"^# TYPE clustercheckd_(\w+) (\w+)$", reply.body, re.MULTILINE)) == types
+        assert (
+            dict(re.findall(r"^# TYPE clustercheckd_(\w+) (\w+)$", reply.body, re.MULTILINE))
+            == types
+        )
         assert len(named) == len(types)
 
-    def test_a_server_that_is_down_shows_what_tells_it_from_a_refusal(self, services: Services) -> None:
-        # By these, the alert ClustercheckdAccountRefused is silent: tries that go on, and nothing read.
+    def test_a_server_that_is_down_shows_what_tells_it_from_a_refusal(
+        self, services: Services
+    ) -> None:
+        # By these, the alert ClustercheckdAccountRefused is silent: tries that go on, and nothing
+        # read.
         service, tries = services.start(), 'logins_total{outcome="unreachable"}'
         before = scrape(service)
         assert "wsrep_local_state" not in before
@@ -127,7 +153,9 @@ class TestContents:
 class TestClients:
     """What clients do is counted, and makes no series."""
 
-    def test_health_checks_are_counted_by_path_and_status(self, services: Services, node: FakeMySQL) -> None:
+    def test_health_checks_are_counted_by_path_and_status(
+        self, services: Services, node: FakeMySQL
+    ) -> None:
         service = services.beside(node, CLUSTERCHECK_DRAIN_STATUS="404")
         before = scrape(service)
         for target in ("/", "/", "/", "/?donor=1", "/nothing", "/livez"):
@@ -136,7 +164,11 @@ class TestClients:
         service.disabled_file.touch()
         service.get("/readyz")
         after = scrape(service)
-        counted = {name: after[name] - before[name] for name in after if name.startswith("health_checks_total")}
+        counted = {
+            name: after[name] - before[name]
+            for name in after
+            if name.startswith("health_checks_total")
+        }
         assert {name: count for name, count in counted.items() if count} == {
             'health_checks_total{path="/",status="200"}': 3,
             'health_checks_total{path="*",status="200"}': 1,
@@ -151,7 +183,9 @@ class TestClients:
         before = scrape(service).keys()
         for number in range(50):
             service.get(f"/{number}?{number}={number}", method=f"METHOD{'X' * number}")
-            service.send(f"GET /metrics?{number} HTTP/1.1\r\nHost: {number}\r\nX-{number}: x\r\n\r\n".encode())
+            service.send(
+                f"GET /metrics?{number} HTTP/1.1\r\nHost: {number}\r\nX-{number}: x\r\n\r\n".encode()
+            )
             service.send(f"NO HTTP {number}\r\n\r\n".encode())
         assert scrape(service).keys() == before
 
@@ -160,7 +194,9 @@ class TestClients:
         with ExitStack() as exits:
 
             def connect(host: str, data: bytes) -> socket.socket:
-                connection = exits.enter_context(socket.create_connection((host, service.port), timeout=5))
+                connection = exits.enter_context(
+                    socket.create_connection((host, service.port), timeout=5)
+                )
                 connection.sendall(data)
                 return connection
 
@@ -180,15 +216,23 @@ class TestClients:
                 connect(INSIDE, b"")
             # The one more is the scrape itself.
             wait_for("an eviction", lambda: counted("evicted"))
-        (told,) = [line for line in service.log.read_text().splitlines() if "CLUSTERCHECK_ALLOW_FROM" in line]
+        (told,) = [
+            line
+            for line in service.log.read_text().splitlines()
+            if "CLUSTERCHECK_ALLOW_FROM" in line
+        ]
         assert f"WARNING client refused client={OUTSIDE} count=1 " in told
 
 
 class TestPolls:
-    """What the monitor counts, with a clock and a poller of our own: how long each takes, how old the latest is."""
+    """What the monitor counts, with a clock and a poller of our own: how long each takes, how old
+    the latest is.
+    """
 
     @staticmethod
-    def scraped_after(polls: list[tuple[float, Outcome]], later: float, tmp_path: Path) -> dict[str, float]:
+    def scraped_after(
+        polls: list[tuple[float, Outcome]], later: float, tmp_path: Path
+    ) -> dict[str, float]:
         """Run polls that take so long and end so, and scrape so much later."""
         now = 100.0
 
@@ -204,7 +248,9 @@ class TestPolls:
             nonlocal now
             switches = ManualSwitches(str(tmp_path / "disabled"))
             poller = ScriptedPoller(*(taking(*poll) for poll in polls), hanging)
-            async with running(poller, switches, interval_seconds=0, max_age_seconds=200, clock=lambda: now) as monitor:
+            async with running(
+                poller, switches, interval_seconds=0, max_age_seconds=200, clock=lambda: now
+            ) as monitor:
                 await until(lambda: poller.script == [hanging])
                 now += later
                 settings, register = Settings.model_validate({}), ConnectionRegister()
@@ -216,11 +262,16 @@ class TestPolls:
 
     def test_durations_are_counted_by_bucket_and_outcome(self, tmp_path: Path) -> None:
         node, gone = NodeState(wsrep_local_state=4), PollFailure(Reason.TIMEOUT, "no answer")
-        found = self.scraped_after([(0.0, node), (0.3, node), (0.9, gone), (100.0, gone)], 0.5, tmp_path)
+        found = self.scraped_after(
+            [(0.0, node), (0.3, node), (0.9, gone), (100.0, gone)], 0.5, tmp_path
+        )
         assert found['polls_total{outcome="read"}'] == 2
         assert found['polls_total{outcome="timeout"}'] == 2
         name = "poll_duration_seconds"
-        buckets = {bound: found[f'{name}_bucket{{le="{bound}"}}'] for bound in ("0.001", "0.2", "0.4", "1.6", "+Inf")}
+        buckets = {
+            bound: found[f'{name}_bucket{{le="{bound}"}}']
+            for bound in ("0.001", "0.2", "0.4", "1.6", "+Inf")
+        }
         assert buckets == {"0.001": 1, "0.2": 1, "0.4": 2, "1.6": 3, "+Inf": 4}
         assert found[f"{name}_count"] == 4
         assert found[f"{name}_sum"] == pytest.approx(101.2)
@@ -229,13 +280,19 @@ class TestPolls:
 
     def test_only_what_was_read_is_told_and_only_until_it_is_stale(self, tmp_path: Path) -> None:
         of_node = {"threads_connected": 1, "max_connections": 100}
-        node = NodeState(threads_connected=1, max_connections=100, wsrep_cluster_size=-1, wsrep_flow_control_active="0")
+        node = NodeState(
+            threads_connected=1,
+            max_connections=100,
+            wsrep_cluster_size=-1,
+            wsrep_flow_control_active="0",
+        )
         fresh = self.scraped_after([(0.0, node)], 199.9, tmp_path)
         assert {name: fresh[name] for name in of_node} == of_node
         # A size that cannot be read is left out.
         wsrep = {name: value for name, value in fresh.items() if name.startswith("wsrep_")}
         assert wsrep == {"wsrep_flow_control_active": 0}
-        # One says that the node obeys a pause, the other that it asks for one: neither replaces the other.
+        # One says that the node obeys a pause, the other that it asks for one: neither replaces the
+        # other.
         older = self.scraped_after([(0.0, NodeState(wsrep_flow_control_status="ON"))], 0, tmp_path)
         assert {name: value for name, value in older.items() if "flow_control" in name} == {
             "wsrep_flow_control_status": 1
@@ -243,7 +300,9 @@ class TestPolls:
         stale = self.scraped_after([(0.0, node)], 200.1, tmp_path)
         assert reasons_in(stale) == ["stale"]
         assert stale["poll_age_seconds"] == pytest.approx(200.1)
-        failed = self.scraped_after([(0.0, node), (0.0, PollFailure(Reason.TIMEOUT, "no answer"))], 0, tmp_path)
+        failed = self.scraped_after(
+            [(0.0, node), (0.0, PollFailure(Reason.TIMEOUT, "no answer"))], 0, tmp_path
+        )
         assert (failed["available"], failed["draining"], reasons_in(failed)) == (0, 0, ["timeout"])
         assert failed['verdict_changes_total{reason="timeout"}'] == 1
         assert not (of_node.keys() | wsrep.keys()) & (stale.keys() | failed.keys())

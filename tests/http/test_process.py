@@ -19,7 +19,9 @@ from tests.fake_mysql import Peer, fake_mysql, galera
 SECONDS = 20
 
 
-def run(*arguments: str, through: Sequence[str] = (), **environ: str) -> "subprocess.CompletedProcess[str]":
+def run(
+    *arguments: str, through: Sequence[str] = (), **environ: str
+) -> "subprocess.CompletedProcess[str]":
     """Run the command line to its end, by way of a wrapper's command if there is one."""
     return subprocess.run(
         [*through, sys.executable, "-m", "app", *arguments],
@@ -48,7 +50,10 @@ def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
 
 def test_the_installed_command_is_the_same_program() -> None:
     command = os.path.join(os.path.dirname(sys.executable), "clustercheckd")  # noqa: PTH118, PTH120
-    assert subprocess.check_output([command, "--version"], text=True) == f"clustercheckd {__version__}\n"
+    assert (
+        subprocess.check_output([command, "--version"], text=True)
+        == f"clustercheckd {__version__}\n"
+    )
 
 
 def test_ctrl_c_ends_it_with_exit_code_0(services: Services) -> None:
@@ -61,7 +66,9 @@ def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: 
     journal = tmp_path / "journal"
     journal.touch()
     environ = {"JOURNAL_STREAM": f"{journal.stat().st_dev}:{journal.stat().st_ino}"}
-    done = run(through=redirected(f"2>{journal}"), CLUSTERCHECK_PORT="0x", MAX_RECV_QUEUE="x", **environ)
+    done = run(
+        through=redirected(f"2>{journal}"), CLUSTERCHECK_PORT="0x", MAX_RECV_QUEUE="x", **environ
+    )
     assert done.returncode == 2
     said = "is not a whole number"
     assert journal.read_text().splitlines() == [
@@ -83,7 +90,9 @@ def test_sighup_ends_nothing(services: Services) -> None:
         assert service.process.stop(seconds=5) == 0
 
 
-def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(services: Services) -> None:
+def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(
+    services: Services,
+) -> None:
     with fake_mysql(galera()) as server:
         service = services.beside(server, MYSQL_PASSWORD="geheim", CLUSTERCHECK_PROT="1")
         server.behaviour = galera({"wsrep_ready": "OFF"})

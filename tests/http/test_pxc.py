@@ -18,7 +18,9 @@ def test_a_node_drains_in_the_transition_period_of_its_shutdown(services: Servic
     service.wait_for_verdict(503, "unreachable")
 
 
-def test_a_partition_undoes_a_drain_by_maintenance_mode_but_not_one_by_the_disabled_file(services: Services) -> None:
+def test_a_partition_undoes_a_drain_by_maintenance_mode_but_not_one_by_the_disabled_file(
+    services: Services,
+) -> None:
     node = Node()
     with fake_mysql(node) as server:
         service = services.beside(server, CLUSTERCHECK_DRAIN_STATUS="404")
@@ -30,14 +32,23 @@ def test_a_partition_undoes_a_drain_by_maintenance_mode_but_not_one_by_the_disab
         service.wait_for_verdict(503, "non-primary")
         assert service.status()["node"]["pxc_maint_mode"] == "MAINTENANCE"
         # A refused SELECT is asked again as a SHOW.
-        asked = [statement for statement in server.statements if statement.startswith(("SELECT", "SHOW GLOBAL"))]
-        shown = next(at for at, statement in enumerate(asked) if statement.startswith("SHOW GLOBAL"))
+        asked = [
+            statement
+            for statement in server.statements
+            if statement.startswith(("SELECT", "SHOW GLOBAL"))
+        ]
+        shown = next(
+            at for at, statement in enumerate(asked) if statement.startswith("SHOW GLOBAL")
+        )
         assert asked[shown - 1].startswith("SELECT @@global.")
         node.find_majority()
         service.wait_for_verdict(200, "synced")
         service.command("drain")
         node.lose_majority()
-        wait_for("the partition", lambda: service.status()["node"]["wsrep_cluster_status"] == "non-Primary")
+        wait_for(
+            "the partition",
+            lambda: service.status()["node"]["wsrep_cluster_status"] == "non-Primary",
+        )
         assert (service.get().status, service.get().reason) == (404, "disabled")
         node.find_majority()
         wait_for("its end", lambda: service.status()["node"]["wsrep_cluster_status"] == "Primary")

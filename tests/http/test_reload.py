@@ -1,4 +1,6 @@
-"""A reload, which no client sees: the process executes itself with its listening socket, or keeps what it has."""
+"""A reload, which no client sees: the process executes itself with its listening socket, or keeps
+what it has.
+"""
 
 import os
 import signal
@@ -30,7 +32,11 @@ class Reloaded:
         self.port = ports.free()
         self.env_file = services.directory / "settings.env"
         self.write()
-        address = {"CLUSTERCHECK_HOST": "", "CLUSTERCHECK_PORT": "", "CLUSTERCHECK_ENV_FILE": str(self.env_file)}
+        address = {
+            "CLUSTERCHECK_HOST": "",
+            "CLUSTERCHECK_PORT": "",
+            "CLUSTERCHECK_ENV_FILE": str(self.env_file),
+        }
         self.service = services.start_through((), {**settings_for(node), **address}, port=self.port)
         self.service.wait_until_up()
         self.service.wait_for_verdict(200, "synced")
@@ -53,7 +59,9 @@ class Reloaded:
 
     def wait_for(self, event: str, count: int) -> None:
         """Wait until the log has an event so many times."""
-        wait_for(f"{event}, {count} times", lambda: len(self.lines(event)) >= count, seconds=SECONDS)
+        wait_for(
+            f"{event}, {count} times", lambda: len(self.lines(event)) >= count, seconds=SECONDS
+        )
 
 
 @pytest.fixture
@@ -64,7 +72,10 @@ def reloaded(services: Services, node: FakeMySQL, ports: Ports) -> Reloaded:
 
 @contextmanager
 def asked_all_the_time(port: int) -> Iterator[Counter[str]]:
-    """Send health checks one after the other, from four clients. Give their answers, and what went wrong."""
+    """Send health checks one after the other, from four clients.
+
+    Give their answers, and what went wrong.
+    """
     seen: Counter[str] = Counter()
     ended = threading.Event()
 
@@ -117,7 +128,11 @@ def test_reloads_in_a_row_kill_nothing_and_the_last_settings_stay(reloaded: Relo
         # Some of these come while the next program starts.
         reloaded.service.get("/livez")
         reloaded.ask()
-    wait_for("the last", lambda: reloaded.service.status()["policy"]["max_recv_queue"] == 11, seconds=SECONDS)
+    wait_for(
+        "the last",
+        lambda: reloaded.service.status()["policy"]["max_recv_queue"] == 11,
+        seconds=SECONDS,
+    )
     assert reloaded.service.stop() == 0
 
 
@@ -127,8 +142,14 @@ def test_reloads_in_a_row_kill_nothing_and_the_last_settings_stay(reloaded: Relo
         ("MAX_RECV_QUEUE=many", ", line 3: MAX_RECV_QUEUE: many is "),
         ("MYSQL_PASSWORD_FILE=/none", f", line 3: MYSQL_PASSWORD_FILE: /none: {NO_FILE}"),
         ("MAX_SYNC_WAIT=1\nCLUSTERCHECK_LOGIN_INTERVAL=0", ", line 3: MAX_SYNC_WAIT: with "),
-        ("CLUSTERCHECK_HOST=*", "CLUSTERCHECK_HOST: a reload keeps the address; run: systemctl restart clustercheckd"),
-        ("CLUSTERCHECK_PORT=1", "CLUSTERCHECK_PORT: a reload keeps the address; run: systemctl restart clustercheckd"),
+        (
+            "CLUSTERCHECK_HOST=*",
+            "CLUSTERCHECK_HOST: a reload keeps the address; run: systemctl restart clustercheckd",
+        ),
+        (
+            "CLUSTERCHECK_PORT=1",
+            "CLUSTERCHECK_PORT: a reload keeps the address; run: systemctl restart clustercheckd",
+        ),
     ],
 )
 def test_settings_that_cannot_be_used_are_one_line_and_the_old_ones_go_on(
@@ -165,8 +186,11 @@ def test_an_account_that_is_refused_does_not_cost_an_available_node_its_session(
     assert reloaded.service.status()["policy"]["max_recv_queue"] == 5
 
 
-def test_a_health_check_that_waits_for_a_poll_is_answered_before(reloaded: Reloaded, node: FakeMySQL) -> None:
-    # Without a result that is young enough, the answer waits for the poll, which gets none in its session.
+def test_a_health_check_that_waits_for_a_poll_is_answered_before(
+    reloaded: Reloaded, node: FakeMySQL
+) -> None:
+    # Without a result that is young enough, the answer waits for the poll, which gets none in its
+    # session.
     with ExitStack() as exits:
         with reloaded.service.process.paused():
             node.hang_all()
@@ -176,7 +200,10 @@ def test_a_health_check_that_waits_for_a_poll_is_answered_before(reloaded: Reloa
                 connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
         reloaded.ask()
         reloaded.wait_for("INFO reloading", 1)
-        assert {read_to_end(connection)[:12] for connection in waiting} <= {b"HTTP/1.1 200", b"HTTP/1.1 503"}
+        assert {read_to_end(connection)[:12] for connection in waiting} <= {
+            b"HTTP/1.1 200",
+            b"HTTP/1.1 503",
+        }
 
 
 def test_what_drains_does_not_start_again(services: Services, node: FakeMySQL) -> None:
@@ -189,7 +216,9 @@ def test_what_drains_does_not_start_again(services: Services, node: FakeMySQL) -
     assert service.stop() == 0
 
 
-def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(services: Services, node: FakeMySQL) -> None:
+def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
+    services: Services, node: FakeMySQL
+) -> None:
     address = str(services.directory / "notify")
     told: list[str] = []
 
@@ -220,7 +249,11 @@ def test_flags_stay_flags(services: Services, node: FakeMySQL, ports: Ports) -> 
     try:
         service.wait_until_up()
         service.process.send(signal.SIGHUP)
-        wait_for("the next start", lambda: service.log.read_text().count("INFO started ") == 2, seconds=SECONDS)
+        wait_for(
+            "the next start",
+            lambda: service.log.read_text().count("INFO started ") == 2,
+            seconds=SECONDS,
+        )
         assert service.status()["policy"]["max_recv_queue"] == 3
     finally:
         service.stop()
@@ -228,8 +261,18 @@ def test_flags_stay_flags(services: Services, node: FakeMySQL, ports: Ports) -> 
 
 def check_settings(env_file: Path) -> subprocess.CompletedProcess[str]:
     """Run what ExecReload= runs first."""
-    command = [sys.executable, "-m", "app", "serve", "--check-settings", "--env-file", str(env_file)]
-    return subprocess.run(command, env=without_settings(os.environ), capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "app",
+        "serve",
+        "--check-settings",
+        "--env-file",
+        str(env_file),
+    ]
+    return subprocess.run(
+        command, env=without_settings(os.environ), capture_output=True, text=True, check=False
+    )
 
 
 def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
@@ -239,7 +282,10 @@ def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "the settings can be used\n", "")
     env_file.write_text("MYSQL_USERNAME=someone\nMYSQL_PASSWORD_FILE=/none/password\n")
     done = check_settings(env_file)
-    assert done.stderr == f"clustercheckd: {env_file}, line 2: MYSQL_PASSWORD_FILE: /none/password: {NO_FILE}\n"
+    assert (
+        done.stderr
+        == f"clustercheckd: {env_file}, line 2: MYSQL_PASSWORD_FILE: /none/password: {NO_FILE}\n"
+    )
     # What only the service can read, it checks itself.
     env_file.write_text("MYSQL_PASSWORD_FILE=/run/credentials/clustercheckd.service/password\n")
     assert check_settings(env_file).returncode == 0

@@ -1,4 +1,6 @@
-"""Every form of request a load balancer is known to send, as bytes on a real socket against the real server."""
+"""Every form of request a load balancer is known to send, as bytes on a real socket against the
+real server.
+"""
 
 import pytest
 
@@ -54,11 +56,15 @@ def test_every_form_gets_the_503(unreachable: Service, *, half_close: bool) -> N
         answer = unreachable.send(request, half_close=half_close)
         assert answer, name
         check_answer(answer, b"HTTP/1.1 503 Service Unavailable", b"unreachable")
-        assert answer.partition(b"\r\n\r\n")[2].startswith(b"Percona XtraDB Cluster Node is not synced.\r\n")
+        assert answer.partition(b"\r\n\r\n")[2].startswith(
+            b"Percona XtraDB Cluster Node is not synced.\r\n"
+        )
 
 
 def test_head_gets_the_same_headers_and_no_body(unreachable: Service) -> None:
-    get, head = (unreachable.send(method + b" / HTTP/1.1\r\nHost: x\r\n\r\n") for method in (b"GET", b"HEAD"))
+    get, head = (
+        unreachable.send(method + b" / HTTP/1.1\r\nHost: x\r\n\r\n") for method in (b"GET", b"HEAD")
+    )
     assert get.partition(b"\r\n\r\n")[0] == head.partition(b"\r\n\r\n")[0]
     assert head.endswith(b"\r\n\r\n")
 
@@ -69,17 +75,30 @@ def test_head_gets_the_same_headers_and_no_body(unreachable: Service) -> None:
         (503, "/ * /readyz /?available_when_donor=1 /readyz?max_recv_queue=5 http://db1:9200"),
         (400, "/?donor=1 /readyz?available_when_donor=maybe http://db1:9200/?x"),
         (200, "/livez /status /metrics /openapi.json http://db1:9200/status"),
-        (404, "/readyz/ /status/ /docs /favicon.ico /nothing // http://db1:9200/nothing /%2e%2e/etc"),
+        (
+            404,
+            "/readyz/ /status/ /docs /favicon.ico /nothing // http://db1:9200/nothing /%2e%2e/etc",
+        ),
     ],
 )
-def test_each_route_has_its_status_and_ends_the_connection(unreachable: Service, status: int, targets: str) -> None:
+def test_each_route_has_its_status_and_ends_the_connection(
+    unreachable: Service, status: int, targets: str
+) -> None:
     for target in targets.split():
-        methods = ("GET", "HEAD") if target.endswith(APPLICATION_PATHS) else ("GET", "HEAD", "OPTIONS", "DELETE")
+        methods = (
+            ("GET", "HEAD")
+            if target.endswith(APPLICATION_PATHS)
+            else ("GET", "HEAD", "OPTIONS", "DELETE")
+        )
         for method in methods:
             request = f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"
-            line, *headers = unreachable.send(request.encode()).partition(b"\r\n\r\n")[0].decode().splitlines()
+            line, *headers = (
+                unreachable.send(request.encode()).partition(b"\r\n\r\n")[0].decode().splitlines()
+            )
             assert int(line.split()[1]) == status, request
-            assert [one for one in headers if one.lower().startswith("connection:")] == ["connection: close"], request
+            assert [one for one in headers if one.lower().startswith("connection:")] == [
+                "connection: close"
+            ], request
 
 
 def test_what_is_wrong_with_a_request_is_named(unreachable: Service) -> None:
@@ -93,5 +112,10 @@ def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> 
     service = services.start(CLUSTERCHECK_ANY_PATH="1")
     for path in ("/nothing", "/check?whatever=1", "/readyz/"):
         assert (service.get(path).status, service.get(path).reason) == (503, "unreachable")
-    assert [service.get(path).status for path in ("/livez", "/status", "/metrics", "/?x=1")] == [200, 200, 200, 400]
+    assert [service.get(path).status for path in ("/livez", "/status", "/metrics", "/?x=1")] == [
+        200,
+        200,
+        200,
+        400,
+    ]
     assert 'health_checks_total{path="other",status="503"} 6.0' in service.get("/metrics").body

@@ -16,7 +16,8 @@ from tests.fake_mysql import FakeMySQL
 
 HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 
-# What systemd does before it runs a service whose socket it has kept: it is descriptor 3, and the variables say so.
+# What systemd does before it runs a service whose socket it has kept: it is descriptor 3, and the
+# variables say so.
 HAND_DOWN = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -42,7 +43,9 @@ def hand_down(held: socket.socket, node: FakeMySQL, services: Services, host: st
     )
 
 
-def start_on(held: socket.socket, node: FakeMySQL, services: Services, host: str = LOOPBACK) -> Service:
+def start_on(
+    held: socket.socket, node: FakeMySQL, services: Services, host: str = LOOPBACK
+) -> Service:
     """Start clustercheckd with a socket that is handed down."""
     service = hand_down(held, node, services, host)
     service.wait_until_up()
@@ -71,7 +74,9 @@ def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(
             assert read_to_end(connection).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_a_request_that_is_on_its_way_at_the_end_is_answered(services: Services, node: FakeMySQL) -> None:
+def test_a_request_that_is_on_its_way_at_the_end_is_answered(
+    services: Services, node: FakeMySQL
+) -> None:
     service = services.beside(node)
     with ExitStack() as exits:
         early = [exits.enter_context(connect(service)) for _ in range(6)]
@@ -100,7 +105,9 @@ def test_systemd_gets_the_listening_socket_to_keep(services: Services) -> None:
         assert kept.getsockname()[1] == service.port
 
 
-def test_the_kept_socket_of_another_address_is_closed(services: Services, node: FakeMySQL, held: socket.socket) -> None:
+def test_the_kept_socket_of_another_address_is_closed(
+    services: Services, node: FakeMySQL, held: socket.socket
+) -> None:
     service = start_on(held, node, services, host="*")
     assert f'listen="[::]:{service.port}"' in service.log.read_text()
     # This test has it open still, as systemd has.
@@ -112,7 +119,9 @@ def test_the_kept_socket_of_another_address_is_closed(services: Services, node: 
 def test_every_address_of_ipv6_alone_is_another_address_than_every_one(
     services: Services, node: FakeMySQL, *, host: str, kept_is_dual: bool
 ) -> None:
-    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=kept_is_dual) as held:
+    with socket.create_server(
+        ("::", 0), family=socket.AF_INET6, dualstack_ipv6=kept_is_dual
+    ) as held:
         service = hand_down(held, node, services, host)
         wait_for("the start", lambda: "INFO started " in service.log.read_text(), seconds=20)
         socket.create_connection(("::1", service.port), timeout=10).close()

@@ -1,4 +1,6 @@
-"""/status, human-readable; and `clustercheckd status`, which prints it for several services side by side."""
+"""/status, human-readable; and `clustercheckd status`, which prints it for several services side by
+side.
+"""
 
 import fcntl
 import json
@@ -34,41 +36,72 @@ class TestEndpoint:
 
     def test_a_synced_node(self, services: Services) -> None:
         began = datetime.now(UTC)
-        with fake_mysql(galera(variables={"wsrep_node_name": "db1", "version": "10.11.6-MariaDB"})) as server:
+        with fake_mysql(
+            galera(variables={"wsrep_node_name": "db1", "version": "10.11.6-MariaDB"})
+        ) as server:
             status = services.beside(server).status()
-        assert (status["available"], status["draining"], status["disabled_since"]) == (True, False, None)
-        assert (status["node"]["wsrep_node_name"], status["node"]["version"]) == ("db1", "10.11.6-MariaDB")
+        assert (status["available"], status["draining"], status["disabled_since"]) == (
+            True,
+            False,
+            None,
+        )
+        assert (status["node"]["wsrep_node_name"], status["node"]["version"]) == (
+            "db1",
+            "10.11.6-MariaDB",
+        )
         assert ISO.fullmatch(status["since"])
         assert began <= datetime.fromisoformat(status["since"]) <= datetime.now(UTC)
         assert status["since"] == status["changes"][-1]["at"]
         for number in (status["age_seconds"], status["policy"]["max_age_seconds"]):
             assert number == round(number, 3)
-        assert (status["failure"], status["login_failure"], status["otherwise"]) == (None, None, None)
+        assert (status["failure"], status["login_failure"], status["otherwise"]) == (
+            None,
+            None,
+            None,
+        )
         closed = {"refused": 0, "evicted": 0, "timed-out": 0, "malformed": 0}
         assert status["connections"] == {"open": 1, "closed": closed}
 
     def test_a_node_that_cannot_be_read(self, unreachable: Service) -> None:
         status = unreachable.status()
-        assert (status["available"], status["reason"], status["node"]) == (False, "unreachable", None)
+        assert (status["available"], status["reason"], status["node"]) == (
+            False,
+            "unreachable",
+            None,
+        )
         assert status["failure"]["reason"] == "unreachable"
         assert status["policy"]["available_when_donor"] is False
         assert [change["reason"] for change in status["changes"]] == ["unreachable"]
 
-    def test_a_planned_absence_is_told_at_once_and_since_when(self, services: Services, node: FakeMySQL) -> None:
+    def test_a_planned_absence_is_told_at_once_and_since_when(
+        self, services: Services, node: FakeMySQL
+    ) -> None:
         service = services.beside(node, CLUSTERCHECK_POLL_INTERVAL="60")
         service.disabled_file.touch()
         made_at = time.time() - 3600
         os.utime(service.disabled_file, (made_at, made_at))
         status = service.status()
-        assert (status["available"], status["draining"], status["reason"]) == (False, True, "disabled")
-        synced = {"available": True, "reason": "synced", "detail": "wsrep_local_state is 4 (Synced)"}
+        assert (status["available"], status["draining"], status["reason"]) == (
+            False,
+            True,
+            "disabled",
+        )
+        synced = {
+            "available": True,
+            "reason": "synced",
+            "detail": "wsrep_local_state is 4 (Synced)",
+        }
         assert status["otherwise"] == synced
         assert [change["reason"] for change in status["changes"]] == ["synced", "disabled"]
         assert status["since"] == status["changes"][-1]["at"]
-        assert datetime.fromisoformat(status["disabled_since"]).timestamp() == pytest.approx(made_at, abs=0.001)
+        assert datetime.fromisoformat(status["disabled_since"]).timestamp() == pytest.approx(
+            made_at, abs=0.001
+        )
 
     def test_the_schema_has_dates(self, unreachable: Service) -> None:
-        schema = json.loads(unreachable.get("/openapi.json").body)["components"]["schemas"]["Status"]
+        schema = json.loads(unreachable.get("/openapi.json").body)["components"]["schemas"][
+            "Status"
+        ]
         assert schema["properties"]["since"]["format"] == "date-time"
 
     @pytest.mark.parametrize("path", ["/status", "/metrics"])
@@ -105,14 +138,22 @@ def watching(*addresses: str, output: int = subprocess.PIPE) -> "subprocess.Pope
 
 
 class TestCommand:
-    """A row for each service, a line for each node without traffic; exit code 0 where all are available."""
+    """A row for each service, a line for each node without traffic; exit code 0 where all are
+    available.
+    """
 
     def test_a_cluster_is_a_table(self, services: Services) -> None:
         with (
-            fake_mysql(galera({"wsrep_local_recv_queue": "3"}, {"wsrep_node_name": "db1"})) as synced,
+            fake_mysql(
+                galera({"wsrep_local_recv_queue": "3"}, {"wsrep_node_name": "db1"})
+            ) as synced,
             fake_mysql(galera(DONOR, {"wsrep_node_name": "db2"})) as donor,
         ):
-            first, second, third = services.beside(synced), services.start(**settings_for(donor)), services.start()
+            first, second, third = (
+                services.beside(synced),
+                services.start(**settings_for(donor)),
+                services.start(),
+            )
             second.wait_for_verdict(503, "donor")
             done = run("status", address(first), address(second), address(third), f"{LOOPBACK}:1")
             alone = run("status", address(first))
@@ -123,7 +164,10 @@ class TestCommand:
         # Columns stand in line.
         columns = [header.index(name) for name in header.split()]
         rows = [
-            [line[at:until].strip() for at, until in zip(columns, [*columns[1:], None], strict=True)]
+            [
+                line[at:until].strip()
+                for at, until in zip(columns, [*columns[1:], None], strict=True)
+            ]
             for line in lines[:4]
         ]
         ages = [row.pop(3) for row in rows]
@@ -142,7 +186,9 @@ class TestCommand:
         ]
 
     @pytest.mark.parametrize("host", ["*", "::1"])
-    def test_without_addresses_it_asks_the_service_of_its_settings(self, services: Services, host: str) -> None:
+    def test_without_addresses_it_asks_the_service_of_its_settings(
+        self, services: Services, host: str
+    ) -> None:
         service = services.start_unasked(CLUSTERCHECK_HOST=host)
         environ = {"CLUSTERCHECK_HOST": host, "CLUSTERCHECK_PORT": str(service.port)}
 
@@ -155,25 +201,50 @@ class TestCommand:
     def test_whatever_answers_or_does_not_is_a_row_in_two_seconds(self, services: Services) -> None:
         refusing = services.start_unasked(CLUSTERCHECK_ALLOW_FROM="10.0.0.0/8")
         wait_for("it to listen", lambda: "INFO started " in refusing.log.read_text())
-        bodies = (b"Percona XtraDB Cluster Node is synced.\r\n", b"[]", b'{"available": 1}', b"[" * 100_000)
+        bodies = (
+            b"Percona XtraDB Cluster Node is synced.\r\n",
+            b"[]",
+            b'{"available": 1}',
+            b"[" * 100_000,
+        )
         with ExitStack() as exits:
             silent = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=64))
-            others = [answers(body) for body in (*bodies, b"[" + b" " * 900_000)] + [answers(b"{", forever=True)]
+            others = [answers(body) for body in (*bodies, b"[" + b" " * 900_000)] + [
+                answers(b"{", forever=True)
+            ]
             ports = [exits.enter_context(fake_mysql(other)).port for other in others]
-            # One after the other the silent ones would take 30 s, which is more than the command is given.
+            # One after the other the silent ones would take 30 s, which is more than the command is
+            # given.
             ports += [refusing.port] + 15 * [silent.getsockname()[1]]
             done = run("status", *(f"{LOOPBACK}:{port}" for port in ports))
         faults = 5 * [NO_CLUSTERCHECKD] + ["no answer within 2 s"]
-        faults += ["closed the connection: check CLUSTERCHECK_ALLOW_FROM there"] + 15 * ["no answer within 2 s"]
+        faults += ["closed the connection: check CLUSTERCHECK_ALLOW_FROM there"] + 15 * [
+            "no answer within 2 s"
+        ]
         _, *lines = done.stdout.splitlines()
         rows, words = lines[: len(ports)], lines[len(ports) :]
-        assert [row.split() for row in rows] == [[f"{LOOPBACK}:{port}", "no", "answer", *"-----"] for port in ports]
-        assert words == [f"{LOOPBACK}:{port}: {fault}" for port, fault in zip(ports, faults, strict=True)]
+        assert [row.split() for row in rows] == [
+            [f"{LOOPBACK}:{port}", "no", "answer", *"-----"] for port in ports
+        ]
+        assert words == [
+            f"{LOOPBACK}:{port}: {fault}" for port, fault in zip(ports, faults, strict=True)
+        ]
         assert (done.returncode, done.stderr) == (1, "")
 
-    def test_what_is_answered_is_shown_in_a_bounded_size_and_without_control_characters(self) -> None:
-        large = {"wsrep_cluster_size": int("9" * 4000), "wsrep_local_recv_queue": True, "wsrep_node_name": "n" * 999}
-        document = {"available": False, "reason": "\x1b[2J" * 999, "detail": "\x07" * 99_999, "since": "\n" * 999}
+    def test_what_is_answered_is_shown_in_a_bounded_size_and_without_control_characters(
+        self,
+    ) -> None:
+        large = {
+            "wsrep_cluster_size": int("9" * 4000),
+            "wsrep_local_recv_queue": True,
+            "wsrep_node_name": "n" * 999,
+        }
+        document = {
+            "available": False,
+            "reason": "\x1b[2J" * 999,
+            "detail": "\x07" * 99_999,
+            "since": "\n" * 999,
+        }
         for node in (large, ["\x1b"]):
             with fake_mysql(answers(json.dumps({**document, "node": node}).encode())) as server:
                 done = run("status", f"{LOOPBACK}:{server.port}")
@@ -187,16 +258,31 @@ class TestCommand:
         first, second = json.loads(done.stdout)
         assert done.returncode == 1
         assert (first["target"], first["fault"]) == (address(unreachable), None)
-        assert (first["status"]["reason"], first["status"]["since"]) == ("unreachable", unreachable.status()["since"])
+        assert (first["status"]["reason"], first["status"]["since"]) == (
+            "unreachable",
+            unreachable.status()["since"],
+        )
         assert second == {"target": f"{LOOPBACK}:1", "status": None, "fault": "Connection refused"}
 
     def test_since_is_an_age(self) -> None:
-        began = {"2m": 121, "118m": 118 * 60 + 1, "47h": 47 * 3600 + 1, "3d": 3 * 86400 + 1, "0s": -60}
-        documents = {age: (datetime.now(UTC) - timedelta(seconds=ago)).isoformat() for age, ago in began.items()}
+        began = {
+            "2m": 121,
+            "118m": 118 * 60 + 1,
+            "47h": 47 * 3600 + 1,
+            "3d": 3 * 86400 + 1,
+            "0s": -60,
+        }
+        documents = {
+            age: (datetime.now(UTC) - timedelta(seconds=ago)).isoformat()
+            for age, ago in began.items()
+        }
         documents |= {"-": "yesterday"}
         document = {"available": True, "reason": "synced"}
         with ExitStack() as exits:
-            others = [answers(json.dumps({**document, "since": since}).encode()) for since in documents.values()]
+            others = [
+                answers(json.dumps({**document, "since": since}).encode())
+                for since in documents.values()
+            ]
             ports = [exits.enter_context(fake_mysql(other)).port for other in others]
             done = run("status", *(f"{LOOPBACK}:{port}" for port in ports))
         assert [line.split()[3] for line in done.stdout.splitlines()[1:]] == list(documents)
@@ -204,9 +290,11 @@ class TestCommand:
     def test_watch_goes_on_with_the_time_until_it_is_interrupted(self, services: Services) -> None:
         service = services.start()
         with watching(address(service)) as process:
-            shown = [process.stdout.readline() for _ in range(8)]  # type: ignore[union-attr]
+            output = process.stdout
+            assert output is not None
+            shown = [output.readline() for _ in range(8)]
             service.disabled_file.touch()
-            wait_for("the drain", lambda: "disabled; otherwise unreachable" in process.stdout.readline())  # type: ignore[union-attr]
+            wait_for("the drain", lambda: "disabled; otherwise unreachable" in output.readline())
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) == 0
         assert [line.split()[0] for line in shown if not ISO.fullmatch(line.strip())] == 2 * [
@@ -215,7 +303,9 @@ class TestCommand:
             f"{address(service)}:",
         ]
 
-    def test_watch_waits_for_no_service_that_hangs_and_keeps_none_of_its_connections(self, services: Services) -> None:
+    def test_watch_waits_for_no_service_that_hangs_and_keeps_none_of_its_connections(
+        self, services: Services
+    ) -> None:
         service = services.start()
         with (
             fake_mysql(answers(b"{", forever=True)) as trickling,
@@ -248,7 +338,9 @@ class TestCommand:
         assert (len(lines), max(map(len, lines))) == (3, 40)
         assert lines[1].startswith("node ")
 
-    def test_with_addresses_it_reads_no_env_file_and_no_setting_but_the_port(self, unreachable: Service) -> None:
+    def test_with_addresses_it_reads_no_env_file_and_no_setting_but_the_port(
+        self, unreachable: Service
+    ) -> None:
         port = str(unreachable.port)
         wrong = {"AVAILABLE_WHEN_DONOR": "perhaps"}
         done = run("status", address(unreachable), CLUSTERCHECK_ENV_FILE="/no/file", **wrong)
@@ -260,4 +352,6 @@ class TestCommand:
         ):
             assert "NOT available  unreachable" in typed.stdout
         done = run("status", CLUSTERCHECK_PORT="1")
-        assert "127.0.0.1:1: Connection refused; run: systemctl status clustercheckd; " in done.stdout
+        assert (
+            "127.0.0.1:1: Connection refused; run: systemctl status clustercheckd; " in done.stdout
+        )

@@ -52,7 +52,11 @@ class Manager:
 
     def wait_for(self, name: str, value: str) -> None:
         """Wait until a value that begins so has been sent."""
-        wait_for(f"{name}={value}", lambda: any(sent.startswith(value) for sent in self.values(name)), seconds=10)
+        wait_for(
+            f"{name}={value}",
+            lambda: any(sent.startswith(value) for sent in self.values(name)),
+            seconds=10,
+        )
 
 
 @pytest.fixture
@@ -64,7 +68,9 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 def start(services: Services, node: FakeMySQL, **environ: str) -> Service:
     """Start a service that a manager supervises."""
-    return services.start(**settings_for(node), NOTIFY_SOCKET=str(services.directory / "notify"), **environ)
+    return services.start(
+        **settings_for(node), NOTIFY_SOCKET=str(services.directory / "notify"), **environ
+    )
 
 
 def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(
@@ -94,10 +100,14 @@ def test_the_watchdog_is_fed_while_polls_come_in_even_failed_ones(
     node.hang_all()
     manager.wait_for("STATUS", "NOT available timeout: ")
     fed = len(manager.values("WATCHDOG"))
-    wait_for("two more", lambda: len(manager.values("WATCHDOG")) > fed + 1, seconds=WATCHDOG_SECONDS)
+    wait_for(
+        "two more", lambda: len(manager.values("WATCHDOG")) > fed + 1, seconds=WATCHDOG_SECONDS
+    )
 
 
-def test_the_watchdog_is_fed_only_while_the_service_is_alive_and_only_its_own(manager: Manager, tmp_path: Path) -> None:
+def test_the_watchdog_is_fed_only_while_the_service_is_alive_and_only_its_own(
+    manager: Manager, tmp_path: Path
+) -> None:
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "4000"}
     alive = [True, False, False, True]
     # Without an answer left to pop, the feeding ends.
@@ -138,10 +148,17 @@ def test_what_a_busy_manager_did_not_take_is_sent_again(manager: Manager, tmp_pa
     assert manager.read()[-1] == FIRST
 
 
-def test_the_status_says_that_logins_fail_while_the_node_is_available(manager: Manager, tmp_path: Path) -> None:
+def test_the_status_says_that_logins_fail_while_the_node_is_available(
+    manager: Manager, tmp_path: Path
+) -> None:
     systemd = Systemd({"NOTIFY_SOCKET": str(tmp_path / "notify")})
     refused = PollFailure(Reason.ACCESS_DENIED, "the server refused user someone")
-    for verdict, failure in ((SYNCED, None), (SYNCED, refused), (SYNCED, refused), (NOT_AVAILABLE, refused)):
+    for verdict, failure in (
+        (SYNCED, None),
+        (SYNCED, refused),
+        (SYNCED, refused),
+        (NOT_AVAILABLE, refused),
+    ):
         systemd.show(verdict, failure)
     assert manager.values("STATUS") == [
         "available synced: seen",

@@ -64,7 +64,12 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Packages, Packages
     """Build everything twice, as `make package` does, in directories of different names."""
     first, second = (tmp_path_factory.mktemp(name) for name in ("first", "another-build"))
     with ThreadPoolExecutor() as executor:
-        list(executor.map(lambda path: build("build.py", f"--work={path}/work", f"--output={path}"), (first, second)))
+        list(
+            executor.map(
+                lambda path: build("build.py", f"--work={path}/work", f"--output={path}"),
+                (first, second),
+            )
+        )
     return Packages(first), Packages(second)
 
 
@@ -79,7 +84,10 @@ def next_packages(packages: Packages) -> Packages:
     """Pack the same once more, under a higher version."""
     for kind in ("deb", "rpm"):
         path = f"pathlib.Path({str(packages.directory)!r})"
-        build("-c", f"import build, pathlib; build.pack({path} / 'work', {NEXT_VERSION!r}, {kind!r}, {path})")
+        build(
+            "-c",
+            f"import build, pathlib; build.pack({path} / 'work', {NEXT_VERSION!r}, {kind!r}, {path})",
+        )
     return Packages(packages.directory, NEXT_VERSION)
 
 
@@ -94,9 +102,13 @@ def tree(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def namespaces() -> None:
     """Skip a test that runs another system where this user may create no namespaces."""
-    done = subprocess.run(["unshare", *NAMESPACES, "true"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["unshare", *NAMESPACES, "true"], capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        pytest.skip(f"NOT TESTED: {done.stderr.strip()}; it needs root, in a container a privileged one")
+        pytest.skip(
+            f"NOT TESTED: {done.stderr.strip()}; it needs root, in a container a privileged one"
+        )
 
 
 def skip_where_glibc_is_newer_than_of(release: str) -> None:
@@ -111,14 +123,21 @@ def machine(request: pytest.FixtureRequest, namespaces: None) -> Iterator[Machin
     """Boot a Debian with a Galera node in it, Synced."""
     skip_where_glibc_is_newer_than_of(request.param)
     if subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("NOT TESTED: the unit's sandbox takes a namespace of users, which Linux refuses in a chroot")
+        pytest.skip(
+            "NOT TESTED: the unit's sandbox takes a namespace of users, which Linux refuses in a chroot"
+        )
     with booted(request.param) as running:
         yield running
 
 
 def commands_of(page: str, heading: str, number: int = 0) -> list[str]:
-    """Return the commands that a page of the documentation tells its readers to type in a block under a heading."""
-    return [command.line for command in pages.commands_of(pages.blocks_under(page, heading, "console")[number])]
+    """Return the commands that a page of the documentation tells its readers to type in a block
+    under a heading.
+    """
+    return [
+        command.line
+        for command in pages.commands_of(pages.blocks_under(page, heading, "console")[number])
+    ]
 
 
 def block_of(page: str, heading: str, language: str) -> str:

@@ -1,7 +1,7 @@
 """Builds the container image from the Dockerfile without a registry, and runs it.
 
-Needs root, podman and debootstrap. The base image is a small Debian made here instead of the one from a registry. This
-machine's pip downloads the wheels, because it knows the package index.
+Needs root, podman and debootstrap. The base image is a small Debian made here instead of the one
+from a registry. This machine's pip downloads the wheels, because it knows the package index.
 """
 
 import os
@@ -21,11 +21,24 @@ BASE, IMAGE = "localhost/debian", "localhost/clustercheckd"
 _CACHE = ROOT / "build" / "image"
 _RELEASE, _PYTHON_VERSION = "trixie", "3.13"
 # Debian's own image for containers leaves these out too.
-_NOT_IN_SLIM = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
+_NOT_IN_SLIM = (
+    "var/cache/apt/archives",
+    "var/lib/apt/lists",
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+)
 _LINUX_WHEELS = ("manylinux_2_34_x86_64", "manylinux_2_28_x86_64", "manylinux2014_x86_64")
 _SECONDS = 900
 # The runtime wants control groups of version 2 alone, and this host may have both.
-_WITH_CGROUP2 = ("unshare", "--mount", "sh", "-c", 'mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null; exec "$@"', "sh")
+_WITH_CGROUP2 = (
+    "unshare",
+    "--mount",
+    "sh",
+    "-c",
+    'mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null; exec "$@"',
+    "sh",
+)
 # Root may be unable to raise the limits here.
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 
@@ -34,7 +47,14 @@ class Podman:
     """podman, with a store of its own that has the image and its base."""
 
     def __init__(self, store: str) -> None:
-        self._options = ("--root", f"{store}/root", "--runroot", f"{store}/run", "--storage-driver", "vfs")
+        self._options = (
+            "--root",
+            f"{store}/root",
+            "--runroot",
+            f"{store}/run",
+            "--storage-driver",
+            "vfs",
+        )
 
     def __call__(self, *arguments: str) -> str:
         """Run a command of podman; return what it prints, without the last end of a line."""
@@ -45,12 +65,32 @@ class Podman:
         return [*_WITH_CGROUP2, "podman", *self._options, *arguments]
 
     def run(self, uid: int, *arguments: str, **environ: str) -> list[str]:
-        """Return the command line that runs the image as the pages say, without any place to write to."""
-        settings = [word for name, value in environ.items() for word in ("--env", f"{name}={value}")]
-        restricted = ("--read-only", "--read-only-tmpfs=false", "--cap-drop", "ALL", "--network", "host")
+        """Return the command line that runs the image as the pages say, without any place to write
+        to.
+        """
+        settings = [
+            word for name, value in environ.items() for word in ("--env", f"{name}={value}")
+        ]
+        restricted = (
+            "--read-only",
+            "--read-only-tmpfs=false",
+            "--cap-drop",
+            "ALL",
+            "--network",
+            "host",
+        )
         as_user = ("--user", str(uid), "--security-opt", "no-new-privileges")
         return self.command(
-            "run", "--rm", "--cgroups", "disabled", *_LIMITS, *restricted, *as_user, *settings, IMAGE, *arguments
+            "run",
+            "--rm",
+            "--cgroups",
+            "disabled",
+            *_LIMITS,
+            *restricted,
+            *as_user,
+            *settings,
+            IMAGE,
+            *arguments,
         )
 
     def files(self, image: str) -> Path:
@@ -78,7 +118,10 @@ def image_of(version: str) -> Iterator[Podman]:
 
 
 def _base_archive() -> Path:
-    """Return the archive of the base image. The first call makes it, which takes a minute or two."""
+    """Return the archive of the base image.
+
+    The first call makes it, which takes a minute or two.
+    """
     archive = _CACHE / f"{_RELEASE}.tar"
     if archive.exists():
         return archive
@@ -90,7 +133,18 @@ def _base_archive() -> Path:
             shutil.rmtree(root / name)
             (root / name).mkdir()
         made = Path(directory) / "base.tar"
-        _run(["tar", "--create", "--numeric-owner", "--file", str(made), "--directory", str(root), "."])
+        _run(
+            [
+                "tar",
+                "--create",
+                "--numeric-owner",
+                "--file",
+                str(made),
+                "--directory",
+                str(root),
+                ".",
+            ]
+        )
         made.rename(archive)
     return archive
 
@@ -104,7 +158,12 @@ def _wheels() -> Path:
             *("--require-hashes", "--only-binary", ":all:", "--implementation", "cp"),
             *("--python-version", _PYTHON_VERSION),
             *(word for platform in _LINUX_WHEELS for word in ("--platform", platform)),
-            *("--requirement", str(ROOT / "requirements" / "service.txt"), "--dest", str(directory)),
+            *(
+                "--requirement",
+                str(ROOT / "requirements" / "service.txt"),
+                "--dest",
+                str(directory),
+            ),
         ]
     )
     return directory
@@ -112,7 +171,12 @@ def _wheels() -> Path:
 
 def _run(command: Sequence[str]) -> str:
     done = subprocess.run(
-        command, env=with_system_path(os.environ), capture_output=True, text=True, timeout=_SECONDS, check=False
+        command,
+        env=with_system_path(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-2000:]}"
     return done.stdout

@@ -1,7 +1,7 @@
 """A small Debian system that boots with its own systemd as process 1, in its own namespaces.
 
-Its only network is the loopback device, and it has a Galera node but no Python. Needs root, and a kernel that lets root
-create namespaces and overlay mounts. Many containers do not allow that.
+Its only network is the loopback device, and it has a Galera node but no Python. Needs root, and a
+kernel that lets root create namespaces and overlay mounts. Many containers do not allow that.
 """
 
 import contextlib
@@ -34,7 +34,11 @@ def system(release: str) -> Path:
 
     Raises `subprocess.CalledProcessError` if it cannot be made.
     """
-    recipe, directory, complete = _HERE / "system.sh", SYSTEMS / release, SYSTEMS / f"{release}.complete"
+    recipe, directory, complete = (
+        _HERE / "system.sh",
+        SYSTEMS / release,
+        SYSTEMS / f"{release}.complete",
+    )
     SYSTEMS.mkdir(mode=0o700, parents=True, exist_ok=True)
     stamp = hashlib.sha256(recipe.read_bytes()).hexdigest()
     with (SYSTEMS / f"{release}.lock").open("w") as lock:
@@ -50,7 +54,8 @@ def system(release: str) -> Path:
 def booted(release: str) -> Iterator["Machine"]:
     """Boot a system. Its changes survive a reboot, and are removed at the end."""
     base = system(release)
-    # Not in /tmp, which is an overlay in many containers: the upper layer of an overlay must not be one.
+    # Not in /tmp, which is an overlay in many containers: the upper layer of an overlay must not be
+    # one.
     with tempfile.TemporaryDirectory(dir=SYSTEMS, prefix=f"{release}-") as directory:
         machine = Machine(release, base, Path(directory))
         try:
@@ -77,11 +82,24 @@ class Machine:
 
     def _boot(self) -> Process:
         self._cgroup.mkdir(exist_ok=True)
-        # Enter a new control group before the namespaces are created, or systemd would see this host's groups.
+        # Enter a new control group before the namespaces are created, or systemd would see this
+        # host's groups.
         enter = f'echo $$ > "{self._cgroup}/cgroup.procs" && exec "$@"'
         boot = [str(_HERE / "boot.sh"), str(self._base), str(self._directory)]
-        unshare = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--propagation", "private", *boot]
-        return Process(f"Debian {self.release}", ["sh", "-c", enter, "sh", *unshare], self._directory / "boot.log")
+        unshare = [
+            "unshare",
+            *NAMESPACES,
+            "--fork",
+            "--kill-child",
+            "--propagation",
+            "private",
+            *boot,
+        ]
+        return Process(
+            f"Debian {self.release}",
+            ["sh", "-c", enter, "sh", *unshare],
+            self._directory / "boot.log",
+        )
 
     def wait_until_up(self) -> None:
         """Wait until the system has booted and its Galera node is Synced."""
@@ -90,7 +108,9 @@ class Machine:
         def is_synced() -> bool:
             self._process.check()
             with contextlib.suppress(IndexError, subprocess.TimeoutExpired):
-                return "Synced" in self.run(f"systemctl is-system-running --wait >/dev/null; {state}", check=False)
+                return "Synced" in self.run(
+                    f"systemctl is-system-running --wait >/dev/null; {state}", check=False
+                )
             return False
 
         wait_for("the node to be Synced", is_synced, seconds=_BOOT_SECONDS + 90)
@@ -104,13 +124,27 @@ class Machine:
         self.path(f"/root/{path.name}").write_bytes(path.read_bytes())
 
     def run(self, command: str, *, check: bool = True) -> str:
-        """Run a command in a root shell of the system, and return its output, with that on standard error.
+        """Run a command in a root shell of the system, and return its output, with that on standard
+        error.
 
         Raises `AssertionError` with the output if check is set and the command fails.
         """
         done = subprocess.run(
-            ["nsenter", f"--target={self._init()}", *NAMESPACES, "--", "/bin/bash", "-c", f"cd /root && {command}"],
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "TERM": "dumb"},
+            [
+                "nsenter",
+                f"--target={self._init()}",
+                *NAMESPACES,
+                "--",
+                "/bin/bash",
+                "-c",
+                f"cd /root && {command}",
+            ],
+            env={
+                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+                "HOME": "/root",
+                "LC_ALL": "C.UTF-8",
+                "TERM": "dumb",
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -119,7 +153,9 @@ class Machine:
             check=False,
         )
         if check:
-            assert done.returncode == 0, f"{command!r} in Debian {self.release}: {done.returncode}\n{done.stdout}"
+            assert done.returncode == 0, (
+                f"{command!r} in Debian {self.release}: {done.returncode}\n{done.stdout}"
+            )
         return done.stdout
 
     def succeeds(self, command: str) -> bool:
@@ -149,7 +185,11 @@ class Machine:
     def reboot(self) -> None:
         """Shut the system down cleanly, and boot it again."""
         self.run("systemctl poweroff --no-block")
-        wait_for("the system to be down", lambda: self._process.exit_code is not None, seconds=_BOOT_SECONDS)
+        wait_for(
+            "the system to be down",
+            lambda: self._process.exit_code is not None,
+            seconds=_BOOT_SECONDS,
+        )
         self._process = self._boot()
         self.wait_until_up()
 

@@ -24,6 +24,9 @@ def test_grafanas_linter_has_nothing_to_say(tmp_path: Path) -> None:
     (tmp_path / ".lint").write_text(EXCLUSIONS)
     dashboard = shutil.copy(ROOT / "contrib" / "grafana" / "clustercheckd.json", tmp_path)
     done = subprocess.run(
-        ["dashboard-linter", "lint", "--strict", dashboard], capture_output=True, text=True, check=False
+        ["dashboard-linter", "lint", "--strict", dashboard],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,6 @@
-"""The container image, built for real and run as a random user on a read-only root, beside a real node."""
+"""The container image, built for real and run as a random user on a read-only root, beside a real
+node.
+"""
 
 import json
 import re
@@ -42,7 +44,12 @@ def test_it_answers_for_a_node_and_stops_when_it_is_told_to(
 ) -> None:
     port = ports.free()
     account = {"MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD}
-    settings = {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(node.port), **account, "CLUSTERCHECK_PORT": str(port)}
+    settings = {
+        "MYSQL_HOST": LOOPBACK,
+        "MYSQL_PORT": str(node.port),
+        **account,
+        "CLUSTERCHECK_PORT": str(port),
+    }
     container = Service(tmp_path, port, {}, command=podman.run(RANDOM_UID, **settings))
     container.wait_until_up()
     container.wait_for_verdict(200, "synced", target="/readyz")
@@ -53,7 +60,11 @@ def test_it_answers_for_a_node_and_stops_when_it_is_told_to(
 def test_an_account_of_mysql_8_is_read_over_plain_tcp(podman: Podman) -> None:
     # That takes the package cryptography, whose library is not Python.
     with fake_mysql(asks_for_the_encrypted_password) as server:
-        settings = {"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(server.port), "MYSQL_USERNAME": "someone"}
+        settings = {
+            "MYSQL_HOST": LOOPBACK,
+            "MYSQL_PORT": str(server.port),
+            "MYSQL_USERNAME": "someone",
+        }
         command = podman.run(RANDOM_UID, "check", **settings, MYSQL_PASSWORD=SHA2_PASSWORD)
         said = subprocess.check_output(command, text=True, timeout=SECONDS)
     assert said == "available synced: wsrep_local_state is 4 (Synced)\n"
@@ -73,13 +84,21 @@ def test_nothing_is_left_that_builds_or_installs(podman: Podman) -> None:
     commands = {path.name for folder in folders for path in (root / folder).iterdir()}
     assert {"python3", "clustercheckd", "clustercheck"} <= commands
     assert not commands & {"pip", "pip3", "cc", "c++", "gcc", "g++", "ld", "as", "make"}
-    assert [path for path in root.rglob("*") if path.name in ("pip", "ensurepip", "setuptools")] == []
+    assert [
+        path for path in root.rglob("*") if path.name in ("pip", "ensurepip", "setuptools")
+    ] == []
 
 
 def test_its_size_is_the_one_that_is_stated(podman: Podman) -> None:
     stated = re.findall(r"(\d+) MB to its base", (ROOT / "docs" / "install.md").read_text())
     with_base, base = (
-        int(subprocess.check_output(["du", "--summarize", "--bytes", podman.files(image)]).split()[0])
+        int(
+            subprocess.check_output(["du", "--summarize", "--bytes", podman.files(image)]).split()[
+                0
+            ]
+        )
         for image in (IMAGE, BASE)
     )
-    assert [(with_base - base) / 1_000_000] == [pytest.approx(int(megabytes), rel=0.1) for megabytes in stated]
+    assert [(with_base - base) / 1_000_000] == [
+        pytest.approx(int(megabytes), rel=0.1) for megabytes in stated
+    ]

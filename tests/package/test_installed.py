@@ -1,6 +1,8 @@
-"""The packages in booted systems without Python, beside a real Galera node: what an administrator does, and sees.
+"""The packages in booted systems without Python, beside a real Galera node: what an administrator
+does, and sees.
 
-The tests of this file run in order on one system for each release: installed, used, upgraded, rebooted, removed.
+The tests of this file run in order on one system for each release: installed, used, upgraded,
+rebooted, removed.
 """
 
 import json
@@ -24,11 +26,15 @@ WATCHDOG_SECONDS = 10
 
 @contextmanager
 def no_failed_health_check(machine: Machine) -> Iterator[None]:
-    """Check that ten health checks a second get 200 during the block, each sent whether or not others are answered."""
+    """Check that ten health checks a second get 200 during the block, each sent whether or not
+    others are answered.
+    """
     ask = "curl -s -m 10 -o /dev/null -w '%{http_code}\\n' http://localhost:9200/"
     machine.run("touch /run/asking")
     with ThreadPoolExecutor() as executor:
-        asking = executor.submit(machine.run, f"while [ -e /run/asking ]; do {ask} & sleep 0.1; done; wait")
+        asking = executor.submit(
+            machine.run, f"while [ -e /run/asking ]; do {ask} & sleep 0.1; done; wait"
+        )
         try:
             yield
         finally:
@@ -38,7 +44,9 @@ def no_failed_health_check(machine: Machine) -> Iterator[None]:
     assert len(statuses) > 10
 
 
-def test_five_commands_bring_it_from_the_file_to_an_answer(machine: Machine, packages: Packages) -> None:
+def test_five_commands_bring_it_from_the_file_to_an_answer(
+    machine: Machine, packages: Packages
+) -> None:
     machine.copy(packages.deb)
     install, *others = commands_of(PAGE, "Packages")
     said = machine.run(install)
@@ -56,9 +64,13 @@ def test_five_commands_bring_it_from_the_file_to_an_answer(machine: Machine, pac
 
 def test_it_runs_as_its_user_and_logs_in_without_a_password(machine: Machine) -> None:
     assert machine.show("User") == "clustercheck"
-    sessions = machine.run('mariadb -BNe "SELECT DISTINCT USER, HOST FROM information_schema.PROCESSLIST"')
+    sessions = machine.run(
+        'mariadb -BNe "SELECT DISTINCT USER, HOST FROM information_schema.PROCESSLIST"'
+    )
     assert "clustercheck\tlocalhost" in sessions.splitlines()
-    plugin = "SELECT JSON_VALUE(Priv, '$.plugin') FROM mysql.global_priv WHERE User = 'clustercheck'"
+    plugin = (
+        "SELECT JSON_VALUE(Priv, '$.plugin') FROM mysql.global_priv WHERE User = 'clustercheck'"
+    )
     assert machine.run(f'mariadb -BNe "{plugin}"') == "unix_socket\n"
     # The settings may hold a password.
     assert machine.run(f"stat --format '%a %U:%G' {SETTINGS}") == "640 root:clustercheck\n"
@@ -110,7 +122,11 @@ def test_a_reload_takes_new_settings_and_fails_no_health_check(machine: Machine)
         machine.run("systemctl kill --signal HUP clustercheckd")
         log = "journalctl --unit clustercheckd --no-pager --output cat --priority err"
         wait_for("the line", lambda: f'not reloaded detail="{SETTINGS}, line ' in machine.run(log))
-    assert (machine.show("MainPID"), machine.show("NRestarts"), machine.show("ActiveState")) == (process, "0", "active")
+    assert (machine.show("MainPID"), machine.show("NRestarts"), machine.show("ActiveState")) == (
+        process,
+        "0",
+        "active",
+    )
     machine.path(SETTINGS).write_text(before)
     machine.run(reload)
     machine.wait_for("200 synced")
@@ -123,7 +139,11 @@ def test_a_service_that_was_reloaded_is_watched_as_before(machine: Machine) -> N
     with no_failed_health_check(machine):
         # Longer than the watchdog waits.
         deadline = time.monotonic() + WATCHDOG_SECONDS + 3
-        wait_for("the watchdog's time to pass", lambda: time.monotonic() > deadline, seconds=2 * WATCHDOG_SECONDS)
+        wait_for(
+            "the watchdog's time to pass",
+            lambda: time.monotonic() > deadline,
+            seconds=2 * WATCHDOG_SECONDS,
+        )
     assert machine.show("MainPID") == process
 
 
@@ -132,7 +152,9 @@ def test_a_process_that_is_killed_or_hangs_is_replaced(machine: Machine, fault: 
     before = machine.show("MainPID")
     machine.run(f"systemctl kill --signal {fault} clustercheckd")
     seconds = WATCHDOG_SECONDS + 10
-    wait_for("another process", lambda: machine.show("MainPID") not in {before, "0"}, seconds=seconds)
+    wait_for(
+        "another process", lambda: machine.show("MainPID") not in {before, "0"}, seconds=seconds
+    )
     machine.wait_for("200 synced", seconds=10)
 
 
@@ -157,7 +179,13 @@ def test_a_drain_may_take_longer_than_systemd_waits_for_others(machine: Machine)
 def test_the_metrics_of_the_process_are_there(machine: Machine) -> None:
     # The sandbox hides /proc/stat (ProcSubset=pid), which prometheus_client asks for the boot time.
     metrics = machine.run("curl -s http://localhost:9200/metrics")
-    for name in ("resident_memory_bytes", "open_fds", "max_fds", "cpu_seconds_total", "start_time_seconds"):
+    for name in (
+        "resident_memory_bytes",
+        "open_fds",
+        "max_fds",
+        "cpu_seconds_total",
+        "start_time_seconds",
+    ):
         assert re.search(rf"^process_{name} \S+$", metrics, re.MULTILINE), name
     (started,) = re.findall(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
     assert 0 < time.time() - float(started) < 3600
@@ -176,7 +204,8 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(machine: M
     machine.restart("503 access-denied")
     override(machine, block_of(PAGE, "The account", "ini"))
     machine.restart()
-    # systemd reads a credential when the service starts. Debian 13's does not read it for a reload, and hides it there.
+    # systemd reads a credential when the service starts. Debian 13's does not read it for a reload,
+    # and hides it there.
     machine.run("mariadb -e \"ALTER USER clustercheck@localhost IDENTIFIED BY 'neu'\"")
     machine.run("echo neu > /etc/clustercheckd/password && systemctl reload clustercheckd")
     machine.restart()
@@ -217,7 +246,9 @@ def test_a_bad_setting_is_one_line_in_half_a_minute_until_it_is_corrected(machin
     begun = machine.run("date +%s").strip()
 
     def said() -> list[str]:
-        return machine.run(f"journalctl --unit clustercheckd --no-pager --output cat --since @{begun}").splitlines()
+        return machine.run(
+            f"journalctl --unit clustercheckd --no-pager --output cat --since @{begun}"
+        ).splitlines()
 
     def attempts() -> int:
         return sum(one.startswith("Starting clustercheckd") for one in said())
@@ -252,7 +283,10 @@ def test_it_fails_no_health_check_and_keeps_what_was_edited(
         said = machine.run(f"apt install -y --allow-downgrades ./{to.deb.name}")
         machine.wait_for("200 synced")
     assert machine.show("MainPID") not in {before, "0"}
-    assert machine.run("dpkg-query --show --showformat '${Version}' clustercheckd") == f"{to.version}-1"
+    assert (
+        machine.run("dpkg-query --show --showformat '${Version}' clustercheckd")
+        == f"{to.version}-1"
+    )
     status = json.loads(machine.run("curl -s http://localhost:9200/status"))
     assert f"MAX_RECV_QUEUE={status['policy']['max_recv_queue']}" == EDIT
     assert "Run:" not in said
@@ -264,15 +298,21 @@ def test_every_file_is_as_the_package_has_it(machine: Machine) -> None:
     assert machine.run("dpkg --verify clustercheckd") == ""
 
 
-def test_it_comes_up_by_itself_after_a_reboot_and_starts_while_the_server_is_down(machine: Machine) -> None:
+def test_it_comes_up_by_itself_after_a_reboot_and_starts_while_the_server_is_down(
+    machine: Machine,
+) -> None:
     machine.reboot()
     machine.wait_for("200 synced")
     machine.run("systemctl stop mariadb")
     machine.restart("503 unreachable")
 
     def warned() -> set[str]:
-        command = "journalctl --unit clustercheckd --boot --priority warning --no-pager --output cat"
-        return {line.partition(" reason=")[0] for line in machine.run(command, check=False).splitlines()}
+        command = (
+            "journalctl --unit clustercheckd --boot --priority warning --no-pager --output cat"
+        )
+        return {
+            line.partition(" reason=")[0] for line in machine.run(command, check=False).splitlines()
+        }
 
     # Each line of the log has its priority in the journal.
     wait_for("the journal to have the warning", lambda: "unavailable" in warned())
@@ -281,7 +321,9 @@ def test_it_comes_up_by_itself_after_a_reboot_and_starts_while_the_server_is_dow
     machine.wait_for("200 synced", seconds=60)
 
 
-def test_removed_and_installed_again_it_says_that_it_is_not_enabled(machine: Machine, packages: Packages) -> None:
+def test_removed_and_installed_again_it_says_that_it_is_not_enabled(
+    machine: Machine, packages: Packages
+) -> None:
     machine.run(f"echo {EDIT} >> {SETTINGS}")
     machine.run("apt remove -y clustercheckd")
     assert machine.answer == ""
@@ -299,24 +341,36 @@ def test_purged_it_leaves_what_it_names(machine: Machine) -> None:
     machine.run("clustercheckd drain && touch /etc/clustercheckd/password")
     said = machine.run("apt purge -y clustercheckd").splitlines()
     assert machine.answer == ""
-    named = [line.removeprefix("clustercheckd leaves ") for line in said if line.startswith("clustercheckd leaves ")]
+    named = [
+        line.removeprefix("clustercheckd leaves ")
+        for line in said
+        if line.startswith("clustercheckd leaves ")
+    ]
     assert named[:2] == ["/etc/clustercheckd", "/var/tmp/clustercheck.disabled"]  # noqa: S108 (the script's place)
     assert named[2].startswith("the user clustercheck. ")
-    left = machine.run("find / -xdev -path /proc -prune -o -name '*clustercheck*' -print | sort").splitlines()
-    assert [path for path in left if not path.startswith(("/root/", "/var/cache/", "/var/lib/apt/"))] == named[:2]
+    left = machine.run(
+        "find / -xdev -path /proc -prune -o -name '*clustercheck*' -print | sort"
+    ).splitlines()
+    assert [
+        path for path in left if not path.startswith(("/root/", "/var/cache/", "/var/lib/apt/"))
+    ] == named[:2]
     assert machine.run("systemctl list-unit-files | grep clustercheck", check=False) == ""
     assert machine.run("getent passwd clustercheck").startswith("clustercheck:")
     machine.run("rm -r /etc/clustercheckd /var/tmp/clustercheck.disabled")
 
 
-def test_purged_as_it_was_installed_it_leaves_only_the_user(machine: Machine, packages: Packages) -> None:
+def test_purged_as_it_was_installed_it_leaves_only_the_user(
+    machine: Machine, packages: Packages
+) -> None:
     machine.copy(packages.deb)
     machine.run(f"apt install -y ./{packages.deb.name}")
     assert machine.run("apt purge -y clustercheckd").count("clustercheckd leaves ") == 1
     assert not machine.succeeds("ls -d /etc/clustercheckd")
 
 
-def test_the_rpms_scripts_do_the_same(machine: Machine, packages: Packages, next_packages: Packages) -> None:
+def test_the_rpms_scripts_do_the_same(
+    machine: Machine, packages: Packages, next_packages: Packages
+) -> None:
     # rpm knows none of Debian's packages.
     rpm = "rpm --nodeps"
     for build in (packages, next_packages):

@@ -1,4 +1,6 @@
-"""contrib/kubernetes, applied by kustomize to StatefulSets as people write them, against the schemas of Kubernetes."""
+"""contrib/kubernetes, applied by kustomize to StatefulSets as people write them, against the
+schemas of Kubernetes.
+"""
 
 import shutil
 import subprocess
@@ -74,7 +76,9 @@ spec:
         - name: config
           emptyDir: {}
 """
-USERS = pytest.mark.parametrize("base", [ONE_CONTAINER, WITH_PROBES], ids=["one-container", "with-probes"])
+USERS = pytest.mark.parametrize(
+    "base", [ONE_CONTAINER, WITH_PROBES], ids=["one-container", "with-probes"]
+)
 
 
 def problems(version: str, *files: Path) -> str:
@@ -84,14 +88,18 @@ def problems(version: str, *files: Path) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def kustomized(directory: Path, base: str, *, by_label: bool = False) -> "subprocess.CompletedProcess[str]":
+def kustomized(
+    directory: Path, base: str, *, by_label: bool = False
+) -> "subprocess.CompletedProcess[str]":
     """Let kustomize add the component to a base."""
     shutil.copytree(FOLDER, directory / "component")
     if by_label:
         component = directory / "component" / "kustomization.yaml"
         component.write_text(component.read_text().replace("# target: ", "target: "))
     (directory / "base.yaml").write_text(base)
-    (directory / "kustomization.yaml").write_text("resources: [base.yaml]\ncomponents: [component]\n")
+    (directory / "kustomization.yaml").write_text(
+        "resources: [base.yaml]\ncomponents: [component]\n"
+    )
     command = [str(KUSTOMIZE), "build", str(directory)]
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
@@ -124,7 +132,11 @@ def test_the_component_adds_its_lines_and_changes_nothing_else(tmp_path: Path, b
     expected["spec"]["podManagementPolicy"] = patch["podManagementPolicy"]
     added = patch["template"]["spec"]
     made, pod = stateful_set["spec"]["template"]["spec"], expected["spec"]["template"]["spec"]
-    (sidecar,), (volume,), (database,) = added["initContainers"], added["volumes"], added["containers"]
+    (sidecar,), (volume,), (database,) = (
+        added["initContainers"],
+        added["volumes"],
+        added["containers"],
+    )
     assert made["initContainers"][0].pop("image").startswith("registry.example/clustercheckd:")
     del sidecar["image"], database["readinessProbe"]["$patch"]
     # First, so that the database's other init containers cannot hold it up.
@@ -147,10 +159,18 @@ def test_a_stateful_set_that_is_not_there_fails(tmp_path: Path, other: str) -> N
     assert "failed to find unique target for patch StatefulSet.v1.apps/galera.[noNs]" in done.stderr
 
 
-def test_a_stateful_set_is_found_by_its_label_whatever_its_name_and_nothing_is_said_of_none(tmp_path: Path) -> None:
+def test_a_stateful_set_is_found_by_its_label_whatever_its_name_and_nothing_is_said_of_none(
+    tmp_path: Path,
+) -> None:
     labelled = "  name: another\n  labels: {app: galera}\n"
     for number, (base, found) in enumerate(((labelled, True), ("  name: another\n", False))):
         directory = tmp_path / str(number)
         directory.mkdir()
-        done = kustomized(directory, ONE_CONTAINER.replace("  name: galera\n", base, 1), by_label=True)
-        assert (done.returncode, done.stderr, "name: clustercheckd\n" in done.stdout) == (0, "", found)
+        done = kustomized(
+            directory, ONE_CONTAINER.replace("  name: galera\n", base, 1), by_label=True
+        )
+        assert (done.returncode, done.stderr, "name: clustercheckd\n" in done.stdout) == (
+            0,
+            "",
+            found,
+        )

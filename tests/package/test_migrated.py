@@ -1,4 +1,5 @@
-"""From the script to clustercheckd and back, behind HAProxy: in booted systems, with the commands of the pages.
+"""From the script to clustercheckd and back, behind HAProxy: in booted systems, with the commands
+of the pages.
 
 The tests of this file run in order on one system for each release.
 """
@@ -72,7 +73,11 @@ def test_the_steps_of_the_page_replace_the_script(node: Machine, packages: Packa
 
 def test_the_way_back_lasts_and_so_does_the_way_forward(node: Machine) -> None:
     # One unit at a time, without standard error: Debian 12's xinetd has no unit of its own.
-    asked = [f"{state} {unit}" for state in ("is-active", "is-enabled") for unit in ("clustercheckd", "xinetd")]
+    asked = [
+        f"{state} {unit}"
+        for state in ("is-active", "is-enabled")
+        for unit in ("clustercheckd", "xinetd")
+    ]
     states = "; ".join(f"systemctl {words} 2>/dev/null" for words in asked)
     for way, answer, expected in (
         (BACK, BY_THE_SCRIPT, ["inactive", "active", "disabled", "enabled"]),
@@ -92,12 +97,20 @@ def test_haproxy_leads_clients_to_the_node_unless_it_is_drained(node: Machine) -
     for command in commands_of("docs/haproxy.md", "The example"):
         node.run(command)
     query = "mariadb -h 127.0.0.1 -P 3307 -u app -papp --connect-timeout 5 -BNe 'SELECT @@hostname'"
-    wait_for("a client to reach the node", lambda: node.run(query, check=False) == "galera\n", seconds=SECONDS)
+    wait_for(
+        "a client to reach the node",
+        lambda: node.run(query, check=False) == "galera\n",
+        seconds=SECONDS,
+    )
     _, _, drain, status, undrain = commands_of("docs/operations.md", "Runbook: drain a node")
     node.run(drain)
     assert "upgrade, ticket 42" in node.run(status, check=False)
     wait_for("clients to be turned away", lambda: not node.succeeds(query), seconds=SECONDS)
     log = "journalctl -u haproxy -p notice --no-pager"
-    wait_for("HAProxy to log it", lambda: "Server readers/node1 is DOWN" in node.run(log), seconds=SECONDS)
+    wait_for(
+        "HAProxy to log it",
+        lambda: "Server readers/node1 is DOWN" in node.run(log),
+        seconds=SECONDS,
+    )
     node.run(undrain)
     wait_for("clients to be back", lambda: node.succeeds(query), seconds=SECONDS)

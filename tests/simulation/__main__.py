@@ -1,4 +1,6 @@
-"""Runs worlds by their seeds: `python -m tests.simulation 1234`, or a range, `python -m tests.simulation 0 20000`."""
+"""Runs worlds by their seeds: `python -m tests.simulation 1234`, or a range, `python -m
+tests.simulation 0 20000`.
+"""
 
 import sys
 

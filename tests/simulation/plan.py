@@ -1,4 +1,6 @@
-"""What happens in a world, from its seed: when the server changes, which sessions suffer, when our process pauses."""
+"""What happens in a world, from its seed: when the server changes, which sessions suffer, when our
+process pauses.
+"""
 
 import random
 
@@ -15,7 +17,9 @@ _FATES = [*Fate, *[Fate.NO_THREAD] * 3, Fate.CUT, Fate.SLOW, Fate.DIES]
 class Plan:
     """Lets things happen in a world until `ends_at`; then all is well."""
 
-    def __init__(self, world: World, server: Server, promises: Promises, rng: random.Random) -> None:
+    def __init__(
+        self, world: World, server: Server, promises: Promises, rng: random.Random
+    ) -> None:
         self.world = world
         self.server = server
         self.promises = promises
@@ -23,7 +27,16 @@ class Plan:
         self.ends_at = rng.uniform(6.0, 22.0)
         self.pauses_after_poll: list[float] = []
         kinds = [
-            *(self.befall, self.befall, self.befall, self.befall, self.hang, self.kill, self.kill, self.silence),
+            *(
+                self.befall,
+                self.befall,
+                self.befall,
+                self.befall,
+                self.hang,
+                self.kill,
+                self.kill,
+                self.silence,
+            ),
             *(self.meet_next, self.strand, self.answer_slowly, self.wait_in_sync),
             *(self.pause, self.pause, self.pause, self.sleep, self.work),
         ]
@@ -71,7 +84,9 @@ class Plan:
             return
         self.server.stopped = self.rng.random() < 0.5
         self.server.holds_statements = not self.server.stopped
-        self.world.tell("the server stops" if self.server.stopped else "the server answers no statement")
+        self.world.tell(
+            "the server stops" if self.server.stopped else "the server answers no statement"
+        )
         self.world.after(self._some_seconds(), self.release)
 
     def release(self) -> None:
@@ -83,7 +98,9 @@ class Plan:
 
     def kill(self, *, every: bool = False) -> None:
         """End one session or all, as KILL does."""
-        sessions = [session for session in self.server.sessions if session.logged_in and not session.ended]
+        sessions = [
+            session for session in self.server.sessions if session.logged_in and not session.ended
+        ]
         for session in sessions if every else self._one_of(sessions):
             self.promises.lose_session()
             self.world.tell(f"session {session.number} is killed")
@@ -98,12 +115,18 @@ class Plan:
 
     def meet_next(self, fate: Fate | None = None) -> None:
         """Choose what becomes of the next new client alone."""
-        self.server.next_fates.append(fate or self.rng.choice([Fate.CUT, Fate.DIES, Fate.SILENT, Fate.SILENT]))
+        self.server.next_fates.append(
+            fate or self.rng.choice([Fate.CUT, Fate.DIES, Fate.SILENT, Fate.SILENT])
+        )
 
     def strand(self) -> None:
-        """Leave the next client without an answer, and then kill the others, so that only new logins work."""
+        """Leave the next client without an answer, and then kill the others, so that only new
+        logins work.
+        """
         self.meet_next(self.rng.choice([Fate.NO_GREETING, Fate.SILENT]))
-        self.world.after(LOGIN_INTERVAL_SECONDS + self.rng.uniform(0.3, 2.0), lambda: self.kill(every=True))
+        self.world.after(
+            LOGIN_INTERVAL_SECONDS + self.rng.uniform(0.3, 2.0), lambda: self.kill(every=True)
+        )
 
     def answer_slowly(self) -> None:
         """Let each answer take a while."""
@@ -150,7 +173,9 @@ class Plan:
             self.world.sleep(self.rng.uniform(10.0, 5000.0))
 
     def work(self) -> None:
-        """Let our process work for a while in each turn of the loop, perhaps while the server hangs."""
+        """Let our process work for a while in each turn of the loop, perhaps while the server
+        hangs.
+        """
         if not self.world.turn_seconds:
             self._change_work(self.rng.choice([0.02, 0.15, 0.3]))
         self.world.after(self.rng.uniform(2.0, 20.0), self.rest)

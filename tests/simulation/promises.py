@@ -1,4 +1,5 @@
-"""What clustercheckd promises, and what a simulated server gives it to promise: the judge of each answer.
+"""What clustercheckd promises, and what a simulated server gives it to promise: the judge of each
+answer.
 
 All times are in seconds in which our process runs.
 """
@@ -38,10 +39,12 @@ TURN_SECONDS = 0.01
 
 STEP_SECONDS = ANSWER_SECONDS / 8
 MOST_STEPS = 20
-"""A deadline has eight steps, and repeats eight that are late (app/monitor/deadline.py); the monitor adds turns."""
+"""A deadline has eight steps, and repeats eight that are late (app/monitor/deadline.py); the
+monitor adds turns."""
 
 BACK_SECONDS = 1.0
-"""After so long the next login is due. The poll after that begins it, and the next one knows its outcome."""
+"""After so long the next login is due. The poll after that begins it, and the next one knows its
+outcome."""
 
 RETURN_SECONDS = 10.0
 """How much longer after a hang, if no read in sync is answered (app/database/sync.py)."""
@@ -84,14 +87,17 @@ _LATE_SECONDS = {
     **dict.fromkeys(_HANGING, LOGIN_SECONDS),
     Fate.SILENT: SILENT_SECONDS,
 }
-"""How much later than `BACK_SECONDS` a node may be back: the pause after a refusal, or a login that still hangs."""
+"""How much later than `BACK_SECONDS` a node may be back: the pause after a refusal, or a login that
+still hangs."""
 
 
 class Promises:
     """Knows since when the server is as it is, and therefore what may be answered."""
 
     def __init__(self, world: World, server: Server, ask_seconds: float) -> None:
-        self._back_seconds = BACK_SECONDS + 2 * min(IDLE_SECONDS, POLL_INTERVAL_SECONDS + ask_seconds)
+        self._back_seconds = BACK_SECONDS + 2 * min(
+            IDLE_SECONDS, POLL_INTERVAL_SECONDS + ask_seconds
+        )
         self._world = world
         self._server = server
         self._rejects_since = math.inf
@@ -104,7 +110,9 @@ class Promises:
         self._return_ends_at = 0.0
         self._keeps_session = True
         server.on_fate = self._note_fate
-        server.on_expiry = lambda session: self.lose_session(while_logging_in=session.statements < FIRST_POLL)
+        server.on_expiry = lambda session: self.lose_session(
+            while_logging_in=session.statements < FIRST_POLL
+        )
 
     @property
     def settled_at(self) -> float:
@@ -144,21 +152,35 @@ class Promises:
         self._lost_at = now
         if silently:
             self._note_silence()
-        disturbed = again or now < max(self._silence_ends_at, self._login_hangs_until, self._return_ends_at)
-        slow = self._server.fate is not Fate.WELCOME or self._server.answer_seconds > _PROMPT_SECONDS
+        disturbed = again or now < max(
+            self._silence_ends_at, self._login_hangs_until, self._return_ends_at
+        )
+        slow = (
+            self._server.fate is not Fate.WELCOME or self._server.answer_seconds > _PROMPT_SECONDS
+        )
         if disturbed or slow or while_logging_in or self._server.next_fates:
             self.settle(hung=silently or slow)
 
     def settle(self, seconds: float = 0.0, *, hung: bool = True) -> None:
-        """Note that something has ended which may have cost the verdict. hung: whether polls may have hung."""
-        seconds += self._back_seconds + self._server.login_seconds + _STATEMENTS * self._server.answer_seconds
+        """Note that something has ended which may have cost the verdict. hung: whether polls may
+        have hung.
+        """
+        seconds += (
+            self._back_seconds
+            + self._server.login_seconds
+            + _STATEMENTS * self._server.answer_seconds
+        )
         if hung:
             self._return_ends_at = self._world.running + RETURN_SECONDS + seconds
         in_sync = self._server.sync is Sync.ANSWERED and not self._server.waits_in_sync
-        undisturbed = self._server.fate is Fate.WELCOME and self._world.running > self._login_hangs_until
+        undisturbed = (
+            self._server.fate is Fate.WELCOME and self._world.running > self._login_hangs_until
+        )
         if not (in_sync and undisturbed):
             self._settled_at = max(self._settled_at, self._return_ends_at)
-        self._settled_at = max(self._settled_at, self._world.running + seconds, self._silence_ends_at + seconds)
+        self._settled_at = max(
+            self._settled_at, self._world.running + seconds, self._silence_ends_at + seconds
+        )
         if self._rejects_since < math.inf:
             self._rejects_since = max(self._rejects_since, self._world.running)
 
@@ -173,13 +195,17 @@ class Promises:
         if fate in _HANGING:
             self._login_hangs_until = now + LOGIN_SECONDS
         alone = not self._server.held or now < self._lost_at + 2 * IDLE_SECONDS
-        if (alone and fate is not Fate.WELCOME) or (fate in _UNANSWERED and now < self._rejected_until):
+        if (alone and fate is not Fate.WELCOME) or (
+            fate in _UNANSWERED and now < self._rejected_until
+        ):
             self.settle(_LATE_SECONDS.get(fate, 0.0))
         if fate in REJECTED_WITHIN_SECONDS:
             # One rejected login is an accident; two in a row are not.
             if now < self._rejected_until and self._server.fate not in REJECTED_WITHIN_SECONDS:
                 self.settle(_LATE_SECONDS.get(fate, 0.0), hung=fate not in _PROMPT)
-            self._rejected_until = now + _LATE_SECONDS.get(fate, 0.0) + LOGIN_INTERVAL_SECONDS + IDLE_SECONDS
+            self._rejected_until = (
+                now + _LATE_SECONDS.get(fate, 0.0) + LOGIN_INTERVAL_SECONDS + IDLE_SECONDS
+            )
 
     def _note_silence(self) -> None:
         now = self._world.running

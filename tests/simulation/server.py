@@ -45,7 +45,8 @@ SYNC_WAIT_SECONDS = 30.0
 """After so long, Galera refuses a read in sync with error 1205."""
 
 FIRST_POLL = 3
-"""The number of the statement that is the first of a session's first poll: two that prepare the session precede it."""
+"""The number of the statement that is the first of a session's first poll: two that prepare the
+session precede it."""
 
 _GREETING = fake.packet(0, fake.greeting())
 _STAMP = "0" * 10

@@ -1,4 +1,6 @@
-"""Runs the real monitor and the real poller in a world made from a seed, and checks what clustercheckd promises."""
+"""Runs the real monitor and the real poller in a world made from a seed, and checks what
+clustercheckd promises.
+"""
 
 import asyncio
 import contextlib
@@ -68,7 +70,10 @@ class Simulation:
         """Run the world to its end. Raise `BrokenPromiseError` if a promise was broken."""
         logging.disable()
         try:
-            with warnings.catch_warnings(), asyncio.Runner(loop_factory=lambda: self.world.loop) as runner:
+            with (
+                warnings.catch_warnings(),
+                asyncio.Runner(loop_factory=lambda: self.world.loop) as runner,
+            ):
                 # The mock sockets know nothing of keepalive.
                 warnings.simplefilter("ignore", SolipsismWarning)
                 runner.run(self._live())
@@ -89,7 +94,9 @@ class Simulation:
             self._check_poll,
             interval_seconds=promised.POLL_INTERVAL_SECONDS,
             deadline_seconds=promised.DEADLINE_SECONDS,
-            policy=Policy(oldest_usable_seconds(promised.POLL_INTERVAL_SECONDS, promised.DEADLINE_SECONDS)),
+            policy=Policy(
+                oldest_usable_seconds(promised.POLL_INTERVAL_SECONDS, promised.DEADLINE_SECONDS)
+            ),
             switches=lambda: NO_SWITCHES,
             clock=self.world.boot_seconds,
         )
@@ -110,7 +117,9 @@ class Simulation:
         await self._check_end()
 
     async def _until_settled(self) -> None:
-        while not self.broken and (self.world.now < self.plan.ends_at or self._settles_in > -_QUIET_SECONDS):  # noqa: ASYNC110
+        while not self.broken and (  # noqa: ASYNC110 (a world with its own clock)
+            self.world.now < self.plan.ends_at or self._settles_in > -_QUIET_SECONDS
+        ):
             await asyncio.sleep(0.5)
 
     @property
@@ -119,10 +128,17 @@ class Simulation:
 
     async def _ask_again_and_again(self, tasks: asyncio.TaskGroup) -> None:
         while True:
-            patience_seconds = self.rng.uniform(0.0, 0.3) if self.rng.random() < _IMPATIENT else None
+            patience_seconds = (
+                self.rng.uniform(0.0, 0.3) if self.rng.random() < _IMPATIENT else None
+            )
             tasks.create_task(self._ask(patience_seconds))
-            boring = self.world.now > self.plan.ends_at and _BORING_SECONDS + 1.0 < self._settles_in < math.inf
-            await asyncio.sleep(_BORING_SECONDS if boring else self.ask_seconds * self.rng.uniform(0.5, 1.5))
+            boring = (
+                self.world.now > self.plan.ends_at
+                and _BORING_SECONDS + 1.0 < self._settles_in < math.inf
+            )
+            await asyncio.sleep(
+                _BORING_SECONDS if boring else self.ask_seconds * self.rng.uniform(0.5, 1.5)
+            )
 
     async def _ask(self, patience_seconds: float | None) -> None:
         with contextlib.suppress(TimeoutError):
@@ -147,15 +163,27 @@ class Simulation:
             self._break(f"an answer took {took_seconds:.3f} s, at most {most:.3f} s is promised")
         if verdict.available:
             self._check_200(asked_at)
-        elif due and self._settles_in + took_seconds <= 0 and disturbances < _TOO_MANY and not self._over:
-            self._break(f"{verdict.reason} asked at {asked_at:.3f}, though the server was well in time")
+        elif (
+            due
+            and self._settles_in + took_seconds <= 0
+            and disturbances < _TOO_MANY
+            and not self._over
+        ):
+            self._break(
+                f"{verdict.reason} asked at {asked_at:.3f}, though the server was well in time"
+            )
 
     def _check_200(self, asked_at: float) -> None:
         if asked_at > self.promises.last_200_at:
             self._break("available, though no login succeeds")
-        fresh = self._latest.began_at >= asked_at - promised.POLL_INTERVAL_SECONDS - promised.ROUNDING_SECONDS
+        fresh = (
+            self._latest.began_at
+            >= asked_at - promised.POLL_INTERVAL_SECONDS - promised.ROUNDING_SECONDS
+        )
         if not fresh and self._latest.ended_at < asked_at:
-            self._break(f"the answer rests on a poll that began {asked_at - self._latest.began_at:.3f} s before")
+            self._break(
+                f"the answer rests on a poll that began {asked_at - self._latest.began_at:.3f} s before"
+            )
 
     async def _check_poll(self) -> NodeState | PollFailure:
         if self._poll is not None:
@@ -169,7 +197,9 @@ class Simulation:
             self._poll = None
         poll.ended_at = self.world.running
         self._latest = poll
-        if isinstance(result, NodeState) and (result.wsrep_local_recv_queue or 0) < milliseconds(began_at):
+        if isinstance(result, NodeState) and (result.wsrep_local_recv_queue or 0) < milliseconds(
+            began_at
+        ):
             self._break("a poll returned what the server said before it")
         self.plan.poll_ended()
         return result
@@ -177,9 +207,16 @@ class Simulation:
     def _check_gap(self, poll: Poll) -> None:
         if poll.disturbances > self._latest.disturbances or self.world.turn_seconds:
             return
-        if poll.began_at < self._latest.began_at + promised.POLL_INTERVAL_SECONDS - promised.ROUNDING_SECONDS:
+        if (
+            poll.began_at
+            < self._latest.began_at + promised.POLL_INTERVAL_SECONDS - promised.ROUNDING_SECONDS
+        ):
             self._break("a poll begins too soon")
-        if poll.began_at > max(self._latest.began_at + promised.IDLE_SECONDS, self._latest.ended_at) + TURN_SECONDS:
+        if (
+            poll.began_at
+            > max(self._latest.began_at + promised.IDLE_SECONDS, self._latest.ended_at)
+            + TURN_SECONDS
+        ):
             self._break("a poll begins too late")
 
     def _check_sessions(self) -> None:
@@ -188,7 +225,10 @@ class Simulation:
         left = self.server.left
         self._left_since = min(self._left_since, self.world.now) if left else math.inf
         hangs_seconds = self.world.now - self._left_since
-        if left and left > promised.MOST_SESSIONS + hangs_seconds / promised.SECONDS_PER_SESSION_LEFT:
+        if (
+            left
+            and left > promised.MOST_SESSIONS + hangs_seconds / promised.SECONDS_PER_SESSION_LEFT
+        ):
             self._break(f"the server is left with {left} sessions")
 
     async def _check_end(self) -> None:
@@ -204,7 +244,9 @@ class Simulation:
     def _tell_change(self, verdict: Verdict) -> None:
         if verdict.reason is not self._said:
             self._said = verdict.reason
-            self.world.tell(f"answer: {200 if verdict.available else 503} {verdict.reason.value}: {verdict.detail}")
+            self.world.tell(
+                f"answer: {200 if verdict.available else 503} {verdict.reason.value}: {verdict.detail}"
+            )
 
     def _break(self, words: str) -> None:
         if not self.broken:

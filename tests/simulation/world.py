@@ -1,7 +1,7 @@
 """A world with a clock of its own.
 
-An event loop runs in it whose time is virtual: it jumps to the next thing that happens. What has been scheduled with
-`World.after` goes on while the process of the loop is paused.
+An event loop runs in it whose time is virtual: it jumps to the next thing that happens. What has
+been scheduled with `World.after` goes on while the process of the loop is paused.
 """
 
 import heapq
@@ -79,7 +79,9 @@ class World:
 
     def most_turn_seconds(self, since: float) -> float:
         """Return for how long our process has worked in a turn of the loop, at most."""
-        return max([self.turn_seconds, *(seconds for until, seconds in self._worked if until >= since)])
+        return max(
+            [self.turn_seconds, *(seconds for until, seconds in self._worked if until >= since)]
+        )
 
     def end_turn(self) -> None:
         """Let time pass between two turns of the loop."""
@@ -134,13 +136,21 @@ class _Loop(async_solipsism.EventLoop):  # type: ignore[misc]
         """What is still to be called later."""
         return [handle for handle in self._scheduled if not handle.cancelled()]
 
-    async def create_connection(self, factory: Any, *_: object, sock: Any = None, **__: object) -> Any:  # noqa: ANN401
+    async def create_connection(
+        self,
+        factory: Any,
+        *_: object,
+        sock: Any = None,
+        **__: object,
+    ) -> Any:
         """Connect to the server of the world, whatever the address."""
         if sock is not None:
             return await super().create_connection(factory, sock=sock)
         session = await self.connect()
         try:
-            session.transport, protocol = await super().create_connection(factory, sock=session.ours)
+            session.transport, protocol = await super().create_connection(
+                factory, sock=session.ours
+            )
         except BaseException:
             session.given_up = True
             raise

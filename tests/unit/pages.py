@@ -1,4 +1,6 @@
-"""The pages as the tests read them: fenced blocks with their language, place and mark, and the commands in them."""
+"""The pages as the tests read them: fenced blocks with their language, place and mark, and the
+commands in them.
+"""
 
 import re
 import shlex
@@ -8,7 +10,8 @@ from dataclasses import dataclass
 from tests.unit.manifests import ROOT
 
 PAGES = {
-    str(path.relative_to(ROOT)): path for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
+    str(path.relative_to(ROOT)): path
+    for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 }
 
 # A mark on the line above a block says why no test checks it.
@@ -24,8 +27,8 @@ _PROMPT = re.compile(r"^(?:[a-z]+[0-9]*)?[#$] ", re.MULTILINE)
 class Block:
     """A fenced block, without the indentation of the list that it may be in.
 
-    headings: those it stands under, outermost first. why_not_checked: the reason on the mark above it, None without a
-    mark.
+    headings: those it stands under, outermost first. why_not_checked: the reason on the mark above
+    it, None without a mark.
     """
 
     page: str
@@ -42,7 +45,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """A command that a page tells its readers to type, without comment, prompt and continuation marks.
+    """A command that a page tells its readers to type, without comment, prompt and continuation
+    marks.
 
     printed: what the page says that it prints; empty if the page does not say it.
     """
@@ -52,7 +56,9 @@ class Command:
     printed: str
 
     def programs(self) -> list[list[str]]:
-        """Return the words of each program that the command runs: those of a pipeline, those after `&&`."""
+        """Return the words of each program that the command runs: those of a pipeline, those after
+        `&&`.
+        """
         lexer = shlex.shlex(self.line, posix=True, punctuation_chars="|&;<>")
         lexer.whitespace_split = True
         programs: list[list[str]] = [[]]
@@ -73,14 +79,20 @@ def blocks_of(page: str) -> list[Block]:
 
 def blocks_under(page: str, heading: str, language: str) -> list[Block]:
     """Return the blocks of a language under a heading of a page, and under the headings below it."""
-    return [block for block in blocks_of(page) if block.language == language and heading in block.headings]
+    return [
+        block
+        for block in blocks_of(page)
+        if block.language == language and heading in block.headings
+    ]
 
 
 def blocks_in(page: str, text: str) -> Iterator[Block]:
     """Yield the fenced blocks of a text."""
     for found in _BLOCK.finditer(text):
         headings: list[str] = []
-        for marks, words in re.findall(r"^(#+) (.+)$", without_blocks(text[: found.start()]), re.MULTILINE):
+        for marks, words in re.findall(
+            r"^(#+) (.+)$", without_blocks(text[: found.start()]), re.MULTILINE
+        ):
             headings[len(marks) - 1 :] = [words]
         line = text.count("\n", 0, found.start("indent")) + 1
         inside = re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
@@ -98,11 +110,15 @@ def commands_of(block: Block) -> list[Command]:
     before, *typed = _PROMPT.split(re.sub(r"\\\n\s*", "", block.text))
     assert not before, f"{block}: output without a command"
     lines = [one.partition("\n") for one in typed]
-    return [Command(block, re.sub(r"  #.*", "", line).rstrip(), printed) for line, _, printed in lines]
+    return [
+        Command(block, re.sub(r"  #.*", "", line).rstrip(), printed) for line, _, printed in lines
+    ]
 
 
 def typed_on_pages(program: str) -> list[tuple[Command, list[str]]]:
-    """Return every command that runs a program, with that program's words, from blocks that are not marked."""
+    """Return every command that runs a program, with that program's words, from blocks that are not
+    marked.
+    """
     return [
         (command, words)
         for block in checked_blocks("console")

@@ -20,7 +20,9 @@ from tests.fake_mysql import Behaviour, FakeMySQL, fake_mysql
 
 DEADLINE_SECONDS = 0.3
 Loop = Callable[[], asyncio.AbstractEventLoop]
-LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+LOOPS = pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
 
 
 class Polls:
@@ -47,7 +49,10 @@ class Polls:
         return result
 
     def poll_until(self, condition: Callable[[NodeState], object]) -> float:
-        """Poll, successfully, until a state fulfils a condition. Return the seconds that this took."""
+        """Poll, successfully, until a state fulfils a condition.
+
+        Return the seconds that this took.
+        """
         began = time.monotonic()
         while not condition(self.state()):
             assert time.monotonic() - began < 20
@@ -92,12 +97,19 @@ def polls_of(
 
 
 @contextmanager
-def polling(behaviour: Behaviour, *, login_interval: float = 0) -> Iterator[tuple[Polls, FakeMySQL]]:
+def polling(
+    behaviour: Behaviour, *, login_interval: float = 0
+) -> Iterator[tuple[Polls, FakeMySQL]]:
     """Run a poller and its server."""
-    with fake_mysql(behaviour) as server, polls_of(database_of(server), login_interval=login_interval) as polls:
+    with (
+        fake_mysql(behaviour) as server,
+        polls_of(database_of(server), login_interval=login_interval) as polls,
+    ):
         yield polls, server
 
 
 def database_of(server: FakeMySQL) -> Database:
     """Return the settings that lead to a server."""
-    return Database(host=str(server.server_address[0]), port=server.port, username="someone", password="geheim")
+    return Database(
+        host=str(server.server_address[0]), port=server.port, username="someone", password="geheim"
+    )

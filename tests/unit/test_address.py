@@ -28,7 +28,9 @@ def says_where_it_is(peer: Peer) -> None:
 
 
 class MockServers:
-    """Servers on every socket and port that a test leads to, but for the usual ones of a real server."""
+    """Servers on every socket and port that a test leads to, but for the usual ones of a real
+    server.
+    """
 
     def __init__(self, directory: Path, exits: ExitStack) -> None:
         self._directory = directory
@@ -37,10 +39,14 @@ class MockServers:
         for path in sockets:
             self._serve(path)
         self.files_socket, self.our_socket, self._usual_socket = sockets
-        self.files_port, self.our_port, self._usual_port = (self._serve(EVERY_ADDRESS).port for _ in range(3))
+        self.files_port, self.our_port, self._usual_port = (
+            self._serve(EVERY_ADDRESS).port for _ in range(3)
+        )
 
     def database(self, text: str) -> Database:
-        """Set an option file with a [client] group, in which {socket} and {port} stand for those of the file."""
+        """Set an option file with a [client] group, in which {socket} and {port} stand for those of
+        the file.
+        """
         path = self._directory / "my.cnf"
         lines = text.format(socket=self.files_socket, port=self.files_port)
         path.write_text(f"[client]\n{lines}\n")
@@ -53,8 +59,18 @@ class MockServers:
         flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
         own = {name: value for name, value in os.environ.items() if not name.startswith("MYSQL_")}
         done = subprocess.run(
-            ["mariadb", f"--defaults-file={database.defaults_extra_file}", *flags, "-e", "SELECT 1"],
-            env={**own, "MYSQL_UNIX_PORT": self._usual_socket, "MYSQL_TCP_PORT": str(self._usual_port)},
+            [
+                "mariadb",
+                f"--defaults-file={database.defaults_extra_file}",
+                *flags,
+                "-e",
+                "SELECT 1",
+            ],
+            env={
+                **own,
+                "MYSQL_UNIX_PORT": self._usual_socket,
+                "MYSQL_TCP_PORT": str(self._usual_port),
+            },
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -62,7 +78,9 @@ class MockServers:
         )
         said = done.stderr.strip()
         where = said.partition(ASKED)[2] or said
-        return where.replace(self._usual_socket, "usual socket").replace(f":{self._usual_port}", ":usual")
+        return where.replace(self._usual_socket, "usual socket").replace(
+            f":{self._usual_port}", ":usual"
+        )
 
     def asked_by_us(self, database: Database) -> str:
         """Say where clustercheckd connects to."""
@@ -100,11 +118,21 @@ def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
 @pytest.mark.parametrize(
     "lines",
     [
-        *(f"socket={{socket}}\nport={{port}}\nprotocol={value}" for value in ("TCP", '"tcp "', "SOCKET", "")),
-        *("SOCKET={socket}", "loose_Socket={socket}", "port=0\nhost=127.0.0.2", "port=\nhost=127.0.0.2"),
+        *(
+            f"socket={{socket}}\nport={{port}}\nprotocol={value}"
+            for value in ("TCP", '"tcp "', "SOCKET", "")
+        ),
+        *(
+            "SOCKET={socket}",
+            "loose_Socket={socket}",
+            "port=0\nhost=127.0.0.2",
+            "port=\nhost=127.0.0.2",
+        ),
     ],
 )
-def test_any_spelling_leads_us_where_it_leads_the_mariadb_client(servers: MockServers, lines: str) -> None:
+def test_any_spelling_leads_us_where_it_leads_the_mariadb_client(
+    servers: MockServers, lines: str
+) -> None:
     database = servers.database(lines)
     assert servers.asked_by_client(database) == servers.asked_by_us(database)
 
@@ -121,7 +149,11 @@ NO_VALUE = "option '--{}' requires an argument"
     ("lines", "to_client", "to_us"),
     [
         *(
-            (f"protocol={value}", "protocol", f"protocol={value} is not supported: set it to tcp or socket")
+            (
+                f"protocol={value}",
+                "protocol",
+                f"protocol={value} is not supported: set it to tcp or socket",
+            )
             for value in ("pipe", "udp", "tcp,socket", "0")
         ),
         *(
@@ -151,11 +183,18 @@ def test_what_leads_nowhere_is_an_error_as_it_is_to_the_mariadb_client(
     ("host", "port", "words"),
     [
         *(
-            (host, None, f"MYSQL_HOST={host} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost")
+            (
+                host,
+                None,
+                f"MYSQL_HOST={host} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost",
+            )
             for host in ("db2", "127.0.0.1", "::1", "LOCALHOST")
         ),
         # To the mariadb client the flag counts that comes last; variables have no order.
-        *((host, 3307, "MYSQL_PORT=3307 may name two servers: unset one of them") for host in (None, "localhost")),
+        *(
+            (host, 3307, "MYSQL_PORT=3307 may name two servers: unset one of them")
+            for host in (None, "localhost")
+        ),
     ],
 )
 def test_a_socket_beside_a_host_or_port_that_means_tcp_is_an_error_that_names_both(
@@ -167,13 +206,15 @@ def test_a_socket_beside_a_host_or_port_that_means_tcp_is_an_error_that_names_bo
 
 
 def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:
-    writable = [path for path in USUAL_SOCKETS if path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/"))]  # noqa: S108
+    anywhere = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 (what it looks for)
+    writable = [path for path in USUAL_SOCKETS if path.startswith(anywhere)]
     assert USUAL_SOCKETS
     assert not writable
 
 
 @pytest.mark.parametrize(
-    ("host", "port", "expected"), [("db2", None, "db2:3306"), ("localhost", 1, "localhost:1"), ("::1", 2, "[::1]:2")]
+    ("host", "port", "expected"),
+    [("db2", None, "db2:3306"), ("localhost", 1, "localhost:1"), ("::1", 2, "[::1]:2")],
 )
 def test_an_address_is_shown_with_its_port(host: str, port: int | None, expected: str) -> None:
     assert str(Database(host=host, port=port).login()) == expected
@@ -181,7 +222,9 @@ def test_an_address_is_shown_with_its_port(host: str, port: int | None, expected
 
 @pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣", "1\n"])
 def test_what_is_no_port_is_named(value: str) -> None:
-    with pytest.raises(SettingsError, match=r"^NAME(=[0-9]+)? is not a port: set it to a number from 1 to 65535$"):
+    with pytest.raises(
+        SettingsError, match=r"^NAME(=[0-9]+)? is not a port: set it to a number from 1 to 65535$"
+    ):
         parse_port("NAME", value)
 
 

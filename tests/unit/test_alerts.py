@@ -1,4 +1,7 @@
-"""The alerts, by promtool; and that the page about them has all there are. Its metrics: tests/http/test_metrics.py."""
+"""The alerts, by promtool; and that the page about them has all there are.
+
+Its metrics: tests/http/test_metrics.py.
+"""
 
 import re
 import subprocess
@@ -10,7 +13,11 @@ from tests.queries import PAGE, metrics_on_the_page, of_the_dashboard, on_the_pa
 from tests.unit.manifests import ROOT
 
 CONTRIB = ROOT / "contrib" / "prometheus"
-ALERTS = [rule for group in yaml.safe_load((CONTRIB / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+ALERTS = [
+    rule
+    for group in yaml.safe_load((CONTRIB / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+]
 TESTS = yaml.safe_load((CONTRIB / "alerts_test.yml").read_text())["tests"]
 SUFFIXES = re.compile(r"_(bucket|sum|count)$")
 PROMTOOL_SECONDS = 60
@@ -19,7 +26,12 @@ PROMTOOL_SECONDS = 60
 def promtool(*arguments: str) -> str:
     """Run promtool, which must succeed; give what it said."""
     done = subprocess.run(
-        ["promtool", *arguments], cwd=CONTRIB, capture_output=True, text=True, timeout=PROMTOOL_SECONDS, check=False
+        ["promtool", *arguments],
+        cwd=CONTRIB,
+        capture_output=True,
+        text=True,
+        timeout=PROMTOOL_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -32,7 +44,11 @@ def test_promtool_accepts_the_configuration_and_the_alerts() -> None:
 
 def test_each_alert_is_raised_when_it_should_be_and_not_otherwise() -> None:
     assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
-    tested = {(check["alertname"], bool(check["exp_alerts"])) for test in TESTS for check in test["alert_rule_test"]}
+    tested = {
+        (check["alertname"], bool(check["exp_alerts"]))
+        for test in TESTS
+        for check in test["alert_rule_test"]
+    }
     assert tested == {(rule["alert"], raised) for rule in ALERTS for raised in (True, False)}
 
 
@@ -59,7 +75,10 @@ def test_alerts_and_queries_ask_for_metrics_that_exist() -> None:
 
 def test_promtool_accepts_the_queries(tmp_path: Path) -> None:
     queries = [*on_the_page().values(), *of_the_dashboard().values()]
-    rules = [f"      - record: query_{number}\n        expr: '{query}'\n" for number, query in enumerate(queries)]
+    rules = [
+        f"      - record: query_{number}\n        expr: '{query}'\n"
+        for number, query in enumerate(queries)
+    ]
     path = tmp_path / "queries.yml"
     path.write_text("groups:\n  - name: queries\n    rules:\n" + "".join(rules))
     assert f"{len(queries)} rules found" in promtool("check", "rules", str(path))

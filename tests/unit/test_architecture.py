@@ -43,7 +43,11 @@ def imports_of(module: str) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {node.module or ""} if node.module != "app" else {f"app.{alias.name}" for alias in node.names}
+            found |= (
+                {node.module or ""}
+                if node.module != "app"
+                else {f"app.{alias.name}" for alias in node.names}
+            )
     return found
 
 
@@ -54,16 +58,29 @@ def is_in(name: str, room: str) -> bool:
 def test_the_verdict_imports_only_the_standard_library_and_itself() -> None:
     for module in MODULES:
         if is_in(module, "app.verdict"):
-            others = {name for name in imports_of(module) if name.partition(".")[0] not in sys.stdlib_module_names}
+            others = {
+                name
+                for name in imports_of(module)
+                if name.partition(".")[0] not in sys.stdlib_module_names
+            }
             assert all(is_in(name, "app.verdict") for name in others), module
 
 
 @pytest.mark.parametrize(
     ("folder", "packages"),
-    [("app.database.", {"aiomysql", "pymysql"}), ("app.http.", {"uvicorn", "fastapi", "starlette", "httptools"})],
+    [
+        ("app.database.", {"aiomysql", "pymysql"}),
+        ("app.http.", {"uvicorn", "fastapi", "starlette", "httptools"}),
+    ],
 )
-def test_only_its_own_folder_imports_the_driver_or_the_web_stack(folder: str, packages: set[str]) -> None:
-    importers = {name for name in MODULES if packages & {other.partition(".")[0] for other in imports_of(name)}}
+def test_only_its_own_folder_imports_the_driver_or_the_web_stack(
+    folder: str, packages: set[str]
+) -> None:
+    importers = {
+        name
+        for name in MODULES
+        if packages & {other.partition(".")[0] for other in imports_of(name)}
+    }
     assert importers
     assert all(name.startswith(folder) for name in importers)
 
@@ -82,11 +99,16 @@ def test_only_the_command_line_imports_what_runs_the_service() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "others"), [("app.__main__", set()), ("app.script.clustercheck", {"pydantic", "pydantic_settings"})]
+    ("program", "others"),
+    [("app.__main__", set()), ("app.script.clustercheck", {"pydantic", "pydantic_settings"})],
 )
 def test_the_commands_start_without_the_web_stack(program: str, others: set[str]) -> None:
     # It would double their start.
     printing = f"import sys, {program}; print(*sys.modules)"
-    modules = subprocess.check_output([sys.executable, "-c", printing], cwd=ROOT, text=True, timeout=60).split()
+    modules = subprocess.check_output(
+        [sys.executable, "-c", printing], cwd=ROOT, text=True, timeout=60
+    ).split()
     assert "aiomysql" in modules
-    assert not {"fastapi", "starlette", "uvicorn", "uvloop", "prometheus_client", *others} & set(modules)
+    assert not {"fastapi", "starlette", "uvicorn", "uvloop", "prometheus_client", *others} & set(
+        modules
+    )

@@ -13,7 +13,16 @@ from app.database.poller import poll_once
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.certificates import make_authority, make_certificate
-from tests.fake_mysql import CAPABILITIES, OK, FakeMySQL, Peer, auth_switch, error, fake_mysql, server_context
+from tests.fake_mysql import (
+    CAPABILITIES,
+    OK,
+    FakeMySQL,
+    Peer,
+    auth_switch,
+    error,
+    fake_mysql,
+    server_context,
+)
 from tests.unit.polling import LOOPS, Loop, database_of, polls_of
 
 PLUGIN = "caching_sha2_password"
@@ -45,9 +54,13 @@ def asks_for_the_clear_password(peer: Peer) -> None:
 
 
 def asks_for_the_encrypted_password(peer: Peer) -> None:
-    """Log in over a channel that is held to be open to all: the password is encrypted with the server's key."""
+    """Log in over a channel that is held to be open to all: the password is encrypted with the
+    server's key.
+    """
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     peer.greet(PLUGIN)
     peer.receive()
     peer.send(FULL_AUTHENTICATION)
@@ -60,14 +73,20 @@ def asks_for_the_encrypted_password(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(("password", "right"), [(PASSWORD, True), ("", False), ("wrong", False)])
-def test_over_a_unix_socket_the_password_is_sent_as_it_is(tmp_path: Path, password: str, *, right: bool) -> None:
+def test_over_a_unix_socket_the_password_is_sent_as_it_is(
+    tmp_path: Path, password: str, *, right: bool
+) -> None:
     path = str(tmp_path / "s")
     with fake_mysql(asks_for_the_clear_password, path):
-        seen = poll_once(Database(socket=path, username="someone", password=password), DEADLINE_SECONDS)
+        seen = poll_once(
+            Database(socket=path, username="someone", password=password), DEADLINE_SECONDS
+        )
     if right:
         assert isinstance(seen, NodeState)
     else:
-        assert seen == PollFailure(Reason.ACCESS_DENIED, "the server refused user someone (error 1045)")
+        assert seen == PollFailure(
+            Reason.ACCESS_DENIED, "the server refused user someone (error 1045)"
+        )
 
 
 @LOOPS
@@ -101,15 +120,41 @@ SPOOFED = [
     ("in clear after caching_sha2", PLUGIN, CAPABILITIES, auth_switch(CLEAR), CLEAR),
     ("by the hash before 4.1", "mysql_native_password", CAPABILITIES, auth_switch(OLD), OLD),
     ("by that hash as before 5.5", "mysql_native_password", CAPABILITIES, b"\xfe", OLD),
-    ("by that hash, with a name cut off", "mysql_native_password", CAPABILITIES, b"\xfemysql_native_password", OLD),
-    ("by that hash, without plugins", "", WITHOUT_PLUGINS, auth_switch("mysql_native_password"), OLD),
-    ("by a plugin nobody knows", "nobody knows", CAPABILITIES, auth_switch("nobody knows"), "nobody?knows"),
-    ("by a plugin without a name", "mysql_native_password", CAPABILITIES, auth_switch(""), "unknown"),
+    (
+        "by that hash, with a name cut off",
+        "mysql_native_password",
+        CAPABILITIES,
+        b"\xfemysql_native_password",
+        OLD,
+    ),
+    (
+        "by that hash, without plugins",
+        "",
+        WITHOUT_PLUGINS,
+        auth_switch("mysql_native_password"),
+        OLD,
+    ),
+    (
+        "by a plugin nobody knows",
+        "nobody knows",
+        CAPABILITIES,
+        auth_switch("nobody knows"),
+        "nobody?knows",
+    ),
+    (
+        "by a plugin without a name",
+        "mysql_native_password",
+        CAPABILITIES,
+        auth_switch(""),
+        "unknown",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("greeting", "capabilities", "switch", "refused"), [row[1:] for row in SPOOFED], ids=[row[0] for row in SPOOFED]
+    ("greeting", "capabilities", "switch", "refused"),
+    [row[1:] for row in SPOOFED],
+    ids=[row[0] for row in SPOOFED],
 )
 def test_a_spoofed_server_never_gets_the_password_in_clear(
     greeting: str, capabilities: int, switch: bytes, refused: str
@@ -137,7 +182,8 @@ def test_a_spoofed_server_never_gets_the_password_in_clear(
 
 def test_a_default_plugin_that_is_none_of_ours_does_not_keep_our_account_out() -> None:
     def behaviour(peer: Peer) -> None:
-        # As a server does whose authentication_policy names PAM, for an account with a password of its own.
+        # As a server does whose authentication_policy names PAM, for an account with a password of
+        # its own.
         peer.greet(CLEAR)
         peer.receive()
         peer.send(auth_switch("mysql_native_password"))

@@ -1,7 +1,9 @@
-"""Every block on a page is checked by its language, or has a mark above it that says why no test checks it.
+"""Every block on a page is checked by its language, or has a mark above it that says why no test
+checks it.
 
-Commands are checked in code within a line as well. Statements run on a node in tests/cluster/test_pages.py, HAProxy's
-lines and commands in tests/haproxy; tests/package runs whole blocks in booted systems.
+Commands are checked in code within a line as well. Statements run on a node in
+tests/cluster/test_pages.py, HAProxy's lines and commands in tests/haproxy; tests/package runs whole
+blocks in booted systems.
 """
 
 import logging
@@ -29,7 +31,15 @@ from app.settings.variables import misspelt_names, read_env_file
 from app.verdict.rules import Policy, Switches, Verdict, decide
 from tests import real_rows
 from tests.unit.manifests import ROOT
-from tests.unit.pages import PAGES, Block, blocks_of, checked_blocks, commands_of, flags_in, without_blocks
+from tests.unit.pages import (
+    PAGES,
+    Block,
+    blocks_of,
+    checked_blocks,
+    commands_of,
+    flags_in,
+    without_blocks,
+)
 
 
 @pytest.mark.parametrize("block", checked_blocks(), ids=str)
@@ -50,24 +60,32 @@ def test_each_fence_and_each_mark_belongs_to_a_block(page: str) -> None:
 COMMANDS_WITHIN_LINES = [
     Block(page, 0, (), "console", f"$ {code}\n", None)
     for page, path in PAGES.items()
-    for code in re.findall(r"`((?:clustercheckd|curl|make|runuser) [^`\n]+)`", without_blocks(path.read_text()))
+    for code in re.findall(
+        r"`((?:clustercheckd|curl|make|runuser) [^`\n]+)`", without_blocks(path.read_text())
+    )
 ]
 
 
-@pytest.mark.parametrize("block", COMMANDS_WITHIN_LINES, ids=lambda block: f"{block.page} {block.text[2:-1]}")
+@pytest.mark.parametrize(
+    "block", COMMANDS_WITHIN_LINES, ids=lambda block: f"{block.page} {block.text[2:-1]}"
+)
 def test_each_command_within_a_line_exists(block: Block) -> None:
     commands_exist(block)
 
 
 def commands_exist(block: Block) -> None:
-    """Check that bash reads the commands, that their programs and arguments exist, and what they are said to print."""
+    """Check that bash reads the commands, that their programs and arguments exist, and what they
+    are said to print.
+    """
     commands = commands_of(block)
     assert commands
     assert printed_by("bash", "-n", "-c", "\n".join(command.line for command in commands)) == ""
     for command in commands:
         for program, *arguments in command.programs():
             name = program.rpartition("/")[2]
-            assert name in {*PROGRAMS, *OTHER_PROGRAMS.split()}, f"{name}: add it to the programs, or mark the block"
+            assert name in {*PROGRAMS, *OTHER_PROGRAMS.split()}, (
+                f"{name}: add it to the programs, or mark the block"
+            )
             if name in PROGRAMS:
                 PROGRAMS[name](arguments)
         if command.printed:
@@ -77,7 +95,9 @@ def commands_exist(block: Block) -> None:
 @cache
 def printed_by(*command: str) -> str:
     """Return what a command prints, on standard error too."""
-    return subprocess.check_output(command, cwd=ROOT, stderr=subprocess.STDOUT, text=True, timeout=30)
+    return subprocess.check_output(
+        command, cwd=ROOT, stderr=subprocess.STDOUT, text=True, timeout=30
+    )
 
 
 def a_command_of_clustercheckd(arguments: Sequence[str]) -> None:
@@ -108,7 +128,9 @@ def a_target_of_make(arguments: Sequence[str]) -> None:
         assert name in {"ARGS", "MAINTAINER"}
         module = {"bench": "bench", "truth": "bench.truth", "demo": "harness.demo"}
         if name == "ARGS":
-            assert flags_in(value) <= flags_in(printed_by(sys.executable, "-m", module[target], "--help"))
+            assert flags_in(value) <= flags_in(
+                printed_by(sys.executable, "-m", module[target], "--help")
+            )
 
 
 def a_request(arguments: Sequence[str]) -> None:
@@ -123,8 +145,17 @@ def a_request(arguments: Sequence[str]) -> None:
 def a_verb_of_systemctl(arguments: Sequence[str]) -> None:
     """Check the verb and the units."""
     verb, *rest = arguments
-    assert re.search(rf"^  {verb}(?= |$)", printed_by("systemctl", "--no-pager", "--help"), re.MULTILINE), verb
-    assert set(rest) <= {"--now", "clustercheckd", "mariadb", "haproxy", "xinetd", "clustercheck.socket"}
+    assert re.search(
+        rf"^  {verb}(?= |$)", printed_by("systemctl", "--no-pager", "--help"), re.MULTILINE
+    ), verb
+    assert set(rest) <= {
+        "--now",
+        "clustercheckd",
+        "mariadb",
+        "haproxy",
+        "xinetd",
+        "clustercheck.socket",
+    }
 
 
 def flags_of_journalctl(arguments: Sequence[str]) -> None:
@@ -137,7 +168,9 @@ def files_of_the_checkout(arguments: Sequence[str]) -> None:
     """Check each file with a relative path: it is there, or a package as the build calls it."""
     built = {"./clustercheckd_*_amd64.deb", "./clustercheckd-*.x86_64.rpm"}
     for word in arguments:
-        assert word.startswith("/") or "/" not in word or word in built or (ROOT / word).exists(), word
+        assert word.startswith("/") or "/" not in word or word in built or (ROOT / word).exists(), (
+            word
+        )
 
 
 def an_image(arguments: Sequence[str]) -> None:
@@ -158,18 +191,21 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
     **dict.fromkeys(("apt", "dnf", "install", "kubectl", "pip", "python"), files_of_the_checkout),
     "docker": an_image,
 }
-OTHER_PROGRAMS = (
-    "awk clustercheck cut df echo grep haproxy hostname ln ls mariadb python3 sed socat systemd-sysusers xargs"
-)
+OTHER_PROGRAMS = "awk clustercheck cut df echo grep haproxy hostname ln ls mariadb python3 sed socat systemd-sysusers xargs"
 """Programs whose arguments mean nothing here; those of mariadb are run on a node."""
 
 
 def output_is_real(page: str, command: str, printed: str) -> None:
-    """Check that what a page says that a command prints, or a server answers, is what it does print or answer.
+    """Check that what a page says that a command prints, or a server answers, is what it does print
+    or answer.
 
     command: the first line of the output where the page shows no command.
     """
-    checks = [check for (where, beginning), check in OUTPUT.items() if where == page and command.startswith(beginning)]
+    checks = [
+        check
+        for (where, beginning), check in OUTPUT.items()
+        if where == page and command.startswith(beginning)
+    ]
     assert len(checks) == 1, f"{page}: add the output of {command} to OUTPUT, or mark the block"
     checks[0](printed)
 
@@ -189,7 +225,8 @@ def exactly(expected: str) -> Callable[[str], None]:
 
 
 SYNCED, DESYNCED = (
-    decide(real_rows.parsed(rows), 0.0, Policy(1.0), Switches()) for rows in (real_rows.SYNCED, real_rows.DESYNCED)
+    decide(real_rows.parsed(rows), 0.0, Policy(1.0), Switches())
+    for rows in (real_rows.SYNCED, real_rows.DESYNCED)
 )
 
 
@@ -204,8 +241,15 @@ def as_curl_prints_it(verdict: Verdict) -> str:
 def line_of_the_log(printed: str) -> None:
     """Check a line of the log."""
     at = datetime.fromisoformat(printed.partition(" ")[0]).timestamp()
-    fields = {"reason": DESYNCED.reason.value, "was": "synced", "planned": True, "detail": DESYNCED.detail}
-    record = logging.makeLogRecord({"levelname": "INFO", "msg": "draining", "created": at, **fields})
+    fields = {
+        "reason": DESYNCED.reason.value,
+        "was": "synced",
+        "planned": True,
+        "detail": DESYNCED.detail,
+    }
+    record = logging.makeLogRecord(
+        {"levelname": "INFO", "msg": "draining", "created": at, **fields}
+    )
     assert f"{LineFormatter().format(record)}\n" == printed
 
 
@@ -217,10 +261,18 @@ def table_of_status(printed: str) -> None:
         name, verdict, reason, age, state, size, queue = re.split("  +", line)
         seconds = {"d": 86400, "m": 60, "s": 1}[age[-1]] * (int(age[:-1]) + 0.5)
         since = datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
-        (detail,) = [one.split(": ", 2)[2] for one in lines[3:] if one.startswith(f"{name}: ")] or [""]
+        (detail,) = [one.split(": ", 2)[2] for one in lines[3:] if one.startswith(f"{name}: ")] or [
+            ""
+        ]
         node = {"wsrep_local_state_comment": state} if state != "-" else {}
-        node |= {"wsrep_cluster_size": int(size), "wsrep_local_recv_queue": int(queue)} if node else {}
-        head = {"available": verdict == "available", "draining": verdict == "draining", "reason": reason}
+        node |= (
+            {"wsrep_cluster_size": int(size), "wsrep_local_recv_queue": int(queue)} if node else {}
+        )
+        head = {
+            "available": verdict == "available",
+            "draining": verdict == "draining",
+            "reason": reason,
+        }
         document = {**head, "since": since, "detail": detail, "node": node}
         answers.append(Answer(Service(name, name, 9200), Status.model_validate(document)))
     assert f"{as_table(answers)}\n" == printed
@@ -232,7 +284,9 @@ def files_and_folders(printed: str) -> None:
 
 
 def read_by(test: str, words: str) -> Callable[[object], None]:
-    """Return a check that another test reads the block, with these words; it compares it with the real thing."""
+    """Return a check that another test reads the block, with these words; it compares it with the
+    real thing.
+    """
 
     def check(_: object) -> None:
         assert words in (ROOT / test).read_text()
@@ -242,9 +296,13 @@ def read_by(test: str, words: str) -> Callable[[object], None]:
 
 OUTPUT: dict[tuple[str, str], Callable[[str], None]] = {
     ("README.md", "curl -i http://db1:9200/"): exactly(as_curl_prints_it(SYNCED)),
-    ("README.md", "Percona XtraDB Cluster Node is not synced."): exactly(verdict_answer(DESYNCED).body.decode()),
+    ("README.md", "Percona XtraDB Cluster Node is not synced."): exactly(
+        verdict_answer(DESYNCED).body.decode()
+    ),
     ("CONTRIBUTING.md", "app/__main__.py"): files_and_folders,
-    ("docs/haproxy.md", "Server writer/node1 is DOWN,"): read_by("tests/haproxy/test_pages.py", '"text")'),
+    ("docs/haproxy.md", "Server writer/node1 is DOWN,"): read_by(
+        "tests/haproxy/test_pages.py", '"text")'
+    ),
     ("docs/migrating-from-clustercheck.md", "clustercheckd migrate"): read_by(
         "tests/package/test_migrated.py", "== typed.printed"
     ),
@@ -254,8 +312,8 @@ OUTPUT: dict[tuple[str, str], Callable[[str], None]] = {
     ("docs/operations.md", "clustercheckd status db1 db2 db3"): table_of_status,
     ("docs/operations.md", "2026-11-21T22:40:31Z INFO draining"): line_of_the_log,
 }
-"""The check of each output, by its page and the beginning of its command, or of its first line where no command is
-shown."""
+"""The check of each output, by its page and the beginning of its command, or of its first line
+where no command is shown."""
 
 
 def systemd_accepts_it(block: Block) -> None:
@@ -270,13 +328,20 @@ def systemd_accepts_it(block: Block) -> None:
         drop_in.write_text(block.text)
         done = subprocess.run(
             ["systemd-analyze", "verify", "--man=no", f"{directory}/clustercheckd.service"],
-            env={"SYSTEMD_UNIT_PATH": f"{directory}:/usr/lib/systemd/system", "PATH": "/usr/bin:/bin"},
+            env={
+                "SYSTEMD_UNIT_PATH": f"{directory}:/usr/lib/systemd/system",
+                "PATH": "/usr/bin:/bin",
+            },
             capture_output=True,
             text=True,
             check=False,
         )
     # The program and the user are there once the package is installed.
-    said = [line for line in done.stderr.splitlines() if "clustercheckd" in line and "not executable" not in line]
+    said = [
+        line
+        for line in done.stderr.splitlines()
+        if "clustercheckd" in line and "not executable" not in line
+    ]
     assert said == []
 
 

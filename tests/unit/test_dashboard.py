@@ -19,7 +19,11 @@ def test_it_needs_no_plugin() -> None:
 
 def test_its_variables_are_the_data_source_and_the_labels() -> None:
     source, *labels = DASHBOARD["templating"]["list"]
-    assert (source["type"], source["name"], source["query"]) == ("datasource", "datasource", "prometheus")
+    assert (source["type"], source["name"], source["query"]) == (
+        "datasource",
+        "datasource",
+        "prometheus",
+    )
     assert [label["name"] for label in labels] == ["job", "cluster", "instance"]
     for label in labels:
         assert label["definition"] == label["query"]["query"]

@@ -12,7 +12,11 @@ from app.settings.error import SettingsError
 from harness.certificates import make_authority, make_certificate
 from harness.ports import LOOPBACK
 
-REQUIRED, ISSUER, IDENTITY = (ssl.CERT_NONE, False), (ssl.CERT_REQUIRED, False), (ssl.CERT_REQUIRED, True)
+REQUIRED, ISSUER, IDENTITY = (
+    (ssl.CERT_NONE, False),
+    (ssl.CERT_REQUIRED, False),
+    (ssl.CERT_REQUIRED, True),
+)
 
 
 def option_file(directory: Path, lines: str) -> str:
@@ -85,21 +89,31 @@ def test_no_option_file_weakens_tls_where_a_setting_asks_for_it(tmp_path: Path, 
     assert asked_for(Database(defaults_extra_file=file, ssl=False)) is None
 
 
-def test_a_setting_takes_precedence_and_leaves_the_rest_of_the_option_file_as_it_is(tmp_path: Path) -> None:
+def test_a_setting_takes_precedence_and_leaves_the_rest_of_the_option_file_as_it_is(
+    tmp_path: Path,
+) -> None:
     file = option_file(tmp_path, "skip-ssl\nuser=file\nport=1")
     login = Database(defaults_extra_file=file, ssl=True, port=2).login()
     assert (login.username, login.host, login.port, login.tls is None) == ("file", "db", 2, False)
 
 
 def test_a_key_without_its_certificate_is_an_error_that_names_both(tmp_path: Path) -> None:
-    for database in (Database(ssl_key="/k"), Database(host="db", ssl_ca="/ca", ssl_key="/k", ssl=False)):
+    for database in (
+        Database(ssl_key="/k"),
+        Database(host="db", ssl_ca="/ca", ssl_key="/k", ssl=False),
+    ):
         with pytest.raises(SettingsError) as caught:
             database.login()
-        assert str(caught.value) == "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or neither"
+        assert (
+            str(caught.value) == "MYSQL_SSL_KEY is set without MYSQL_SSL_CERT: set both or neither"
+        )
     file = option_file(tmp_path, "ssl-key=/k")
     with pytest.raises(SettingsError) as caught:
         Database(defaults_extra_file=file).login()
-    assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {file}: ssl-key is set without ssl-cert: set both or neither"
+    assert (
+        str(caught.value)
+        == f"DEFAULTS_EXTRA_FILE: {file}: ssl-key is set without ssl-cert: set both or neither"
+    )
 
 
 def test_the_log_shows_the_login_without_the_password(tmp_path: Path) -> None:
@@ -126,7 +140,22 @@ def test_a_tls_file_that_cannot_be_read_is_named_where_it_was_set(tmp_path: Path
 
 def test_a_key_that_is_encrypted_is_an_error_and_no_question(tmp_path: Path) -> None:
     key, cert = tmp_path / "k", tmp_path / "c"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-passout", "pass:x", "-subj", "/CN=x"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=30)
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-passout",
+        "pass:x",
+        "-subj",
+        "/CN=x",
+    ]
+    subprocess.run(
+        [*command, "-keyout", str(key), "-out", str(cert)],
+        check=True,
+        capture_output=True,
+        timeout=30,
+    )
     with pytest.raises(SettingsError, match="MYSQL_SSL_KEY"):
         Database(host="db", ssl_cert=str(cert), ssl_key=str(key)).login()

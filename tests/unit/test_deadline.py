@@ -1,4 +1,6 @@
-"""The deadline, on an event loop whose clock jumps when this process would have been paused or busy."""
+"""The deadline, on an event loop whose clock jumps when this process would have been paused or
+busy.
+"""
 
 import asyncio
 
@@ -21,7 +23,9 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 def run_until_the_deadline(turn_seconds: float, seconds: float) -> float:
-    """Do so much work in each turn of the loop; return after how much time the deadline ended that."""
+    """Do so much work in each turn of the loop; return after how much time the deadline ended
+    that.
+    """
 
     async def work() -> None:
         loop = asyncio.get_running_loop()
@@ -49,7 +53,9 @@ def run_until_the_deadline(turn_seconds: float, seconds: float) -> float:
         (0.3, SECONDS, 16 * 0.6 + SECONDS),
     ],
 )
-def test_a_loop_that_is_always_busy_reaches_the_deadline(turn_seconds: float, at_least: float, at_most: float) -> None:
+def test_a_loop_that_is_always_busy_reaches_the_deadline(
+    turn_seconds: float, at_least: float, at_most: float
+) -> None:
     assert at_least <= run_until_the_deadline(turn_seconds, SECONDS) <= at_most
 
 
@@ -58,7 +64,9 @@ def test_a_short_deadline_ends_although_each_turn_takes_longer_than_a_step() -> 
 
 
 @pytest.mark.parametrize("before_steps", [0, 4, 7])
-def test_what_has_arrived_during_a_pause_is_read_before_the_deadline_ends(before_steps: int) -> None:
+def test_what_has_arrived_during_a_pause_is_read_before_the_deadline_ends(
+    before_steps: int,
+) -> None:
     async def paused() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, JumpingLoop)

@@ -1,4 +1,6 @@
-"""The documents cannot drift: reference tables are complete, links lead somewhere, and what is typed exists."""
+"""The documents cannot drift: reference tables are complete, links lead somewhere, and what is
+typed exists.
+"""
 
 import re
 import subprocess
@@ -39,7 +41,13 @@ every_page = pytest.mark.parametrize("page", PAGES)
 
 
 def test_the_pages_are_found() -> None:
-    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/reference/settings.md"} <= set(PAGES)
+    assert {
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "docs/reference/settings.md",
+    } <= set(PAGES)
 
 
 MOST_COLUMNS = 140
@@ -48,7 +56,11 @@ MOST_COLUMNS = 140
 @every_page
 def test_no_line_of_a_page_is_too_long_for_an_editor(page: str) -> None:
     lines = without_blocks(PAGES[page].read_text()).splitlines()
-    assert [line for line in lines if len(line) > MOST_COLUMNS and not line.lstrip().startswith(("|", "!["))] == []
+    assert [
+        line
+        for line in lines
+        if len(line) > MOST_COLUMNS and not line.lstrip().startswith(("|", "!["))
+    ] == []
 
 
 class TestLinks:
@@ -65,7 +77,9 @@ class TestLinks:
             assert not anchor or anchor in anchors(path), target
 
     def test_the_changelog_leads_to_the_differences_from_clustercheck(self) -> None:
-        assert "(docs/migrating-from-clustercheck.md#differences-" in PAGES["CHANGELOG.md"].read_text()
+        assert (
+            "(docs/migrating-from-clustercheck.md#differences-" in PAGES["CHANGELOG.md"].read_text()
+        )
 
     def test_the_readme_links_every_page(self) -> None:
         linked = set(re.findall(r"\]\(([^()\s#]+)", README))
@@ -79,15 +93,30 @@ class TestMigrating:
         page = PAGES["docs/migrating-from-clustercheck.md"].read_text()
         assert all(f"`{path}`" in page for path in ("/etc/xinetd.d", *CONFIGURATION_FILES))
 
-    def test_the_play_for_a_fleet_runs_the_commands_of_the_steps_in_their_order_one_node_at_a_time(self) -> None:
+    def test_the_play_for_a_fleet_runs_the_commands_of_the_steps_in_their_order_one_node_at_a_time(
+        self,
+    ) -> None:
         page = "docs/migrating-from-clustercheck.md"
         (play,) = yaml.safe_load((ROOT / "contrib" / "ansible" / "clustercheckd.yml").read_text())
-        typed = [command.line for block in blocks_under(page, "Steps", "console") for command in commands_of(block)]
+        typed = [
+            command.line
+            for block in blocks_under(page, "Steps", "console")
+            for command in commands_of(block)
+        ]
         assert play["serial"] == 1
-        run = [task[name]["cmd"] for task in play["tasks"] for name in task if name.endswith((".command", ".shell"))]
+        run = [
+            task[name]["cmd"]
+            for task in play["tasks"]
+            for name in task
+            if name.endswith((".command", ".shell"))
+        ]
         assert run == typed[: len(run)]
         assert len(run) == 3
-        (url,) = (task["ansible.builtin.uri"]["url"] for task in play["tasks"] if "ansible.builtin.uri" in task)
+        (url,) = (
+            task["ansible.builtin.uri"]["url"]
+            for task in play["tasks"]
+            if "ansible.builtin.uri" in task
+        )
         assert typed[len(run)] == f"curl -i {url}"
 
 
@@ -97,14 +126,26 @@ class TestReadme:
     def test_it_is_short(self) -> None:
         assert len(README.split()) <= MOST_README_WORDS
 
-    def test_its_first_screen_has_the_commands_that_try_and_install_it_and_haproxys_lines(self) -> None:
+    def test_its_first_screen_has_the_commands_that_try_and_install_it_and_haproxys_lines(
+        self,
+    ) -> None:
         first_screen = "\n".join(README.splitlines()[:FIRST_SCREEN_LINES])
         assert "Percona XtraDB Cluster on a real server" in first_screen
-        for line in ("# apt install ", "# systemctl enable --now clustercheckd", "    mode tcp\n", "$ make demo "):
+        for line in (
+            "# apt install ",
+            "# systemctl enable --now clustercheckd",
+            "    mode tcp\n",
+            "$ make demo ",
+        ):
             assert f"\n{line}" in first_screen
         # Those who have the script must not lose its settings.
-        assert "(docs/migrating-from-clustercheck.md) instead" in first_screen.partition("# apt install ")[0]
-        packages = re.findall(r'packages="\$packages ([^"]+)"', (ROOT / "harness" / "setup.sh").read_text())
+        assert (
+            "(docs/migrating-from-clustercheck.md) instead"
+            in first_screen.partition("# apt install ")[0]
+        )
+        packages = re.findall(
+            r'packages="\$packages ([^"]+)"', (ROOT / "harness" / "setup.sh").read_text()
+        )
         assert packages
         for package in " ".join(packages).split():
             assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", first_screen), package
@@ -118,7 +159,9 @@ class TestInstall:
         typed = [command.line.split() for command in commands_of(block)]
         ((_, _, change, _),) = [words for words in typed if words[0] == "sed"]
         ((_, _, linked, folder),) = [words for words in typed if words[0] == "ln"]
-        unit = subprocess.check_output(["sed", change, ROOT / "packaging" / "clustercheckd.service"], text=True)
+        unit = subprocess.check_output(
+            ["sed", change, ROOT / "packaging" / "clustercheckd.service"], text=True
+        )
         run = re.findall(r"^Exec(?:Start|Reload)=(\S+clustercheckd)", unit, re.MULTILINE)
         assert run == [f"{folder}{Path(linked).name}"] * 2
 
@@ -127,7 +170,9 @@ class TestSettings:
     """docs/reference/settings.md."""
 
     def test_it_has_every_setting_and_no_other(self) -> None:
-        assert sorted(rows(SETTINGS, r"[A-Z_]+")) == sorted(name.upper() for name in Settings.model_fields)
+        assert sorted(rows(SETTINGS, r"[A-Z_]+")) == sorted(
+            name.upper() for name in Settings.model_fields
+        )
 
     def test_it_has_every_default(self) -> None:
         for name in Settings.model_fields:
@@ -150,7 +195,8 @@ class TestSettings:
     @every_page
     def test_every_variable_that_a_page_names_is_a_setting(self, page: str) -> None:
         named = re.findall(
-            r"\b(?:(?:CLUSTERCHECK|AVAILABLE_WHEN|MYSQL|MAX_RECV)_[A-Z_]*[A-Z]|DEFAULTS_\w+)\b", PAGES[page].read_text()
+            r"\b(?:(?:CLUSTERCHECK|AVAILABLE_WHEN|MYSQL|MAX_RECV)_[A-Z_]*[A-Z]|DEFAULTS_\w+)\b",
+            PAGES[page].read_text(),
         )
         assert set(named) <= KNOWN_VARIABLES | MISSPELT
 
@@ -158,14 +204,30 @@ class TestSettings:
 class TestPolicies:
     """docs/policies.md, and the files that follow it."""
 
-    def test_every_example_of_the_longest_queue_is_above_what_flow_control_allows_a_synced_node(self) -> None:
-        paths = [*PAGES.values(), ROOT / "haproxy.cfg.example", ROOT / "contrib" / "kubernetes" / "sidecar.yaml"]
+    def test_every_example_of_the_longest_queue_is_above_what_flow_control_allows_a_synced_node(
+        self,
+    ) -> None:
+        paths = [
+            *PAGES.values(),
+            ROOT / "haproxy.cfg.example",
+            ROOT / "contrib" / "kubernetes" / "sidecar.yaml",
+        ]
         figure = re.compile(r"""max_recv_queue(?:=|\n +value: ")(\d+)""", re.IGNORECASE)
         figures = {path.name: set(figure.findall(path.read_text())) for path in paths}
-        places = {"README.md", "policies.md", "kubernetes.md", "haproxy.cfg.example", "sidecar.yaml"}
-        assert {name: {"200"} for name in places} == {name: found for name, found in figures.items() if found}
+        places = {
+            "README.md",
+            "policies.md",
+            "kubernetes.md",
+            "haproxy.cfg.example",
+            "sidecar.yaml",
+        }
+        assert {name: {"200"} for name in places} == {
+            name: found for name, found in figures.items() if found
+        }
         page = PAGES["docs/policies.md"].read_text()
-        allowed = [(int(limit), int(queue)) for limit, queue in re.findall(r"(\d+) . √3 = (\d+)", page)]
+        allowed = [
+            (int(limit), int(queue)) for limit, queue in re.findall(r"(\d+) . √3 = (\d+)", page)
+        ]
         # Galera cuts the sum.
         assert [(limit, int(limit * 3**0.5 + 0.5)) for limit in (16, 100)] == allowed
         assert max(allowed)[1] < 200
@@ -177,7 +239,9 @@ class TestReasons:
     def test_it_has_every_reason_in_the_order_of_the_rules(self) -> None:
         headings = re.findall(r"^### (.+)$", REASONS, re.MULTILINE)
         assert sorted(headings) == sorted(Reason)
-        ordered = [reason for reason in reasons_in_the_order_of_the_rules() if reason != Reason.OFFLINE]
+        ordered = [
+            reason for reason in reasons_in_the_order_of_the_rules() if reason != Reason.OFFLINE
+        ]
         assert [reason for reason in headings if reason in ordered] == ordered
 
     @pytest.mark.parametrize("reason", Reason)
@@ -196,7 +260,11 @@ class TestHttpApi:
     """docs/reference/http-api.md."""
 
     def test_it_has_every_endpoint(self) -> None:
-        assert set(rows(HTTP_API, r"/[a-z.]*")) == {*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS} - {"*"}
+        assert set(rows(HTTP_API, r"/[a-z.]*")) == {
+            *VERDICT_PATHS,
+            LIVENESS_PATH,
+            *APPLICATION_PATHS,
+        } - {"*"}
 
     def test_it_names_every_override(self) -> None:
         assert all(f"`{name}`" in HTTP_API for name in OVERRIDES)
@@ -204,7 +272,9 @@ class TestHttpApi:
     @every_page
     def test_every_query_on_a_page_has_known_parameters(self, page: str) -> None:
         queries = re.findall(r"[/`]\?([a-z_]+=[^\s`\"|]+)", PAGES[page].read_text())
-        parameters = {parameter.partition("=")[0] for query in queries for parameter in query.split("&")}
+        parameters = {
+            parameter.partition("=")[0] for query in queries for parameter in query.split("&")
+        }
         assert parameters <= set(OVERRIDES)
 
 
@@ -212,11 +282,20 @@ class TestLog:
     """docs/operations.md: the log."""
 
     def test_it_has_every_event(self) -> None:
-        section = PAGES["docs/operations.md"].read_text().partition("\n## The log\n")[2].partition("\n## ")[0]
+        section = (
+            PAGES["docs/operations.md"]
+            .read_text()
+            .partition("\n## The log\n")[2]
+            .partition("\n## ")[0]
+        )
         sources = "".join(path.read_text() for path in (ROOT / "app").rglob("*.py"))
-        logged = re.findall(r'_log\.(?:debug|info|warning|error|exception)\(\s*"([a-z ]+)"', sources)
+        logged = re.findall(
+            r'_log\.(?:debug|info|warning|error|exception)\(\s*"([a-z ]+)"', sources
+        )
         assert {"started", "login failed"} <= set(logged)
-        assert {*logged, "available", "draining", "unavailable", "log lines dropped"} == set(rows(section, r"[a-z ]+"))
+        assert {*logged, "available", "draining", "unavailable", "log lines dropped"} == set(
+            rows(section, r"[a-z ]+")
+        )
 
 
 class TestCommands:
@@ -252,7 +331,9 @@ def flags_of(command: str) -> set[str]:
 
 
 def rows(page: str, word: str) -> list[str]:
-    """Return the code words in the first column of a page's tables, linked or not, that match a pattern."""
+    """Return the code words in the first column of a page's tables, linked or not, that match a
+    pattern.
+    """
     return re.findall(rf"^\| \[?`({word})`", page, re.MULTILINE)
 
 
@@ -265,7 +346,9 @@ def anchors(path: Path) -> set[str]:
 
 
 def reasons_in_the_order_of_the_rules() -> list[Reason]:
-    """Return the reasons that the rules at the top of app/verdict/rules.py name, each where it comes first."""
+    """Return the reasons that the rules at the top of app/verdict/rules.py name, each where it
+    comes first.
+    """
     rules = (sys.modules[decide.__module__].__doc__ or "").splitlines()
     named = [rule.rpartition("   ")[2] for rule in rules if "   " in rule.strip()]
     words = [word.strip() for part in named for word in part.replace("AVAILABLE:", "").split(",")]

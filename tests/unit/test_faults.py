@@ -7,7 +7,13 @@ import struct
 import pytest
 from pymysql.err import InterfaceError, InternalError, MySQLError, OperationalError
 
-from app.database.faults import LOOKING_UP, error_number, is_error_of_server, outcome_of, poll_failure
+from app.database.faults import (
+    LOOKING_UP,
+    error_number,
+    is_error_of_server,
+    outcome_of,
+    poll_failure,
+)
 from app.database.login import Login
 from app.database.logins import Outcome
 from app.settings.error import SettingsError
@@ -16,7 +22,12 @@ from app.verdict.reason import Reason
 
 LOGIN = Login(host="db", username="someone", password="geheim")
 SERVER_SAYS = "message of the server"
-REFUSED, REJECTED, ANSWERED, FAILED = Outcome.REFUSED, Outcome.REJECTED, Outcome.ANSWERED, Outcome.FAILED
+REFUSED, REJECTED, ANSWERED, FAILED = (
+    Outcome.REFUSED,
+    Outcome.REJECTED,
+    Outcome.ANSWERED,
+    Outcome.FAILED,
+)
 
 
 def tls_error(reason: str) -> ssl.SSLError:
@@ -66,8 +77,18 @@ FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
         for reason, then, words, numbers in OF_SERVER
         for number in numbers
     ),
-    (TimeoutError(), Reason.TIMEOUT, REJECTED, "no answer from db:3306 within 0.3 s while connecting"),
-    (ConnectionRefusedError(111, "x"), Reason.UNREACHABLE, REJECTED, f"{UNREACHABLE}: Connection refused"),
+    (
+        TimeoutError(),
+        Reason.TIMEOUT,
+        REJECTED,
+        "no answer from db:3306 within 0.3 s while connecting",
+    ),
+    (
+        ConnectionRefusedError(111, "x"),
+        Reason.UNREACHABLE,
+        REJECTED,
+        f"{UNREACHABLE}: Connection refused",
+    ),
     (OSError(113, "x"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: No route to host"),
     (OSError("x"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: OSError"),
     (socket.gaierror(-2, "not known"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: not known"),
@@ -80,14 +101,21 @@ FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
     (struct.error("unpack requires"), Reason.ERROR, FAILED, NO_MYSQL),
     (UnicodeError(), Reason.ERROR, FAILED, NO_NAME),
     (SettingsError("MYSQL_SSL_CA: é{}"), Reason.ERROR, FAILED, "MYSQL_SSL_CA: \\xe9{}"),
-    (certificate_error(), Reason.ERROR, REFUSED, f"{NO_TLS}: certificate not accepted: self-signed certificate"),
+    (
+        certificate_error(),
+        Reason.ERROR,
+        REFUSED,
+        f"{NO_TLS}: certificate not accepted: self-signed certificate",
+    ),
     (caused_by(tls_error("TLSV13_ALERT_X")), Reason.ERROR, REFUSED, f"{NO_TLS}: tlsv13 alert x"),
     (tls_error("WRONG_VERSION_NUMBER"), Reason.ERROR, FAILED, f"{NO_TLS}: wrong version number"),
     (tls_error(""), Reason.ERROR, FAILED, f"{NO_TLS}: sslerror"),
 ]
 
 
-@pytest.mark.parametrize(("fault", "reason", "then", "words"), FAULTS, ids=[repr(row[0]) for row in FAULTS])
+@pytest.mark.parametrize(
+    ("fault", "reason", "then", "words"), FAULTS, ids=[repr(row[0]) for row in FAULTS]
+)
 def test_a_fault_has_its_reason_and_words_and_decides_about_the_next_login(
     fault: Exception, reason: Reason, then: Outcome, words: str
 ) -> None:
@@ -117,5 +145,7 @@ def test_without_a_login_the_words_name_no_user() -> None:
         (OSError(1040, "x"), 0, False),
     ],
 )
-def test_an_error_of_the_server_is_known_by_its_number(fault: Exception, number: int, *, of_server: bool) -> None:
+def test_an_error_of_the_server_is_known_by_its_number(
+    fault: Exception, number: int, *, of_server: bool
+) -> None:
     assert (error_number(fault), is_error_of_server(fault)) == (number, of_server)

@@ -25,7 +25,9 @@ from app.http.guard import ConnectionRegister, GuardedProtocol, connections_with
         ("::ffff:10.0.0.0/104 ::ffff:127.0.0.0/104", "::ffff:127.0.0.1", True),
     ],
 )
-def test_a_client_in_one_of_the_networks_may_connect(networks: str, address: str, *, allowed: bool) -> None:
+def test_a_client_in_one_of_the_networks_may_connect(
+    networks: str, address: str, *, allowed: bool
+) -> None:
     register = ConnectionRegister([ip_network(network) for network in networks.split()])
     assert register.allows(address) is allowed
     assert register.closed["refused"] == (not allowed)
@@ -89,7 +91,9 @@ async def never_answers(_scope: Scope, _receive: Receive, _send: Send) -> None:
     await asyncio.Event().wait()
 
 
-def connect(register: ConnectionRegister, address: str, sent: bytes = b"GET / HTTP/1.0\r\n\r\n") -> Transport:
+def connect(
+    register: ConnectionRegister, address: str, sent: bytes = b"GET / HTTP/1.0\r\n\r\n"
+) -> Transport:
     """Connect a client, which sends something."""
 
     class Protocol(GuardedProtocol):
@@ -104,15 +108,22 @@ def connect(register: ConnectionRegister, address: str, sent: bytes = b"GET / HT
 
 
 @pytest.mark.anyio
-async def test_a_host_with_many_addresses_counts_as_one_client(register: ConnectionRegister) -> None:
-    load_balancers = [connect(register, address) for address in ("::ffff:192.0.2.1", "192.0.2.2", "2001:db8:0:2::1")]
+async def test_a_host_with_many_addresses_counts_as_one_client(
+    register: ConnectionRegister,
+) -> None:
+    load_balancers = [
+        connect(register, address)
+        for address in ("::ffff:192.0.2.1", "192.0.2.2", "2001:db8:0:2::1")
+    ]
     crowd = [connect(register, f"2001:db8:0:1::{number:x}") for number in range(2 * MOST)]
     assert not any(transport.aborted for transport in load_balancers)
     assert sum(transport.aborted for transport in crowd) == len(crowd) + len(load_balancers) - MOST
 
 
 @pytest.mark.anyio
-async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(register: ConnectionRegister) -> None:
+async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(
+    register: ConnectionRegister,
+) -> None:
     load_balancer = connect(register, "192.0.2.1")
     silent = connect(register, "192.0.2.2", b"GET /")
     crowd = [connect(register, f"198.51.100.{number}") for number in range(2 * MOST)]
@@ -122,7 +133,9 @@ async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(
     assert sum(transport.aborted for transport in crowd) == len(crowd) + 1 - MOST
 
 
-def test_a_client_that_is_refused_is_logged_by_its_own_address(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_is_refused_is_logged_by_its_own_address(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert not ConnectionRegister([ip_network("10.0.0.0/8")]).allows("::ffff:127.0.0.1")
     [record] = caplog.records
     assert vars(record)["client"] == "127.0.0.1"

@@ -21,7 +21,9 @@ STUCK = (503, b"clustercheckd has stopped polling: restart it\r\n")
 
 
 def test_a_synced_node_gets_the_scripts_answer_to_the_byte() -> None:
-    answer = verdict_answer(Verdict(available=True, reason=Reason.SYNCED, detail="wsrep_local_state is 4 (Synced)"))
+    answer = verdict_answer(
+        Verdict(available=True, reason=Reason.SYNCED, detail="wsrep_local_state is 4 (Synced)")
+    )
     assert (answer.status, answer.body) == (200, b"Percona XtraDB Cluster Node is synced.\r\n")
     assert dict(answer.headers) == {
         b"content-type": b"text/plain",
@@ -40,7 +42,9 @@ def test_a_synced_node_gets_the_scripts_answer_to_the_byte() -> None:
         (Reason.DISABLED, "is manually disabled."),
     ],
 )
-def test_an_unavailable_node_gets_the_scripts_sentence_and_why(reason: Reason, sentence: str) -> None:
+def test_an_unavailable_node_gets_the_scripts_sentence_and_why(
+    reason: Reason, sentence: str
+) -> None:
     answer = verdict_answer(Verdict(available=False, reason=reason, detail="what was seen"))
     expected = f"Percona XtraDB Cluster Node {sentence}\r\n{reason}: what was seen\r\n"
     assert (503, expected.encode()) == (answer.status, answer.body)
@@ -48,7 +52,10 @@ def test_an_unavailable_node_gets_the_scripts_sentence_and_why(reason: Reason, s
 
 def test_an_available_donor_gets_the_good_sentence_and_why() -> None:
     answer = verdict_answer(Verdict(available=True, reason=Reason.DONOR, detail="seen"))
-    assert (answer.status, answer.body) == (200, b"Percona XtraDB Cluster Node is synced.\r\ndonor: seen\r\n")
+    assert (answer.status, answer.body) == (
+        200,
+        b"Percona XtraDB Cluster Node is synced.\r\ndonor: seen\r\n",
+    )
 
 
 @given(st.sampled_from(Reason), st.text(alphabet="is synced.é\n", max_size=60))
@@ -58,7 +65,9 @@ def test_no_unavailable_body_holds_the_good_sentence(reason: Reason, detail: str
 
 
 def test_overrides_replace_the_settings_they_name() -> None:
-    query = b"available_when_donor=1&available_when_readonly=0&available_when_full=0&max_recv_queue=100"
+    query = (
+        b"available_when_donor=1&available_when_readonly=0&available_when_full=0&max_recv_queue=100"
+    )
     assert Policy(1.0, True, False, False, 100) == overridden(POLICY, query)  # noqa: FBT003 (in the fields' order)
 
 
@@ -75,7 +84,10 @@ def test_an_empty_query_changes_nothing() -> None:
         (b"available_when_donor", "available_when_donor must be 0 or 1, not ''"),
         (b"available_when_donor=1&available_when_donor=1", "available_when_donor is given twice"),
         (b"max_sync_wait=0", "max_sync_wait must be a number of seconds from 0.1 to 9999, not '0'"),
-        (b"max_sync_wait=1e3", "max_sync_wait must be a number of seconds from 0.1 to 9999, not '1e3'"),
+        (
+            b"max_sync_wait=1e3",
+            "max_sync_wait must be a number of seconds from 0.1 to 9999, not '1e3'",
+        ),
         (b"max_sync_wait=0.04", "max_sync_wait must be a number of seconds"),
         (b"max_recv_queue=-1", "max_recv_queue must be a whole number, not '-1'"),
         (b"max_recv_queue=1e3", "max_recv_queue must be a whole number, not '1e3'"),

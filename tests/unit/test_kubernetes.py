@@ -1,4 +1,7 @@
-"""contrib/kubernetes: what a schema cannot say. What kustomize makes of it: tests/package/test_kubernetes.py."""
+"""contrib/kubernetes: what a schema cannot say.
+
+What kustomize makes of it: tests/package/test_kubernetes.py.
+"""
 
 from pathlib import Path
 
@@ -28,11 +31,14 @@ def test_the_component_is_one_patch_without_a_target() -> None:
 def test_it_is_a_native_sidecar_with_settings_that_exist() -> None:
     assert SIDECAR["restartPolicy"] == "Always"
     assert POD["enableServiceLinks"] is False
-    assert SIDECAR["ports"] == [{"name": "clustercheck", "containerPort": SETTINGS.clustercheck_port}]
+    assert SIDECAR["ports"] == [
+        {"name": "clustercheck", "containerPort": SETTINGS.clustercheck_port}
+    ]
 
 
 def test_readiness_is_the_verdict_and_liveness_is_not() -> None:
-    # Before the database runs, whose start waits for the startup probe, there is no verdict but 503.
+    # Before the database runs, whose start waits for the startup probe, there is no verdict but
+    # 503.
     assert [probe["httpGet"]["path"] for probe in PROBES] == ["/livez", "/livez", "/readyz"]
     # Without a probe of its own, the database's container would be ready as soon as it runs.
     assert {**PROBES[2], "$patch": "replace"} == DATABASE["readinessProbe"]
@@ -50,7 +56,8 @@ def test_a_pod_that_is_deleted_serves_until_the_services_know_it() -> None:
 
 def test_it_can_be_drained_although_the_root_is_read_only() -> None:
     assert SIDECAR["securityContext"]["readOnlyRootFilesystem"] is True
-    # The Pod's containers share this folder, which outlives each of them, and everybody may write there.
+    # The Pod's containers share this folder, which outlives each of them, and everybody may write
+    # there.
     assert Path(SETTINGS.clustercheck_disabled_file).parent == Path("/dev", "shm")
 
 
@@ -66,17 +73,25 @@ def test_the_password_is_a_file_that_rotates() -> None:
     # A subPath would keep the password of the Pod's first day.
     assert {"name": VOLUME["name"], "mountPath": MOUNT["mountPath"], "readOnly": True} == MOUNT
     assert {"name": MOUNT["name"], "secret": {"secretName": SECRET["metadata"]["name"]}} == VOLUME
-    assert [f"{MOUNT['mountPath']}/{key}" for key in SECRET["stringData"]] == [SETTINGS.mysql_password_file]
+    assert [f"{MOUNT['mountPath']}/{key}" for key in SECRET["stringData"]] == [
+        SETTINGS.mysql_password_file
+    ]
 
 
 def test_the_account_is_the_one_that_the_sidecar_uses() -> None:
     statement = (FOLDER / "account.sql").read_text()
     (password,) = SECRET["stringData"].values()
-    assert f"CREATE USER {SETTINGS.mysql_username}@{SETTINGS.mysql_host} IDENTIFIED BY '{password}' " in statement
+    assert (
+        f"CREATE USER {SETTINGS.mysql_username}@{SETTINGS.mysql_host} IDENTIFIED BY '{password}' "
+        in statement
+    )
 
 
 def test_no_namespace_is_ours() -> None:
-    assert all("namespace" not in {*document, *document.get("metadata", {})} for document in (COMPONENT, PATCH, SECRET))
+    assert all(
+        "namespace" not in {*document, *document.get("metadata", {})}
+        for document in (COMPONENT, PATCH, SECRET)
+    )
 
 
 def test_the_sidecar_complies_with_pod_security_restricted() -> None:

@@ -1,4 +1,6 @@
-"""The locks agree: what is installed for the image, the packages and the tests has the service's own versions."""
+"""The locks agree: what is installed for the image, the packages and the tests has the service's
+own versions.
+"""
 
 import re
 

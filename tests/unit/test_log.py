@@ -11,7 +11,12 @@ from app.service.log import LineFormatter, goes_to_journal
 
 def record(event: str, level: int = logging.WARNING, **fields: object) -> logging.LogRecord:
     """Make a record of the first second of 2026."""
-    values = {"msg": event, "levelno": level, "levelname": logging.getLevelName(level), "created": 1767225600.1234}
+    values = {
+        "msg": event,
+        "levelno": level,
+        "levelname": logging.getLevelName(level),
+        "created": 1767225600.1234,
+    }
     return logging.makeLogRecord({**values, **fields})
 
 
@@ -24,7 +29,9 @@ def failed() -> logging.LogRecord:
 
 
 def test_text_has_fields_that_grep_and_people_can_read() -> None:
-    written = record("unavailable", reason="not-ready", was="synced", planned=None, detail='it "is" a=b\\')
+    written = record(
+        "unavailable", reason="not-ready", was="synced", planned=None, detail='it "is" a=b\\'
+    )
     assert LineFormatter().format(written) == (
         '2026-01-01T00:00:00Z WARNING unavailable reason=not-ready was=synced detail="it \\"is\\" a=b\\\\"'
     )
@@ -67,9 +74,14 @@ def test_json_is_an_object_a_line_with_the_time_and_its_zone() -> None:
 
 def test_in_the_journal_each_line_has_its_priority() -> None:
     text, as_json = LineFormatter(in_journal=True), LineFormatter(as_json=True, in_journal=True)
-    assert text.format(record("available", logging.INFO, reason="synced")) == "<6>available reason=synced"
+    assert (
+        text.format(record("available", logging.INFO, reason="synced"))
+        == "<6>available reason=synced"
+    )
     assert text.format(record("login failed")) == "<4>login failed"
-    assert as_json.format(record("login failed")).startswith('<4>{"time": "2026-01-01T00:00:00.123Z", ')
+    assert as_json.format(record("login failed")).startswith(
+        '<4>{"time": "2026-01-01T00:00:00.123Z", '
+    )
     lines = text.format(failed()).splitlines()
     assert lines[0] == "<3>poller failed"
     assert len(lines) > 3

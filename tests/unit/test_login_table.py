@@ -9,13 +9,19 @@ from app.verdict.node_state import PollFailure
 from app.verdict.reason import Reason
 
 ACCEPTED, REJECTED, HUNG, REFUSED, ANSWERED, FAILED = Outcome
-WHY = {outcome: PollFailure(Reason.ERROR, outcome.value) for outcome in Outcome if outcome is not ACCEPTED}
+WHY = {
+    outcome: PollFailure(Reason.ERROR, outcome.value)
+    for outcome in Outcome
+    if outcome is not ACCEPTED
+}
 INTERVAL_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """How logins ended, of which the latest began at 0, and what that says; the names are those of `Logins`."""
+    """How logins ended, of which the latest began at 0, and what that says; the names are those of
+    `Logins`.
+    """
 
     ended: tuple[Outcome, ...]
     due_after_seconds: float
@@ -70,7 +76,9 @@ def after(outcomes: tuple[Outcome, ...]) -> Logins:
     return logins
 
 
-@pytest.mark.parametrize("row", TABLE, ids=[" ".join(one.value for one in row.ended)[:60] for row in TABLE])
+@pytest.mark.parametrize(
+    "row", TABLE, ids=[" ".join(one.value for one in row.ended)[:60] for row in TABLE]
+)
 def test_row_of_the_table(row: Row) -> None:
     logins = after(row.ended)
     assert logins.failure == WHY.get(row.ended[-1])
@@ -86,20 +94,31 @@ def test_row_of_the_table(row: Row) -> None:
 def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interval() -> None:
     logins = after((REJECTED, REJECTED))
     for interval_seconds in (0.0, 60.0):
-        assert [logins.is_due(at, interval_seconds, session_answers=True) for at in (0.99, 1.0)] == [False, True]
+        assert [
+            logins.is_due(at, interval_seconds, session_answers=True) for at in (0.99, 1.0)
+        ] == [False, True]
     assert logins.is_due(0.5, 0.5, session_answers=True)
 
 
 def test_before_the_first_login_one_is_due_and_nothing_is_known() -> None:
     logins = Logins()
     assert logins.is_due(0.0, INTERVAL_SECONDS, session_answers=True)
-    assert (logins.failure, logins.rejected, logins.account_refused, logins.again_at_once) == (None, None, False, False)
+    assert (logins.failure, logins.rejected, logins.account_refused, logins.again_at_once) == (
+        None,
+        None,
+        False,
+        False,
+    )
     assert not logins.is_paused(0.0)
 
 
 @pytest.mark.parametrize("outcome", Outcome)
-def test_a_session_that_gets_no_answer_is_a_reason_to_log_in_whatever_the_interval(outcome: Outcome) -> None:
+def test_a_session_that_gets_no_answer_is_a_reason_to_log_in_whatever_the_interval(
+    outcome: Outcome,
+) -> None:
     logins = replace(after((outcome,)), refusals=0)
     for interval_seconds in (0.0, 60.0):
         assert logins.is_due(59.9, interval_seconds, session_answers=True) is False
-        assert [logins.is_due(at, interval_seconds, session_answers=False) for at in (1.99, 2.0)] == [False, True]
+        assert [
+            logins.is_due(at, interval_seconds, session_answers=False) for at in (1.99, 2.0)
+        ] == [False, True]

@@ -1,4 +1,6 @@
-"""Logins beside the polls, against mock peers; tests/cluster/test_logins.py has what a real server shows."""
+"""Logins beside the polls, against mock peers; tests/cluster/test_logins.py has what a real server
+shows.
+"""
 
 import logging
 import threading
@@ -52,7 +54,10 @@ def test_a_new_session_takes_the_place_of_the_old_one_which_logs_out() -> None:
 
 @pytest.mark.parametrize(
     ("then", "reason"),
-    [(says(packet(0, error(1135))), Reason.REJECTS_LOGINS), (lambda _: None, Reason.CONNECTION_LOST)],
+    [
+        (says(packet(0, error(1135))), Reason.REJECTS_LOGINS),
+        (lambda _: None, Reason.CONNECTION_LOST),
+    ],
     ids=["no thread left", "closed in the handshake"],
 )
 def test_two_logins_that_the_server_rejects_in_a_row_are_in_the_state_until_one_succeeds(
@@ -73,8 +78,13 @@ def test_two_logins_that_the_server_rejects_in_a_row_are_in_the_state_until_one_
 
 
 @pytest.mark.parametrize("number", [1045, 1040])
-def test_a_refused_account_costs_no_session_that_works(number: int, caplog: pytest.LogCaptureFixture) -> None:
-    with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server), caplog.at_level(logging.INFO):
+def test_a_refused_account_costs_no_session_that_works(
+    number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server),
+        caplog.at_level(logging.INFO),
+    ):
         polls.state()
         server.behaviour = says(packet(0, error(number)))
         polls.poll_until(lambda _: polls.poller.account_refused)
@@ -84,13 +94,19 @@ def test_a_refused_account_costs_no_session_that_works(number: int, caplog: pyte
             assert not rejects(polls.state())
         server.behaviour = galera()
         polls.poll_until(lambda _: not polls.poller.account_refused)
-    assert [record.getMessage() for record in caplog.records] == ["login failed", "login works again"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "login failed",
+        "login works again",
+    ]
 
 
 def test_a_socket_file_that_is_gone_costs_no_session_that_works(tmp_path: Path) -> None:
     path = tmp_path / "mysqld.sock"
     database = Database(socket=str(path), username="someone")
-    with fake_mysql(galera(), str(path)), polls_of(database, login_interval=INTERVAL_SECONDS) as polls:
+    with (
+        fake_mysql(galera(), str(path)),
+        polls_of(database, login_interval=INTERVAL_SECONDS) as polls,
+    ):
         polls.state()
         path.unlink()
         polls.poll_until(lambda _: polls.poller.account_refused)
@@ -115,7 +131,9 @@ def test_the_session_that_was_replaced_reads_in_sync() -> None:
     with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
         assert polls.state().sync_wait_seconds is None
         polls.poll_until(lambda node: node.sync_wait_seconds == 0)
-        assert server.statements.count("SET SESSION wsrep_sync_wait=15") == reads_in_sync(server) > 0
+        assert (
+            server.statements.count("SET SESSION wsrep_sync_wait=15") == reads_in_sync(server) > 0
+        )
 
 
 def without_sync_wait(peer: Peer) -> None:
@@ -125,9 +143,13 @@ def without_sync_wait(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "login_interval"), [(galera(), 0), (without_sync_wait, INTERVAL_SECONDS)], ids=["interval", "server"]
+    ("behaviour", "login_interval"),
+    [(galera(), 0), (without_sync_wait, INTERVAL_SECONDS)],
+    ids=["interval", "server"],
 )
-def test_without_an_interval_or_the_variable_nothing_reads_in_sync(behaviour: Behaviour, login_interval: float) -> None:
+def test_without_an_interval_or_the_variable_nothing_reads_in_sync(
+    behaviour: Behaviour, login_interval: float
+) -> None:
     with polling(behaviour, login_interval=login_interval) as (polls, server):
         for _ in range(10):
             polls.poll()
@@ -136,13 +158,17 @@ def test_without_an_interval_or_the_variable_nothing_reads_in_sync(behaviour: Be
         assert reads_in_sync(server) == 0
 
 
-@pytest.mark.parametrize(("number", "refused"), [(1205, True), (1047, True), (1317, False), (1064, False)], ids=str)
+@pytest.mark.parametrize(
+    ("number", "refused"), [(1205, True), (1047, True), (1317, False), (1064, False)], ids=str
+)
 def test_a_read_in_sync_that_the_server_does_not_wait_for_is_refused_and_any_other_error_says_nothing(
     number: int, *, refused: bool
 ) -> None:
     def refuses(peer: Peer) -> None:
         peer.log_in()
-        peer.answer_queries(answers={"SHOW STATUS LIKE 'wsrep_local_state'": packet(1, error(number))})
+        peer.answer_queries(
+            answers={"SHOW STATUS LIKE 'wsrep_local_state'": packet(1, error(number))}
+        )
 
     with polling(refuses, login_interval=INTERVAL_SECONDS) as (polls, server):
         polls.state()
@@ -153,10 +179,14 @@ def test_a_read_in_sync_that_the_server_does_not_wait_for_is_refused_and_any_oth
         assert (state.sync_wait_seconds is not None) is refused
 
 
-def test_after_a_read_in_sync_that_was_refused_the_next_one_does_not_wait_for_the_interval() -> None:
+def test_after_a_read_in_sync_that_was_refused_the_next_one_does_not_wait_for_the_interval() -> (
+    None
+):
     def refuses(peer: Peer) -> None:
         peer.log_in()
-        peer.answer_queries(answers={"SHOW STATUS LIKE 'wsrep_local_state'": packet(1, error(1205))})
+        peer.answer_queries(
+            answers={"SHOW STATUS LIKE 'wsrep_local_state'": packet(1, error(1205))}
+        )
 
     with polling(refuses, login_interval=2.0) as (polls, server):
         polls.poll_until(lambda node: node.sync_refused)
@@ -164,7 +194,9 @@ def test_after_a_read_in_sync_that_was_refused_the_next_one_does_not_wait_for_th
         within("the next read in sync", seconds, 1.5)
 
 
-def test_a_session_that_dies_at_its_first_poll_is_no_good_login_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_session_that_dies_at_its_first_poll_is_no_good_login_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def dies(peer: Peer) -> None:
         peer.log_in()
         peer.answer_queries(statements=2)
@@ -181,7 +213,9 @@ def test_a_session_that_dies_at_its_first_poll_is_no_good_login_and_is_logged(ca
 
 
 @pytest.mark.parametrize(
-    "seconds", [HANG_SECONDS + 0.2, pytest.param(LOGIN_SECONDS + 1.5, marks=pytest.mark.long)], ids=["short", "long"]
+    "seconds",
+    [HANG_SECONDS + 0.2, pytest.param(LOGIN_SECONDS + 1.5, marks=pytest.mark.long)],
+    ids=["short", "long"],
 )
 @pytest.mark.parametrize("keeps_sessions", [True, False])
 def test_after_a_hang_the_node_is_returning_until_a_read_in_sync_is_answered(

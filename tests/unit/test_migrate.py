@@ -72,12 +72,17 @@ class Host:
 
     def write(self, path: Path, text: str) -> Path:
         """Write a file, with the paths filled in."""
-        path.write_text(text.replace("SCRIPT", str(self.script)).replace("SYSCONFIG", str(self.sysconfig)))
+        path.write_text(
+            text.replace("SCRIPT", str(self.script)).replace("SYSCONFIG", str(self.sysconfig))
+        )
         return path
 
     def serve(self, *more: str, old: str = "", new: str = "") -> None:
         """Write the xinetd service, with further lines or changes."""
-        self.write(self.service, SERVICE.replace(old, new).replace("}", "".join(f" {line}\n" for line in more) + "}"))
+        self.write(
+            self.service,
+            SERVICE.replace(old, new).replace("}", "".join(f" {line}\n" for line in more) + "}"),
+        )
 
     def files(self) -> list[str]:
         """Return the names of the files."""
@@ -87,7 +92,9 @@ class Host:
         """Run the command; return the exit status."""
         files = (str(path), str(output), password or str(self.password))
         try:
-            code = migrate(*files, xinetd=str(self.service.parent), configuration_files=[str(self.sysconfig)])
+            code = migrate(
+                *files, xinetd=str(self.service.parent), configuration_files=[str(self.sysconfig)]
+            )
             self.text, self.error = self._capsys.readouterr()
         except SettingsError as fault:
             code, self.text, self.error = MISUSED, self._capsys.readouterr().out, str(fault)
@@ -135,7 +142,9 @@ class TestXinetd:
         assert '# the script\'s default\nMYSQL_USERNAME="clustercheckuser"\n' in text
         assert f'# {host.service}, line 6 (port)\nCLUSTERCHECK_PORT="9200"\n' in text
 
-    def test_its_arguments_take_precedence_over_the_file_and_the_file_over_env(self, host: Host) -> None:
+    def test_its_arguments_take_precedence_over_the_file_and_the_file_over_env(
+        self, host: Host
+    ) -> None:
         host.option_file.touch(0o644)
         host.serve(
             "bind = 192.0.2.1",
@@ -143,7 +152,9 @@ class TestXinetd:
             "env = MYSQL_USERNAME=x MYSQL_PORT=1 MYSQL_PORT=3307",
             "env += PATH=/bin CLUSTERCHECK_DEADLINE=2",
         )
-        host.write(host.sysconfig, "MYSQL_HOST='db1'\nCLUSTERCHECK_DEADLINE=3\nAVAILABLE_WHEN_DONOR=0\n")
+        host.write(
+            host.sysconfig, "MYSQL_HOST='db1'\nCLUSTERCHECK_DEADLINE=3\nAVAILABLE_WHEN_DONOR=0\n"
+        )
         assert host.settings() == named(
             f"MYSQL_USERNAME=check MYSQL_PASSWORD_FILE={SECRET} MYSQL_HOST=db1 MYSQL_PORT=3307 AVAILABLE_WHEN_DONOR=1"
             f" AVAILABLE_WHEN_READONLY=0 DEFAULTS_EXTRA_FILE={host.option_file} CLUSTERCHECK_DEADLINE=3"
@@ -151,8 +162,16 @@ class TestXinetd:
             " CLUSTERCHECK_ANY_PATH=1"
         )
         for before, name, after in (
-            (f"{host.sysconfig}, line 3", "AVAILABLE_WHEN_DONOR", f"{host.service}, line 12 (server_args)"),
-            (f"{host.service}, line 14 (env)", "CLUSTERCHECK_DEADLINE", f"{host.sysconfig}, line 2"),
+            (
+                f"{host.sysconfig}, line 3",
+                "AVAILABLE_WHEN_DONOR",
+                f"{host.service}, line 12 (server_args)",
+            ),
+            (
+                f"{host.service}, line 14 (env)",
+                "CLUSTERCHECK_DEADLINE",
+                f"{host.sysconfig}, line 2",
+            ),
         ):
             line = f"{before}: {name} has another value in {after}, which is used here"
             assert f"clustercheckd: check: {line}\n" in host.error
@@ -165,10 +184,19 @@ class TestXinetd:
             ([f"server_args = clustercheck {SECRET}"], ("clustercheck", SECRET)),
             (["server = /usr/bin/timeout", f"server_args = 5 SCRIPT me {SECRET}"], ("me", SECRET)),
             (["env = NOTE=NAMEINARGS", f"server_args = me {SECRET}"], ("me", SECRET)),
-            (["server = /usr/sbin/tcpd", "flags = NAMEINARGS", f"server_args = SCRIPT me {SECRET}"], ("me", SECRET)),
+            (
+                [
+                    "server = /usr/sbin/tcpd",
+                    "flags = NAMEINARGS",
+                    f"server_args = SCRIPT me {SECRET}",
+                ],
+                ("me", SECRET),
+            ),
         ],
     )
-    def test_the_account_of_a_command(self, host: Host, lines: list[str], account: tuple[str, str]) -> None:
+    def test_the_account_of_a_command(
+        self, host: Host, lines: list[str], account: tuple[str, str]
+    ) -> None:
         host.serve(*lines)
         seen = host.settings()
         assert (seen.get("MYSQL_USERNAME"), seen.get("MYSQL_PASSWORD_FILE")) == account
@@ -193,11 +221,15 @@ class TestXinetd:
     def test_who_may_connect(self, host: Host, only_from: str, allowed: str | None) -> None:
         host.serve(old="0.0.0.0/0", new=only_from)
         assert host.settings().get("CLUSTERCHECK_ALLOW_FROM") == allowed
-        assert ("need 127.0.0.1" in host.error) == (allowed is not None and "127.0.0.1" not in allowed)
+        assert ("need 127.0.0.1" in host.error) == (
+            allowed is not None and "127.0.0.1" not in allowed
+        )
         by_hand = "everybody may connect until you write CLUSTERCHECK_ALLOW_FROM by hand"
         assert (by_hand in host.error) == (allowed is None)
 
-    def test_one_that_is_disabled_and_one_of_two_are_used_only_if_they_are_named(self, host: Host) -> None:
+    def test_one_that_is_disabled_and_one_of_two_are_used_only_if_they_are_named(
+        self, host: Host
+    ) -> None:
         host.serve(old="= no", new="= yes")
         assert host.migrate() == FAILED
         assert host.settings(host.service)["CLUSTERCHECK_PORT"] == "9200"
@@ -205,7 +237,10 @@ class TestXinetd:
         other = host.write(host.directory / "xinetd.d/other", SERVICE.replace("9200", "9201"))
         host.serve()
         assert (host.migrate(output=host.env_file), host.env_file.exists()) == (MISUSED, False)
-        assert f"{host.service}, line 8 (server): runs clustercheck\n{other}, line 8 (server): runs" in host.error
+        assert (
+            f"{host.service}, line 8 (server): runs clustercheck\n{other}, line 8 (server): runs"
+            in host.error
+        )
         assert host.settings(other)["CLUSTERCHECK_PORT"] == "9201"
 
 
@@ -217,7 +252,8 @@ class TestScriptOfToday:
         host.write(host.script, SCRIPT_OF_TODAY)
 
     @pytest.mark.parametrize(
-        "variables", ["", f"MYSQL_USERNAME=me\nMYSQL_PASSWORD={SECRET}\nAVAILABLE_WHEN_READONLY=0\n"]
+        "variables",
+        ["", f"MYSQL_USERNAME=me\nMYSQL_PASSWORD={SECRET}\nAVAILABLE_WHEN_READONLY=0\n"],
     )
     def test_unmodified_it_leaves_nothing_to_check(self, host: Host, variables: str) -> None:
         host.serve()
@@ -227,7 +263,9 @@ class TestScriptOfToday:
         assert seen["AVAILABLE_WHEN_READONLY"] == ("0" if variables else "1")
         assert "check: " not in host.error
 
-    def test_its_arguments_do_not_apply_which_is_told_if_they_say_something_else(self, host: Host) -> None:
+    def test_its_arguments_do_not_apply_which_is_told_if_they_say_something_else(
+        self, host: Host
+    ) -> None:
         host.write(host.sysconfig, "AVAILABLE_WHEN_DONOR=1\n")
         host.serve(f"server_args = me {SECRET} 0", "env = AVAILABLE_WHEN_DONOR=0")
         seen = host.settings()
@@ -243,7 +281,10 @@ class TestScriptOfToday:
         host.write(host.script, SCRIPT_OF_TODAY.replace("DONOR:-0", "DONOR:-1"))
         host.serve()
         host.settings()
-        assert f"check: {host.script}, line 10: AVAILABLE_WHEN_DONOR=${{AVAILABLE_WHEN_DONOR:-1}}\n" in host.error
+        assert (
+            f"check: {host.script}, line 10: AVAILABLE_WHEN_DONOR=${{AVAILABLE_WHEN_DONOR:-1}}\n"
+            in host.error
+        )
         # A variable takes its place.
         host.write(host.sysconfig, "AVAILABLE_WHEN_DONOR=1\n")
         assert host.migrate() == DONE
@@ -260,7 +301,8 @@ class TestLinesToCheck:
         host.serve(f"server_args = me {SECRET}")
         host.settings()
         assert "check: " not in host.error
-        # Another argument than the usual one, or a value that the script overwrites, is not what migrate takes over.
+        # Another argument than the usual one, or a value that the script overwrites, is not what
+        # migrate takes over.
         for line, more in (
             ("AVAILABLE_WHEN_READONLY=${3:-1}", ""),
             ("ERR_FILE=${4:-/dev/null}", "env = ERR_FILE=/log"),
@@ -271,14 +313,25 @@ class TestLinesToCheck:
             assert f"check: {host.script}, line 1: {line}\n" in host.error
         # Its own defaults, where no argument takes their place.
         host.password.unlink()
-        host.write(host.script, SCRIPT.replace("clustercheckpassword!", "another").replace("/dev/null", "/log"))
+        host.write(
+            host.script,
+            SCRIPT.replace("clustercheckpassword!", "another").replace("/dev/null", "/log"),
+        )
         host.serve("server_args = me")
         host.settings()
-        lines = [f"{host.script}, line 4: {HIDDEN}", f'{host.script}, line 5: ERR_FILE="${{4:-/log}}"']
+        lines = [
+            f"{host.script}, line 4: {HIDDEN}",
+            f'{host.script}, line 5: ERR_FILE="${{4:-/log}}"',
+        ]
         assert host.error.splitlines()[-2:] == [f"clustercheckd: check: {line}" for line in lines]
-        assert host.env_file.read_text().splitlines()[-3:] == ["# Check these:", *(f"#   {line}" for line in lines)]
+        assert host.env_file.read_text().splitlines()[-3:] == [
+            "# Check these:",
+            *(f"#   {line}" for line in lines),
+        ]
 
-    def test_every_form_in_which_it_may_set_one_but_no_password_and_no_escape_sequence(self, host: Host) -> None:
+    def test_every_form_in_which_it_may_set_one_but_no_password_and_no_escape_sequence(
+        self, host: Host
+    ) -> None:
         forms = r"""
             MYSQL_HOST=db1
             export MYSQL_HOST=db1
@@ -296,27 +349,45 @@ class TestLinesToCheck:
             if true; then source "$other"; fi
             if [ -e "/run/node.disabled" ]; then
         """.strip().splitlines()
-        secret = (f"ERR_FILE=a MYSQL_PASSWORD='{SECRET}'", f"MYSQL_HOST=a mysql -p{SECRET}", f"ERR_FILE=x PW={SECRET}")
+        secret = (
+            f"ERR_FILE=a MYSQL_PASSWORD='{SECRET}'",
+            f"MYSQL_HOST=a mysql -p{SECRET}",
+            f"ERR_FILE=x PW={SECRET}",
+        )
         shown = {form: form.strip() for form in forms} | dict.fromkeys(secret, HIDDEN)
         shown["MYSQL_HOST=\x1b[2J"] = "MYSQL_HOST=?[2J"
         host.write(host.script, "".join(f"# {line}\n{line}\n" for line in shown))
         host.serve()
         host.settings()
-        lines = [f"check: {host.script}, line {2 * at}: {line}" for at, line in enumerate(shown.values(), 1)]
-        assert host.error.splitlines()[-len(lines) :] == [f"clustercheckd: {line}" for line in lines]
+        lines = [
+            f"check: {host.script}, line {2 * at}: {line}"
+            for at, line in enumerate(shown.values(), 1)
+        ]
+        assert host.error.splitlines()[-len(lines) :] == [
+            f"clustercheckd: {line}" for line in lines
+        ]
 
         host.script.unlink()
         host.settings()
-        assert f"check: {host.script}: No such file or directory: it may set variables itself" in host.error
+        assert (
+            f"check: {host.script}: No such file or directory: it may set variables itself"
+            in host.error
+        )
 
 
 class TestOutput:
     """What is written is whole and valid, or nothing is written."""
 
     def test_the_files_of_variables_alone(self, host: Host) -> None:
-        host.write(host.sysconfig, f'MYSQL_USERNAME="check"\nMYSQL_PASSWORD="{SECRET}"\nMYSQL_HOST=db1\n')
+        host.write(
+            host.sysconfig, f'MYSQL_USERNAME="check"\nMYSQL_PASSWORD="{SECRET}"\nMYSQL_HOST=db1\n'
+        )
         seen = host.settings()
-        assert (seen["MYSQL_USERNAME"], seen["MYSQL_PASSWORD_FILE"], seen["MYSQL_HOST"]) == ("check", SECRET, "db1")
+        assert (seen["MYSQL_USERNAME"], seen["MYSQL_PASSWORD_FILE"], seen["MYSQL_HOST"]) == (
+            "check",
+            SECRET,
+            "db1",
+        )
         by_hand = "write CLUSTERCHECK_PORT, and CLUSTERCHECK_ALLOW_FROM if it is missing, by hand"
         assert f"check: found no port: {by_hand}\n" in host.error
 
@@ -324,17 +395,28 @@ class TestOutput:
         host.env_file.write_text("MYSQL_HOST=as_it_was\n")
         before = host.files()
         assert (host.migrate(output=host.env_file), host.text) == (FAILED, "")
-        assert "found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate" in host.error
+        assert (
+            "found nothing that runs clustercheck, and wrote no file; name it: clustercheckd migrate"
+            in host.error
+        )
         assert (host.env_file.read_text(), host.files()) == ("MYSQL_HOST=as_it_was\n", before)
-        assert (host.migrate("/no/file"), host.error) == (MISUSED, "/no/file: No such file or directory")
+        assert (host.migrate("/no/file"), host.error) == (
+            MISUSED,
+            "/no/file: No such file or directory",
+        )
         assert host.migrate(host.script) == MISUSED
         assert host.error == f"{host.script} has no service of xinetd that runs clustercheck"
 
-    def test_both_files_are_for_the_services_group_and_the_password_is_never_overwritten(self, host: Host) -> None:
+    def test_both_files_are_for_the_services_group_and_the_password_is_never_overwritten(
+        self, host: Host
+    ) -> None:
         host.serve(f"server_args = me {SECRET}")
         host.env_file.write_text("old")
         host.settings()
-        assert [path.stat().st_mode & 0o777 for path in (host.env_file, host.password)] == [0o640, 0o640]
+        assert [path.stat().st_mode & 0o777 for path in (host.env_file, host.password)] == [
+            0o640,
+            0o640,
+        ]
         kept = f"{host.env_file}.old"
         wrote = (
             f"wrote the password to {host.password}",
@@ -347,7 +429,9 @@ class TestOutput:
         made = host.env_file.read_text()
         host.env_file.write_text(f"{made}AVAILABLE_WHEN_DONOR=1\n")
         assert host.migrate(output=host.env_file) == MISUSED
-        assert host.error == f"{host.env_file} has changed, and {kept} exists: move one of them away"
+        assert (
+            host.error == f"{host.env_file} has changed, and {kept} exists: move one of them away"
+        )
         Path(kept).unlink()
         host.env_file.write_text(made)
         host.password.write_text("another\n")
@@ -377,7 +461,9 @@ class TestOutput:
             assert host.error == f"clustercheckd: {host.env_file} has these settings already\n"
             assert (host.env_file.read_text(), host.files()) == (made, files)
 
-    @pytest.mark.parametrize(("password", "full"), [(SECRET, "clustercheckd.env"), (SECRET * 1000, "password")])
+    @pytest.mark.parametrize(
+        ("password", "full"), [(SECRET, "clustercheckd.env"), (SECRET * 1000, "password")]
+    )
     def test_a_full_disk_leaves_neither_file(self, host: Host, password: str, full: str) -> None:
         limit = len(password) // 2
         host.serve(f"server_args = me {password}")
@@ -401,7 +487,10 @@ class TestOutput:
             ("/dev/null", "", "/dev/null is not a regular file"),
             (host.env_file, missing, f"{missing}: No such file or directory"),
         ):
-            assert (host.migrate(output=output, password=password), host.error) == (MISUSED, complaint)
+            assert (host.migrate(output=output, password=password), host.error) == (
+                MISUSED,
+                complaint,
+            )
             assert host.files() == before
         with Path("/dev/full").open("w") as full:
             monkeypatch.setattr("sys.stdout", full)
@@ -410,9 +499,18 @@ class TestOutput:
     @pytest.mark.parametrize(
         ("line", "refused"),
         [
-            ("port = mysqlchk", "SERVICE, line 11 (port): CLUSTERCHECK_PORT: mysqlchk is not a whole number"),
-            ("server_args = me pw 2", "SERVICE, line 11 (server_args): AVAILABLE_WHEN_DONOR must be 0 or 1"),
-            ("server_args = me pw 1 /x yes", "SERVICE, line 11 (server_args): AVAILABLE_WHEN_READONLY must be 0 or 1"),
+            (
+                "port = mysqlchk",
+                "SERVICE, line 11 (port): CLUSTERCHECK_PORT: mysqlchk is not a whole number",
+            ),
+            (
+                "server_args = me pw 2",
+                "SERVICE, line 11 (server_args): AVAILABLE_WHEN_DONOR must be 0 or 1",
+            ),
+            (
+                "server_args = me pw 1 /x yes",
+                "SERVICE, line 11 (server_args): AVAILABLE_WHEN_READONLY must be 0 or 1",
+            ),
             (
                 "env = CLUSTERCHECK_DEADLINE=99",
                 "SERVICE, line 11 (env): CLUSTERCHECK_DEADLINE: 99 s is above the maximum",
@@ -427,7 +525,9 @@ class TestOutput:
     def test_a_value_that_the_service_refuses_is_named(
         self, host: Host, line: str, refused: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("MYSQL_PORT", "the environment of migrate itself is not that of the service")
+        monkeypatch.setenv(
+            "MYSQL_PORT", "the environment of migrate itself is not that of the service"
+        )
         host.serve(line)
         before = host.files()
         assert (host.migrate(output=host.env_file), host.files()) == (MISUSED, before)
@@ -441,9 +541,13 @@ class TestOutput:
             variables.write_text(f"MYSQL_USERNAME='{quoted}'\nMYSQL_PASSWORD=\n")
             files = ("", str(env_file), "", directory, [str(variables)])
             if not value.isprintable() or set(value) & set("\\$`") or {"'", '"'} <= set(value):
-                with pytest.raises(SettingsError, match="MYSQL_USERNAME cannot be written to an env file"):
+                with pytest.raises(
+                    SettingsError, match="MYSQL_USERNAME cannot be written to an env file"
+                ):
                     migrate(*files)
             else:
                 assert migrate(*files) == DONE
-                seen = {variable.name: variable.value for variable in read_env_file(str(env_file))[0]}
+                seen = {
+                    variable.name: variable.value for variable in read_env_file(str(env_file))[0]
+                }
                 assert seen["MYSQL_USERNAME"] == value

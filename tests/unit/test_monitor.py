@@ -1,4 +1,6 @@
-"""The monitor, with hand-written pollers that take their time and fail in ways no server can be brought to."""
+"""The monitor, with hand-written pollers that take their time and fail in ways no server can be
+brought to.
+"""
 
 import asyncio
 import dataclasses
@@ -19,7 +21,11 @@ INTERVAL_SECONDS = 0.01
 DEADLINE_SECONDS = 0.3
 MAX_AGE_SECONDS = 2.0
 SYNCED = NodeState(
-    wsrep_local_state=4, wsrep_cluster_status="Primary", wsrep_ready="ON", wsrep_connected="ON", wsrep_provider="x.so"
+    wsrep_local_state=4,
+    wsrep_cluster_status="Primary",
+    wsrep_ready="ON",
+    wsrep_connected="ON",
+    wsrep_provider="x.so",
 )
 DOWN = PollFailure(Reason.UNREACHABLE, "cannot connect")
 
@@ -36,7 +42,9 @@ def anyio_backend() -> str:
 class ScriptedPoller:
     """Gives one poll after the other, the last for ever; runs those that are functions."""
 
-    def __init__(self, *script: NodeState | PollFailure | Callable[[], Awaitable[NodeState | PollFailure]]) -> None:
+    def __init__(
+        self, *script: NodeState | PollFailure | Callable[[], Awaitable[NodeState | PollFailure]]
+    ) -> None:
         self.script = list(script)
         self.began_at: list[float] = []
         self.under_way = 0
@@ -150,7 +158,9 @@ async def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
         assert (poller.calls, poller.most_under_way) == (2, 1)
 
 
-@pytest.mark.parametrize("switches", [Switches(disabled_file="/file"), Switches(shutting_down=True)])
+@pytest.mark.parametrize(
+    "switches", [Switches(disabled_file="/file"), Switches(shutting_down=True)]
+)
 async def test_what_is_switched_by_hand_waits_for_no_poll(switches: Switches) -> None:
     async with running(ScriptedPoller(hanging), lambda: switches) as monitor:
         began = time.monotonic()
@@ -158,7 +168,9 @@ async def test_what_is_switched_by_hand_waits_for_no_poll(switches: Switches) ->
         within("a verdict by hand", time.monotonic() - began, 0.04)
 
 
-async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with running(ScriptedPoller(SYNCED, failing, failing, failing, SYNCED)) as monitor:
         await asked_until(monitor, lambda: monitor.verdict().reason is Reason.ERROR)
         await asked_until(monitor, lambda: monitor.verdict().available)
@@ -168,7 +180,10 @@ async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(caplog: pytest.
 async def test_polls_that_end_no_more_are_noted_and_then_no_longer_alive() -> None:
     async with running(ScriptedPoller(SYNCED, hanging), max_age_seconds=0.1) as monitor:
         await asked_until(monitor, lambda: not monitor.alive)
-        assert [change.verdict.reason for change in monitor.changes] == [Reason.SYNCED, Reason.STALE]
+        assert [change.verdict.reason for change in monitor.changes] == [
+            Reason.SYNCED,
+            Reason.STALE,
+        ]
 
 
 @pytest.mark.parametrize("interval", [0.25, 2.0])
@@ -179,7 +194,9 @@ def test_two_slow_polls_in_a_row_are_no_reason_to_be_stale(taken: float, interva
     assert max(taken, interval, IDLE_SECONDS) + deadline < oldest_usable_seconds(interval, deadline)
 
 
-async def test_each_change_of_verdict_is_kept_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_change_of_verdict_is_kept_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     poller = ScriptedPoller(SYNCED, SYNCED, DOWN, DOWN, DOWN, SYNCED)
     caplog.set_level(logging.INFO)
     async with running(poller) as monitor:

@@ -33,15 +33,21 @@ def test_every_variable_asked_for_has_a_field() -> None:
 
 
 def test_the_real_rows_hold_every_variable_asked_for() -> None:
-    assert set(STATUS_VARIABLES + SYSTEM_VARIABLES) == set(real_rows.SYNCED) | real_rows.NOT_EVERYWHERE
+    assert (
+        set(STATUS_VARIABLES + SYSTEM_VARIABLES) == set(real_rows.SYNCED) | real_rows.NOT_EVERYWHERE
+    )
 
 
 @pytest.mark.parametrize("version", real_rows.VERSIONS)
 def test_the_real_rows_are_read_without_loss(version: str) -> None:
     rows = real_rows.SYNCED | {"version": version}
-    expected = {name.lower(): int(value) if value.isdecimal() else value for name, value in rows.items()}
+    expected = {
+        name.lower(): int(value) if value.isdecimal() else value for name, value in rows.items()
+    }
     seen = asdict(parsed(*rows.items()))
-    assert expected == {name: value for name, value in seen.items() if value is not None and value is not False}
+    assert expected == {
+        name: value for name, value in seen.items() if value is not None and value is not False
+    }
 
 
 def test_bytes_and_text_and_numbers_are_read_alike() -> None:
@@ -51,10 +57,14 @@ def test_bytes_and_text_and_numbers_are_read_alike() -> None:
 
 
 def test_names_come_in_either_case() -> None:
-    assert NodeState(wsrep_ready="ON", threads_connected=3) == parsed(("WSREP_READY", "ON"), ("Threads_connected", "3"))
+    assert NodeState(wsrep_ready="ON", threads_connected=3) == parsed(
+        ("WSREP_READY", "ON"), ("Threads_connected", "3")
+    )
 
 
-@pytest.mark.parametrize("name", ["wsrep_on", "wsrep_desync", "read_only", "offline_mode", "skip_networking"])
+@pytest.mark.parametrize(
+    "name", ["wsrep_on", "wsrep_desync", "read_only", "offline_mode", "skip_networking"]
+)
 def test_a_switch_that_is_1_or_0_is_on_or_off(name: str) -> None:
     expected = [NodeState(**{name: value}) for value in ("ON", "OFF", "NO_LOCK")]  # type: ignore[arg-type]
     assert expected == [parsed((name, value)) for value in (b"1", 0, "NO_LOCK")]

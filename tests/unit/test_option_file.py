@@ -74,7 +74,17 @@ host=h2
 """
 
 
-GROUP_PIECES = ("[client]", "[CLIENT]", "[client-server]", "[mysqld]", "[ client]", "[client ]", "[client", "[x]", "[]")
+GROUP_PIECES = (
+    "[client]",
+    "[CLIENT]",
+    "[client-server]",
+    "[mysqld]",
+    "[ client]",
+    "[client ]",
+    "[client",
+    "[x]",
+    "[]",
+)
 DIRECTIVES = (
     "!include ONE",
     "!include  ONE ",
@@ -88,7 +98,9 @@ BLANKS = (" ", "\t", "\v", "\f", "\r", "\n", "\n", "\n", "\x1c", "\x85", "\u2028
 PIECES = (*GROUP_PIECES, *DIRECTIVES, *BLANKS, "host", "\\s", "\\x", *"[]a=-_é#;'\"\\!")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 @example(EXAMPLE)
 @example("a='x#\ry'")
@@ -99,7 +111,17 @@ def test_any_file_is_read_as_mariadb_reads_it(tmp_path: Path, text: str) -> None
     one = written(tmp_path / "one", "[client]\nuser=one\n[mysqld]\n")
     many = tmp_path / "many"
     (many / "directory.cnf").mkdir(parents=True, exist_ok=True)
-    for name in (".cnf", ".hidden.cnf", "Z.cnf", "a.CNF", "a.b.cnf", "z.cnf", "é.cnf", "c.ini", "d.cnf~"):
+    for name in (
+        ".cnf",
+        ".hidden.cnf",
+        "Z.cnf",
+        "a.CNF",
+        "a.b.cnf",
+        "z.cnf",
+        "é.cnf",
+        "c.ini",
+        "d.cnf~",
+    ):
         written(many / name, f"[client]\nuser={name}\noption-{name}=1\n")
     text = text.replace("ONE", str(one)).replace("MANY", str(many))
     path = written(tmp_path / "my.cnf", f"[client]\n{text}\n")

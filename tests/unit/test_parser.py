@@ -1,4 +1,6 @@
-"""The command line: each command with its own flags, and one line for each mistake that says what to type."""
+"""The command line: each command with its own flags, and one line for each mistake that says what
+to type.
+"""
 
 import shlex
 import subprocess
@@ -24,9 +26,21 @@ NO_VALUE = "needs a value"
     [
         ("--prot 9300", "serve ", "serve has no flag --prot: did you mean --port?"),
         ("-port 9300", "serve ", "serve has no flag -port: did you mean --port?"),
-        ("--clustercheck-port 1", "serve ", "serve has no flag --clustercheck-port: did you mean --port?"),
-        ("serve --poll-interval 1", "serve ", "serve has no flag --poll-interval: did you mean --interval?"),
-        ("check --mysql-user x", "check ", "check has no flag --mysql-user: did you mean --mysql-username?"),
+        (
+            "--clustercheck-port 1",
+            "serve ",
+            "serve has no flag --clustercheck-port: did you mean --port?",
+        ),
+        (
+            "serve --poll-interval 1",
+            "serve ",
+            "serve has no flag --poll-interval: did you mean --interval?",
+        ),
+        (
+            "check --mysql-user x",
+            "check ",
+            "check has no flag --mysql-user: did you mean --mysql-username?",
+        ),
         ("check --port 1", "check ", "check has no flag --port"),
         ("undrain --reason x", "undrain ", "undrain has no flag --reason"),
         ("check --", "check ", "check has no flag --"),
@@ -40,8 +54,16 @@ NO_VALUE = "needs a value"
         (f"migrate --password={SECRET}", "migrate ", NO_PASSWORD),
         (f"MYSQL_PASSWORD={SECRET} check", "", "(not repeated here) is not a command"),
         (f"check MYSQL_PASSWORD={SECRET}", "check ", ELSEWHERE),
-        ("--port 9300 status", "serve ", "serve takes no arguments; a command comes before its flags"),
-        ("drain db2", "drain ", "drain takes no arguments; for a comment use --reason, for another node run it there"),
+        (
+            "--port 9300 status",
+            "serve ",
+            "serve takes no arguments; a command comes before its flags",
+        ),
+        (
+            "drain db2",
+            "drain ",
+            "drain takes no arguments; for a comment use --reason, for another node run it there",
+        ),
         ("--port", "serve ", f"--port {NO_VALUE}"),
         ("serve --port --interval 1", "serve ", f"--port {NO_VALUE}"),
         ("status --host=", "status ", f"--host {NO_VALUE}"),
@@ -73,19 +95,43 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
         ("status [::1", f"status: '[::1' is {NO_ADDRESS}"),
         ("status http://db1:9200/", f"status: 'http://db1:9200/' is {NO_ADDRESS}"),
         ("status --port 0 db1", "status: CLUSTERCHECK_PORT is 0: write the port, as in db1:9200"),
-        ("status db1,db2", "status: 'db1,db2' is not an address; examples: db1 db1:9200 [fd00::1]:9200"),
+        (
+            "status db1,db2",
+            "status: 'db1,db2' is not an address; examples: db1 db1:9200 [fd00::1]:9200",
+        ),
         (f"status me:{SECRET}@db1:9200", f"status: {NO_ADDRESS}"),
-        ("--host a..b --port 0", f"{NOT_LISTENING}a..b CLUSTERCHECK_PORT=0: not an address or a host name"),
-        ("--host [::1]:93 --port 0", f"{NOT_LISTENING}[::1]:93 CLUSTERCHECK_PORT=0: not an address or a host name"),
-        ("--host 192.0.2.1 --port 0", f"{NOT_LISTENING}192.0.2.1 CLUSTERCHECK_PORT=0: Cannot assign requested address"),
-        ("check --max-recv-queue -1", "MAX_RECV_QUEUE (--max-recv-queue): -1 is below the minimum of 0"),
-        ("--allow-from 10.0.0.1/8", "CLUSTERCHECK_ALLOW_FROM (--allow-from): 10.0.0.1/8 has host bits set"),
+        (
+            "--host a..b --port 0",
+            f"{NOT_LISTENING}a..b CLUSTERCHECK_PORT=0: not an address or a host name",
+        ),
+        (
+            "--host [::1]:93 --port 0",
+            f"{NOT_LISTENING}[::1]:93 CLUSTERCHECK_PORT=0: not an address or a host name",
+        ),
+        (
+            "--host 192.0.2.1 --port 0",
+            f"{NOT_LISTENING}192.0.2.1 CLUSTERCHECK_PORT=0: Cannot assign requested address",
+        ),
+        (
+            "check --max-recv-queue -1",
+            "MAX_RECV_QUEUE (--max-recv-queue): -1 is below the minimum of 0",
+        ),
+        (
+            "--allow-from 10.0.0.1/8",
+            "CLUSTERCHECK_ALLOW_FROM (--allow-from): 10.0.0.1/8 has host bits set",
+        ),
         (
             "check --mysql-password-file /none",
             "MYSQL_PASSWORD_FILE (--mysql-password-file): /none: No such file or directory",
         ),
-        ("check --mysql-password-file /dev", "MYSQL_PASSWORD_FILE (--mysql-password-file): /dev: not a regular file"),
-        ("check --mysql-password-file geheim", "MYSQL_PASSWORD_FILE (--mysql-password-file): not an absolute path"),
+        (
+            "check --mysql-password-file /dev",
+            "MYSQL_PASSWORD_FILE (--mysql-password-file): /dev: not a regular file",
+        ),
+        (
+            "check --mysql-password-file geheim",
+            "MYSQL_PASSWORD_FILE (--mysql-password-file): not an absolute path",
+        ),
         (
             "check --mysql-host db2 --mysql-ssl-ca /none",
             "MYSQL_SSL_CA (--mysql-ssl-ca): /none: No such file or directory",
@@ -102,8 +148,12 @@ def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_
     assert error_of(typed, capsys) == f"clustercheckd: {line}\n"
 
 
-@pytest.mark.parametrize(("command", "argument"), [("migrate", "PATH"), ("status", "HOST[:PORT] ...")])
-def test_an_empty_argument_is_a_mistake_too(command: str, argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "argument"), [("migrate", "PATH"), ("status", "HOST[:PORT] ...")]
+)
+def test_an_empty_argument_is_a_mistake_too(
+    command: str, argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([command, ""]) == MISUSED
     assert capsys.readouterr().err.startswith(f"clustercheckd: {argument} needs a value; for help")
 
@@ -127,16 +177,27 @@ def test_without_a_command_it_serves(typed: str) -> None:
         ("--available-when-donor", "available_when_donor", True),
         ("--no-available-when-donor", "available_when_donor", False),
         ("--available-when-donor --no-available-when-donor", "available_when_donor", False),
-        *((f"--any-path={word}", "clustercheck_any_path", True) for word in ("1", "yes", "true", "TRUE", "On")),
-        *((f"--any-path {word}", "clustercheck_any_path", False) for word in ("0", "no", "false", "No", "OFF")),
-        *((f"--deadline {word}", "clustercheck_deadline", 1) for word in ("1", "1s", "1000ms", "1.0", "1S")),
+        *(
+            (f"--any-path={word}", "clustercheck_any_path", True)
+            for word in ("1", "yes", "true", "TRUE", "On")
+        ),
+        *(
+            (f"--any-path {word}", "clustercheck_any_path", False)
+            for word in ("0", "no", "false", "No", "OFF")
+        ),
+        *(
+            (f"--deadline {word}", "clustercheck_deadline", 1)
+            for word in ("1", "1s", "1000ms", "1.0", "1S")
+        ),
         ("--deadline .5", "clustercheck_deadline", 0.5),
         ("--deadline 800MS", "clustercheck_deadline", 0.8),
         ("--drain-seconds 1m", "clustercheck_drain_seconds", 60),
         ("--drain-seconds 1h", "clustercheck_drain_seconds", 3600),
     ],
 )
-def test_a_switch_may_stand_alone_and_a_duration_may_have_a_unit(typed: str, name: str, expected: object) -> None:
+def test_a_switch_may_stand_alone_and_a_duration_may_have_a_unit(
+    typed: str, name: str, expected: object
+) -> None:
     assert getattr(load_settings(parse(typed.split()).flags)[0], name) == expected
 
 
@@ -160,8 +221,12 @@ def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password(
     assert not {"--host", "--port", "--interval", "--log-level"} & flags["check"]
 
 
-@pytest.mark.parametrize("typed", ["help", "-h", "--help", *(f"{command} --help" for command in COMMANDS)])
-def test_every_help_fits_on_a_screen_of_50_lines(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "typed", ["help", "-h", "--help", *(f"{command} --help" for command in COMMANDS)]
+)
+def test_every_help_fits_on_a_screen_of_50_lines(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as exited:
         main(typed.split())
     printed = capsys.readouterr().out
@@ -169,7 +234,10 @@ def test_every_help_fits_on_a_screen_of_50_lines(typed: str, capsys: pytest.Capt
     assert 5 < len(printed.splitlines()) <= 50
     assert max(map(len, printed.splitlines())) <= 80
     if len(typed.split()) == 1:
-        assert all(f"\n  {name} " in printed and command.about in printed for name, command in COMMANDS.items())
+        assert all(
+            f"\n  {name} " in printed and command.about in printed
+            for name, command in COMMANDS.items()
+        )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -177,7 +245,9 @@ def test_every_help_ends_with_an_example_that_can_be_typed_and_the_exit_statuses
     _, _, end = Parser(name).format_help().partition("\n\nExample:\n  $ clustercheckd ")
     example, _, statuses = end.partition("\n\nExit status:\n")
     assert parse(shlex.split(example)).command == name
-    assert [line[:5] for line in statuses.splitlines()] == [f"  {code}  " for code in sorted(COMMANDS[name].exits)]
+    assert [line[:5] for line in statuses.splitlines()] == [
+        f"  {code}  " for code in sorted(COMMANDS[name].exits)
+    ]
 
 
 @pytest.mark.parametrize("typed", ["-V", "--version"])

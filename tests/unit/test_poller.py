@@ -1,4 +1,6 @@
-"""Every way a node can fail to be read, against mock peers; the good ways are tested on real servers."""
+"""Every way a node can fail to be read, against mock peers; the good ways are tested on real
+servers.
+"""
 
 import asyncio
 import socket
@@ -17,7 +19,8 @@ from tests import fake_mysql as fake
 from tests.unit.polling import LOOPS, Loop, database_of, polling, polls_of
 
 ADDRESS_SECONDS = 10.0
-"""Much longer than the wait for one address, and much shorter than the kernel's patience with it."""
+"""Much longer than the wait for one address, and much shorter than the kernel's patience with
+it."""
 
 LOST_SECONDS = 45.0
 """Keepalive gives up after 25 s, and the kernel's timers are coarse."""
@@ -53,7 +56,12 @@ def resets(peer: fake.Peer) -> None:
 NO_MYSQL = "sent an answer that is not MySQL"
 BROKEN: list[tuple[str, fake.Behaviour, Reason, str]] = [
     ("never greets", fake.Peer.hang, Reason.TIMEOUT, "within 0.3 s while connecting"),
-    ("greets and never answers", fake.greets_then(), Reason.TIMEOUT, "within 0.3 s while connecting"),
+    (
+        "greets and never answers",
+        fake.greets_then(),
+        Reason.TIMEOUT,
+        "within 0.3 s while connecting",
+    ),
     ("logs in and never answers", fake.greets_then(fake.OK), Reason.TIMEOUT, "while logging in"),
     (
         "never answers a poll",
@@ -62,8 +70,18 @@ BROKEN: list[tuple[str, fake.Behaviour, Reason, str]] = [
         "while reading the node's state",
     ),
     ("half a greeting, then silence", fake.says(b"\x4a\x00\x00"), Reason.TIMEOUT, "within 0.3 s"),
-    ("half a greeting", lambda peer: peer.connection.sendall(b"\x4a\x00"), Reason.CONNECTION_LOST, "while connecting"),
-    ("closes at once", lambda _: None, Reason.CONNECTION_LOST, "closed the connection while connecting"),
+    (
+        "half a greeting",
+        lambda peer: peer.connection.sendall(b"\x4a\x00"),
+        Reason.CONNECTION_LOST,
+        "while connecting",
+    ),
+    (
+        "closes at once",
+        lambda _: None,
+        Reason.CONNECTION_LOST,
+        "closed the connection while connecting",
+    ),
     ("resets", resets, Reason.CONNECTION_LOST, "closed the connection while connecting"),
     ("cuts after login", cuts_after_login, Reason.CONNECTION_LOST, "while logging in"),
     ("cuts mid-packet", cuts_mid_packet, Reason.CONNECTION_LOST, "while reading the node's state"),
@@ -71,20 +89,45 @@ BROKEN: list[tuple[str, fake.Behaviour, Reason, str]] = [
     ("zeros", fake.says(bytes(400)), Reason.ERROR, NO_MYSQL),
     ("a packet of no sense", fake.says(fake.packet(0, b"\x0a\x00\x01")), Reason.ERROR, NO_MYSQL),
     ("an empty packet", fake.says(fake.packet(0, b"")), Reason.ERROR, NO_MYSQL),
-    ("a greeting refused", fake.says(fake.packet(0, fake.error(1040))), Reason.TOO_MANY_CONNECTIONS, "(error 1040)"),
-    ("a login refused", fake.greets_then(fake.error(1045)), Reason.ACCESS_DENIED, "refused user someone (error 1045)"),
-    ("a plugin", fake.greets_then(fake.auth_switch("client_ed25519")), Reason.ACCESS_DENIED, "plugin client_ed25519"),
-    ("init_connect fails", fake.greets_then(fake.OK, fake.error(1184)), Reason.REJECTS_LOGINS, "(error 1184)"),
+    (
+        "a greeting refused",
+        fake.says(fake.packet(0, fake.error(1040))),
+        Reason.TOO_MANY_CONNECTIONS,
+        "(error 1040)",
+    ),
+    (
+        "a login refused",
+        fake.greets_then(fake.error(1045)),
+        Reason.ACCESS_DENIED,
+        "refused user someone (error 1045)",
+    ),
+    (
+        "a plugin",
+        fake.greets_then(fake.auth_switch("client_ed25519")),
+        Reason.ACCESS_DENIED,
+        "plugin client_ed25519",
+    ),
+    (
+        "init_connect fails",
+        fake.greets_then(fake.OK, fake.error(1184)),
+        Reason.REJECTS_LOGINS,
+        "(error 1184)",
+    ),
     ("a statement refused", fails_statements, Reason.ERROR, "answered with an error while reading"),
 ]
 
 
 @LOOPS
-@pytest.mark.parametrize(("behaviour", "cause", "words"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
+@pytest.mark.parametrize(
+    ("behaviour", "cause", "words"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN]
+)
 def test_a_failure_is_a_value_with_its_cause(
     behaviour: fake.Behaviour, cause: Reason, words: str, new_loop: Loop
 ) -> None:
-    with fake.fake_mysql(behaviour) as server, polls_of(database_of(server), new_loop=new_loop) as polls:
+    with (
+        fake.fake_mysql(behaviour) as server,
+        polls_of(database_of(server), new_loop=new_loop) as polls,
+    ):
         seen = polls.failure()
         assert (cause, True) == (seen.reason, words in seen.detail), seen
         assert "geheim" not in seen.detail
@@ -95,7 +138,8 @@ def test_a_failure_is_a_value_with_its_cause(
 
 
 def test_a_server_that_asks_for_a_local_file_gets_nothing() -> None:
-    # The request of LOAD DATA LOCAL INFILE, which a hostile server may send in answer to any statement.
+    # The request of LOAD DATA LOCAL INFILE, which a hostile server may send in answer to any
+    # statement.
     received: list[bytes] = []
 
     def asks_for_a_file(peer: fake.Peer) -> None:
@@ -118,15 +162,21 @@ def test_nobody_listening_is_unreachable(tmp_path: Path) -> None:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         with polls_of(Database(host="127.0.0.1", port=port)) as polls:
-            expected = PollFailure(Reason.UNREACHABLE, f"cannot connect to 127.0.0.1:{port}: Connection refused")
+            expected = PollFailure(
+                Reason.UNREACHABLE, f"cannot connect to 127.0.0.1:{port}: Connection refused"
+            )
             assert expected == polls.poll()
     with polls_of(Database(socket=f"{tmp_path}/no.sock")) as polls:
-        expected = PollFailure(Reason.UNREACHABLE, f"cannot connect to {tmp_path}/no.sock: No such file or directory")
+        expected = PollFailure(
+            Reason.UNREACHABLE, f"cannot connect to {tmp_path}/no.sock: No such file or directory"
+        )
         assert expected == polls.poll()
 
 
 @LOOPS
-def test_a_full_accept_queue_is_a_timeout_until_there_is_room(new_loop: Loop, tmp_path: Path) -> None:
+def test_a_full_accept_queue_is_a_timeout_until_there_is_room(
+    new_loop: Loop, tmp_path: Path
+) -> None:
     path = str(tmp_path / "mysqld.sock")
     with fake.FakeMySQL(fake.galera(), path) as server, socket.socket(socket.AF_UNIX) as waiting:
         server.socket.listen(0)
@@ -183,7 +233,9 @@ HELD_CONNECTION_FAULTS = {
 
 
 @pytest.mark.parametrize("payloads", HELD_CONNECTION_FAULTS.values(), ids=HELD_CONNECTION_FAULTS)
-def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(payloads: tuple[bytes, ...]) -> None:
+def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(
+    payloads: tuple[bytes, ...],
+) -> None:
     with polling(worked_once_then(*payloads)) as (polls, server):
         first = polls.state()
         server.behaviour = fake.galera()
@@ -202,7 +254,9 @@ def test_a_new_connection_that_fails_as_well_is_not_replaced_again() -> None:
 
 
 @pytest.mark.parametrize(("number", "attempts"), [(1045, 1), (1040, 5)], ids=["refused", "full"])
-def test_only_a_refusal_is_repeated_without_asking_again_each_time(number: int, attempts: int) -> None:
+def test_only_a_refusal_is_repeated_without_asking_again_each_time(
+    number: int, attempts: int
+) -> None:
     with polling(fake.greets_then(fake.error(number))) as (polls, server):
         first = polls.failure()
         for _ in range(4):
@@ -223,9 +277,15 @@ def test_after_a_refusal_a_server_that_has_gone_is_asked_at_each_poll_again() ->
 
 
 ENDLESS = {
-    "a packet of 16 MiB instead of a greeting": (b"\xff\xff\xff\x00\x0a", b"x" * 65536, "connecting"),
+    "a packet of 16 MiB instead of a greeting": (
+        b"\xff\xff\xff\x00\x0a",
+        b"x" * 65536,
+        "connecting",
+    ),
     "rows without end": (
-        fake.packet(1, b"\x01") + fake.packet(2, b"\x03def\0\0\0\x01n\0\x0c" + bytes(12)) + fake.packet(3, fake.EOF),
+        fake.packet(1, b"\x01")
+        + fake.packet(2, b"\x03def\0\0\0\x01n\0\x0c" + bytes(12))
+        + fake.packet(3, fake.EOF),
         b"".join(fake.packet((4 + number) % 256, b"\xc8" + b"x" * 200) for number in range(256)),
         "logging in",
     ),
@@ -233,7 +293,9 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize(("first", "then", "phase"), ENDLESS.values(), ids=ENDLESS)
-def test_nothing_a_server_sends_is_taken_without_bound(first: bytes, then: bytes, phase: str) -> None:
+def test_nothing_a_server_sends_is_taken_without_bound(
+    first: bytes, then: bytes, phase: str
+) -> None:
     taken: list[int] = []
 
     def behaviour(peer: fake.Peer) -> None:
@@ -259,7 +321,9 @@ def test_a_packet_within_the_budget_is_read() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("polled", [False, True], ids=["idle", "polled"])
-def test_a_session_whose_host_is_gone_without_a_word_ends(remote_host: RemoteHost, *, polled: bool) -> None:
+def test_a_session_whose_host_is_gone_without_a_word_ends(
+    remote_host: RemoteHost, *, polled: bool
+) -> None:
     with remote_host.entered():
         server = fake.FakeMySQL(fake.galera(), (remote_host.address, 0))
     with server, server.serving(), polls_of(database_of(server)) as polls:

@@ -17,7 +17,12 @@ def addresses_of(host: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("host", "expected"),
-    [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("fe80::1%lo", "fe80::1%lo"), ("127.1", "127.0.0.1")],
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "::1"),
+        ("fe80::1%lo", "fe80::1%lo"),
+        ("127.1", "127.0.0.1"),
+    ],
 )
 def test_an_address_is_its_own_answer(host: str, expected: str) -> None:
     assert addresses_of(host) == [expected]
@@ -48,7 +53,9 @@ def test_a_lookup_given_up_answers_whoever_asks_again_and_no_other_name() -> Non
 def test_two_that_wait_for_one_lookup_get_its_answer() -> None:
     async def both() -> tuple[list[str], list[str]]:
         resolver = Resolver()
-        return await asyncio.gather(resolver.addresses("localhost"), resolver.addresses("localhost"))
+        return await asyncio.gather(
+            resolver.addresses("localhost"), resolver.addresses("localhost")
+        )
 
     first, second = asyncio.run(both())
     assert "127.0.0.1" in first

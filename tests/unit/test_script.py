@@ -72,7 +72,9 @@ def test_lines_are_read_as_a_shell_reads_them_and_what_only_a_shell_can_evaluate
     file.write_text(f"# comment\n{line}\nMYSQL_PORT=1\n")
     complaints: list[str] = []
     seen = {given.name: given for given in assignments(file, complaints)}
-    assert seen.get("MYSQL_HOST") == (None if value is None else Variable("MYSQL_HOST", value, f"{file}, line 2"))
+    assert seen.get("MYSQL_HOST") == (
+        None if value is None else Variable("MYSQL_HOST", value, f"{file}, line 2")
+    )
     assert seen["MYSQL_PORT"] == Variable("MYSQL_PORT", "1", f"{file}, line 3")
     assert complaints == ([f"{file}, line 2: {complaint}"] if complaint else [])
 
@@ -88,7 +90,10 @@ def test_a_file_that_cannot_be_read_is_reported_and_a_missing_one_is_not(tmp_pat
 def test_the_last_value_applies_and_empty_means_the_default_except_for_the_account() -> None:
     given = [
         *(Variable(name, "first") for name in ("MYSQL_USERNAME", "ERR_FILE", "MYSQL_HOST", "PATH")),
-        *(Variable(name, "") for name in ("MYSQL_PASSWORD", "MYSQL_PORT", "AVAILABLE_WHEN_DONOR", "MYSQL_USERNAME")),
+        *(
+            Variable(name, "")
+            for name in ("MYSQL_PASSWORD", "MYSQL_PORT", "AVAILABLE_WHEN_DONOR", "MYSQL_USERNAME")
+        ),
         Variable("ERR_FILE", "second"),
     ]
     account = {"MYSQL_USERNAME": "", "MYSQL_PASSWORD": ""}

@@ -1,4 +1,6 @@
-"""The statements of a poll: a SELECT in place of a SHOW wherever the server answers it, and each its own answer."""
+"""The statements of a poll: a SELECT in place of a SHOW wherever the server answers it, and each
+its own answer.
+"""
 
 import asyncio
 
@@ -24,7 +26,11 @@ VARIABLES = {
 def verbs(server: fake.FakeMySQL) -> list[str]:
     """Give how the system variables were asked for, in order; forget what has been asked so far."""
     asked, server.statements[:] = list(server.statements), []
-    return [statement.split()[0] for statement in asked if statement.startswith(("SHOW GLOBAL", "SELECT"))]
+    return [
+        statement.split()[0]
+        for statement in asked
+        if statement.startswith(("SHOW GLOBAL", "SELECT"))
+    ]
 
 
 def test_after_one_show_a_connection_is_asked_by_select_for_what_the_server_has() -> None:
@@ -32,7 +38,9 @@ def test_after_one_show_a_connection_is_asked_by_select_for_what_the_server_has(
         first = polls.state()
         assert [first, first] == [polls.poll(), polls.poll()]
         # Names from a server are never sent back.
-        assert not {"offline_mode", "evil"} & set(server.statements[-1].replace("@@global.", "").split(", "))
+        assert not {"offline_mode", "evil"} & set(
+            server.statements[-1].replace("@@global.", "").split(", ")
+        )
         assert verbs(server) == ["SHOW", "SELECT", "SELECT"]
         # A new connection may lead to another server.
         server.drop_connections()
@@ -91,7 +99,9 @@ def test_a_select_that_answers_nothing_or_half_is_passed_over(rows: list[list[st
         peer.poll_once()
         peer.receive()
         peer.receive()
-        peer.connection.sendall(fake.shown(fake.SYNCED_STATUS) + fake.table(["@@global.read_only"], rows))
+        peer.connection.sendall(
+            fake.shown(fake.SYNCED_STATUS) + fake.table(["@@global.read_only"], rows)
+        )
         peer.answer_queries()
 
     with polling(behaviour) as (polls, server):
@@ -103,7 +113,9 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
     def answers_twice(peer: fake.Peer) -> None:
         peer.poll_once()
         peer.receive()
-        answer = fake.shown(fake.SYNCED_STATUS) + fake.selected(peer.receive().decode(), fake.SYNCED_VARIABLES)
+        answer = fake.shown(fake.SYNCED_STATUS) + fake.selected(
+            peer.receive().decode(), fake.SYNCED_VARIABLES
+        )
         peer.connection.sendall(answer + answer)
         peer.hang()
 
@@ -117,7 +129,10 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
 def test_a_further_result_is_refused_before_it_arrives() -> None:
     # The flag SERVER_MORE_RESULTS_EXISTS.
     with polling(fake.greets_then(fake.OK, fake.OK[:3] + b"\x08\x00\x00\x00")) as (polls, server):
-        assert polls.failure().detail == f"127.0.0.1:{server.port} sent an answer to no statement while logging in"
+        assert (
+            polls.failure().detail
+            == f"127.0.0.1:{server.port} sent an answer to no statement while logging in"
+        )
 
 
 def test_rows_that_make_no_sense_end_the_connection() -> None:

@@ -52,7 +52,20 @@ def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> 
     environ = dict.fromkeys(map(str.upper, (*DATABASE, *POLICY)), "1")
     environ |= dict.fromkeys(("AVAILABLE_WHEN_READONLY", "AVAILABLE_WHEN_FULL"), "0")
     settings, _ = load({**environ, "MYSQL_SSL_VERIFY": "ca", "MYSQL_PASSWORD_FILE": ""})
-    assert dataclasses.astuple(settings.database()) == ("1", "1", 1, "1", "1", None, "1", True, "1", "1", "1", "ca")
+    assert dataclasses.astuple(settings.database()) == (
+        "1",
+        "1",
+        1,
+        "1",
+        "1",
+        None,
+        "1",
+        True,
+        "1",
+        "1",
+        "1",
+        "ca",
+    )
     assert dataclasses.astuple(settings.policy())[1:] == (True, False, False, 1, 1.0)
     assert load({"MYSQL_PASSWORD_FILE": "/p"})[0].database() == Database(password_file="/p")
 
@@ -65,9 +78,16 @@ def test_a_limit_for_reads_in_sync_needs_reads_in_sync(load: Load) -> None:
 
 
 def test_flags_go_before_variables_before_the_env_file(load: Load, env_file: Path) -> None:
-    env_file.write_text("MYSQL_HOST=file\nMYSQL_USERNAME=file\nMYSQL_PORT=1\nMYSQL_PASSWORD='from file'\n")
+    env_file.write_text(
+        "MYSQL_HOST=file\nMYSQL_USERNAME=file\nMYSQL_PORT=1\nMYSQL_PASSWORD='from file'\n"
+    )
     # An empty one is not set.
-    environ = {"mysql_host": "variable", "MYSQL_HOST": "", "MYSQL_USERNAME": "variable", "MYSQL_PORT": ""}
+    environ = {
+        "mysql_host": "variable",
+        "MYSQL_HOST": "",
+        "MYSQL_USERNAME": "variable",
+        "MYSQL_PORT": "",
+    }
     settings, _ = load(environ, "--env-file", str(env_file), "--mysql-host", "flag")
     assert Database(None, "flag", 1, "variable", "from file") == settings.database()
 
@@ -75,7 +95,9 @@ def test_flags_go_before_variables_before_the_env_file(load: Load, env_file: Pat
 NO_DURATION = "is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h"
 NO_NETWORK = "contains no network: nobody could connect; to allow everybody, remove it"
 NO_PATH = "is not an absolute path; example: /var/tmp/clustercheck.disabled"
-OF_A_SERVICE = "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
+OF_A_SERVICE = (
+    "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
+)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +115,10 @@ OF_A_SERVICE = "Kubernetes sets it for a Service of that name; set enableService
         ("CLUSTERCHECK_DEADLINE", "800", "800 s is above the maximum of 60 s"),
         ("CLUSTERCHECK_LOGIN_INTERVAL", "2h", "7200 s is above the maximum of 3600 s"),
         ("CLUSTERCHECK_DEADLINE", "1ms", "0.001 s is below the minimum of 0.05 s"),
-        *(("CLUSTERCHECK_DEADLINE", word, f"{word!r} {NO_DURATION}") for word in ("nan", "inf", "5x")),
+        *(
+            ("CLUSTERCHECK_DEADLINE", word, f"{word!r} {NO_DURATION}")
+            for word in ("nan", "inf", "5x")
+        ),
         *(("CLUSTERCHECK_ALLOW_FROM", words, f"{words!r} {NO_NETWORK}") for words in ("", " , ")),
         *(("CLUSTERCHECK_DISABLED_FILE", path, f"{path!r} {NO_PATH}") for path in ("", "x")),
         ("MAX_SYNC_WAIT", "10ms", "0.01 s is below the minimum of 0.1 s"),
@@ -102,20 +127,28 @@ OF_A_SERVICE = "Kubernetes sets it for a Service of that name; set enableService
         ("CLUSTERCHECK_ENV_FILE", "/none", "/none: No such file or directory"),
     ],
 )
-def test_a_bad_value_is_one_line_that_names_the_setting(load: Load, name: str, value: str, said: str) -> None:
+def test_a_bad_value_is_one_line_that_names_the_setting(
+    load: Load, name: str, value: str, said: str
+) -> None:
     with pytest.raises(SettingsError) as caught:
         load({name: value})
     assert str(caught.value) == f"{name}: {said}"
 
 
-@pytest.mark.parametrize("names", [("MYSQL_HOST", "mysql_host"), ("MYSQL_PASSWORD", "MYSQL_PASSWORD_FILE")])
-def test_two_variables_for_one_thing_are_an_error_that_names_both(load: Load, names: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "names", [("MYSQL_HOST", "mysql_host"), ("MYSQL_PASSWORD", "MYSQL_PASSWORD_FILE")]
+)
+def test_two_variables_for_one_thing_are_an_error_that_names_both(
+    load: Load, names: tuple[str, str]
+) -> None:
     with pytest.raises(SettingsError) as caught:
         load(dict.fromkeys(names, "x"))[0].require_login()
     assert str(caught.value) == f"{names[0]} and {names[1]} are both set: set one"
 
 
-def test_a_login_that_is_not_possible_names_the_places_of_its_settings(load: Load, env_file: Path) -> None:
+def test_a_login_that_is_not_possible_names_the_places_of_its_settings(
+    load: Load, env_file: Path
+) -> None:
     env_file.write_text("MYSQL_USERNAME=a\nMYSQL_PASSWORD=x\nMYSQL_PASSWORD_FILE=/none\n")
     with pytest.raises(SettingsError) as both:
         load({"CLUSTERCHECK_ENV_FILE": str(env_file)})[0].require_login()
@@ -124,12 +157,17 @@ def test_a_login_that_is_not_possible_names_the_places_of_its_settings(load: Loa
     env_file.write_text("MYSQL_USERNAME=a\n\nMYSQL_PASSWORD_FILE=/none\n")
     with pytest.raises(SettingsError) as caught:
         load({"CLUSTERCHECK_ENV_FILE": str(env_file)})[0].require_login()
-    assert str(caught.value) == f"{env_file}, line 3: MYSQL_PASSWORD_FILE: /none: No such file or directory"
+    assert (
+        str(caught.value)
+        == f"{env_file}, line 3: MYSQL_PASSWORD_FILE: /none: No such file or directory"
+    )
 
 
 def test_an_env_file_that_is_a_pipe_stops_nothing(load: Load, env_file: Path) -> None:
     os.mkfifo(env_file)
-    with pytest.raises(SettingsError, match=f"^CLUSTERCHECK_ENV_FILE: {env_file}: not a regular file$"):
+    with pytest.raises(
+        SettingsError, match=f"^CLUSTERCHECK_ENV_FILE: {env_file}: not a regular file$"
+    ):
         load({"CLUSTERCHECK_ENV_FILE": str(env_file)})
 
 
@@ -145,9 +183,15 @@ def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load, env_fil
 def test_a_caller_of_a_few_settings_is_not_stopped_by_others(env_file: Path) -> None:
     env_file.write_text("AVAILABLE_WHEN_DONOR=perhaps\nCLUSTERCHECK_PORT=9300\nbroken\n")
     settings, warnings = load_settings({}, str(env_file), ["clustercheck_port"])
-    assert settings.model_dump() == Settings.model_validate({"clustercheck_port": "9300"}).model_dump()
-    assert warnings == [f"--env-file: {env_file}, line 3 is not NAME=value: this command goes on without it"]
-    with pytest.raises(SettingsError, match=f"^{env_file}, line 1: AVAILABLE_WHEN_DONOR: perhaps is neither"):
+    assert (
+        settings.model_dump() == Settings.model_validate({"clustercheck_port": "9300"}).model_dump()
+    )
+    assert warnings == [
+        f"--env-file: {env_file}, line 3 is not NAME=value: this command goes on without it"
+    ]
+    with pytest.raises(
+        SettingsError, match=f"^{env_file}, line 1: AVAILABLE_WHEN_DONOR: perhaps is neither"
+    ):
         load_settings({}, str(env_file), ["available_when_donor"])
 
 
@@ -170,12 +214,23 @@ def test_a_secret_in_the_wrong_variable_is_not_repeated(load: Load, name: str, v
 
 def test_a_password_is_never_shown(load: Load) -> None:
     settings, _ = load({"MYSQL_PASSWORD": SECRET})
-    assert SECRET not in f"{settings!r} {settings} {settings.database()!r} {settings.database().login()!r}"
+    assert (
+        SECRET
+        not in f"{settings!r} {settings} {settings.database()!r} {settings.database().login()!r}"
+    )
     assert settings.database().login().password == SECRET
 
 
-OTHERS = {"MYSQL_ROOT_PASSWORD": "x", "MYSQL_DATABASE": "x", "MYSQL_SERVICE_PORT": "1", "MYSQLD_OPTS": "x"}
-OF_KUBERNETES = {"CLUSTERCHECK_SERVICE_HOST": "10.0.0.1", "CLUSTERCHECK_PORT_9200_TCP": "tcp://10.0.0.1:9200"}
+OTHERS = {
+    "MYSQL_ROOT_PASSWORD": "x",
+    "MYSQL_DATABASE": "x",
+    "MYSQL_SERVICE_PORT": "1",
+    "MYSQLD_OPTS": "x",
+}
+OF_KUBERNETES = {
+    "CLUSTERCHECK_SERVICE_HOST": "10.0.0.1",
+    "CLUSTERCHECK_PORT_9200_TCP": "tcp://10.0.0.1:9200",
+}
 
 
 @pytest.mark.parametrize(
@@ -202,8 +257,12 @@ def test_a_misspelt_variable_is_told_with_what_was_meant_and_those_of_others_are
         assert load({name: "1", meant: "1"})[1] == []
 
 
-def test_misspelt_names_in_an_env_file_are_told_with_file_and_line(load: Load, env_file: Path) -> None:
-    env_file.write_text("\n# a comment\nMYSQL_USERNAME=x\n\n\nMYSQL_USER=x\nexport DRAIN=1\nMIIEvQIBADANBg=\n")
+def test_misspelt_names_in_an_env_file_are_told_with_file_and_line(
+    load: Load, env_file: Path
+) -> None:
+    env_file.write_text(
+        "\n# a comment\nMYSQL_USERNAME=x\n\n\nMYSQL_USER=x\nexport DRAIN=1\nMIIEvQIBADANBg=\n"
+    )
     assert load({"CLUSTERCHECK_ENV_FILE": str(env_file)})[1] == [
         f"{env_file}, line 6: MYSQL_USER is not a setting and is ignored: did you mean MYSQL_USERNAME?",
         f"{env_file}, line 7: a name is not a setting and is ignored",
@@ -214,14 +273,27 @@ def test_misspelt_names_in_an_env_file_are_told_with_file_and_line(load: Load, e
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("MYSQL_HOST=a\nmysql_host=b\n", "FILE, line 1: MYSQL_HOST and FILE, line 2: mysql_host are both set: set one"),
+        (
+            "MYSQL_HOST=a\nmysql_host=b\n",
+            "FILE, line 1: MYSQL_HOST and FILE, line 2: mysql_host are both set: set one",
+        ),
         *(
-            (f"# first\n\nMYSQL_PORT=3307\n\n{line}\n", "--env-file: FILE, line 5 is not NAME=value")
-            for line in (SECRET, f"MYSQL_PASSWORD {SECRET}", f"MYSQL_PASSWORD='{SECRET}", f"={SECRET}")
+            (
+                f"# first\n\nMYSQL_PORT=3307\n\n{line}\n",
+                "--env-file: FILE, line 5 is not NAME=value",
+            )
+            for line in (
+                SECRET,
+                f"MYSQL_PASSWORD {SECRET}",
+                f"MYSQL_PASSWORD='{SECRET}",
+                f"={SECRET}",
+            )
         ),
     ],
 )
-def test_a_mistake_in_an_env_file_is_named_with_its_line(load: Load, env_file: Path, text: str, error: str) -> None:
+def test_a_mistake_in_an_env_file_is_named_with_its_line(
+    load: Load, env_file: Path, text: str, error: str
+) -> None:
     env_file.write_text(text)
     with pytest.raises(SettingsError) as caught:
         load({}, "--env-file", str(env_file))
@@ -231,23 +303,38 @@ def test_a_mistake_in_an_env_file_is_named_with_its_line(load: Load, env_file: P
 @pytest.mark.parametrize(
     "host",
     [
-        *("[::1]", "[::1]:3307", "[fe80::1%eth0]", "db2:3307", "10.0.0.2:3307", "db2:", "tcp://10.0.0.2:3306"),
+        *(
+            "[::1]",
+            "[::1]:3307",
+            "[fe80::1%eth0]",
+            "db2:3307",
+            "10.0.0.2:3307",
+            "db2:",
+            "tcp://10.0.0.2:3306",
+        ),
         *("/run/mysqld/mysqld.sock", "db 2", "db2\t", "::1::2", "db2\nmore"),
     ],
 )
 def test_what_is_no_host_is_one_line_that_says_what_to_set(tmp_path: Path, host: str) -> None:
     option_file = tmp_path / "my.cnf"
-    option_file.write_text("[client]\nhost='{}'\n".format(host.replace("\n", "\\n").replace("\t", "\\t")))
+    option_file.write_text(
+        "[client]\nhost='{}'\n".format(host.replace("\n", "\\n").replace("\t", "\\t"))
+    )
     option_file.chmod(0o600)
     in_file = Database(defaults_extra_file=str(option_file))
     why = "is not a host name or an IP address: set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or"
-    for database, name in ((Database(host=host), "MYSQL_HOST"), (in_file, f"DEFAULTS_EXTRA_FILE: {option_file}: host")):
+    for database, name in (
+        (Database(host=host), "MYSQL_HOST"),
+        (in_file, f"DEFAULTS_EXTRA_FILE: {option_file}: host"),
+    ):
         with pytest.raises(SettingsError) as caught:
             database.login()
         assert str(caught.value) == f"{name}={host} {why} MYSQL_USERNAME".replace("\n", "\\n")
 
 
-@pytest.mark.parametrize("host", ["db2", "db2.example.org", "10.0.0.2", "::1", "2001:db8::2", "fe80::1%eth0", "db_2"])
+@pytest.mark.parametrize(
+    "host", ["db2", "db2.example.org", "10.0.0.2", "::1", "2001:db8::2", "fe80::1%eth0", "db_2"]
+)
 def test_a_host_is_taken_as_it_is_and_shown_with_its_port(host: str) -> None:
     login = Database(host=host).login()
     assert (login.host, str(login)) == (host, f"[{host}]:3306" if ":" in host else f"{host}:3306")

@@ -1,6 +1,9 @@
-"""The words that users match on, in scripts, alerts and dashboards. From 1.0.0 on, none of them goes or changes.
+"""The words that users match on, in scripts, alerts and dashboards.
 
-To add one is fine: add it here too. To remove or rename one needs a new major version, and a line in the changelog.
+From 1.0.0 on, none of them goes or changes.
+
+To add one is fine: add it here too. To remove or rename one needs a new major version, and a line
+in the changelog.
 """
 
 import re
@@ -39,7 +42,10 @@ STABLE = {
         """,
         set(Reason),
     ),
-    "planned reasons": ("desynced disabled donor full joined maintenance shutting-down", set(PLANNED)),
+    "planned reasons": (
+        "desynced disabled donor full joined maintenance shutting-down",
+        set(PLANNED),
+    ),
     "settings": (
         """
             AVAILABLE_WHEN_DONOR AVAILABLE_WHEN_FULL AVAILABLE_WHEN_READONLY CLUSTERCHECK_ALLOW_FROM
@@ -65,7 +71,10 @@ STABLE = {
         """,
         set(metrics_on_the_page()),
     ),
-    "causes of a closed connection": ("evicted malformed refused timed-out", set(ConnectionRegister().closed)),
+    "causes of a closed connection": (
+        "evicted malformed refused timed-out",
+        set(ConnectionRegister().closed),
+    ),
     "fields of /status": (
         """
             age_seconds available changes connections detail disabled_since draining failure
@@ -113,4 +122,11 @@ def test_the_log_has_the_events_of_1_0() -> None:
 
 def test_the_exit_statuses_are_those_of_1_0() -> None:
     statuses = {name: value for name, value in vars(exit_status).items() if name.isupper()}
-    assert statuses == {"DONE": 0, "AVAILABLE": 0, "FAILED": 1, "NOT_AVAILABLE": 1, "MISUSED": 2, "INTERRUPTED": 130}
+    assert statuses == {
+        "DONE": 0,
+        "AVAILABLE": 0,
+        "FAILED": 1,
+        "NOT_AVAILABLE": 1,
+        "MISUSED": 2,
+        "INTERRUPTED": 130,
+    }

@@ -37,7 +37,9 @@ def test_the_first_line_of_the_file_is_shown_short_and_printable(tmp_path: Path)
     path = tmp_path / "disabled"
     path.write_bytes(b'upgrade, "ticket 42" \x1b[2J\xff\nsecond line\n')
     switches = ManualSwitches(str(path))
-    assert ": \"upgrade, 'ticket 42' ?[2J?\" (clustercheckd undrain" in (switches().disabled_file or "")
+    assert ": \"upgrade, 'ticket 42' ?[2J?\" (clustercheckd undrain" in (
+        switches().disabled_file or ""
+    )
     path.write_bytes(b"x" * 5000)
     assert f': "{"x" * 120}" (clustercheckd' in (switches().disabled_file or "")
 
@@ -45,13 +47,19 @@ def test_the_first_line_of_the_file_is_shown_short_and_printable(tmp_path: Path)
 def test_the_file_is_read_only_when_it_has_changed(tmp_path: Path) -> None:
     path = tmp_path / "disabled"
     switches = ManualSwitches(str(path))
-    for words, modified_at, expected in (("first", 1, "first"), ("other", 1, "first"), ("other", 2, "other")):
+    for words, modified_at, expected in (
+        ("first", 1, "first"),
+        ("other", 1, "first"),
+        ("other", 2, "other"),
+    ):
         path.write_text(words)
         os.utime(path, (0, modified_at))
         assert f'"{expected}"' in (switches().disabled_file or "")
 
 
-@pytest.mark.parametrize(("modified_at", "date"), [(-(10**9), "1970-01-01T00:00:00"), (10**12, "9999-12-31T23:59:59")])
+@pytest.mark.parametrize(
+    ("modified_at", "date"), [(-(10**9), "1970-01-01T00:00:00"), (10**12, "9999-12-31T23:59:59")]
+)
 def test_a_time_that_is_no_date_is_the_nearest_one(modified_at: int, date: str) -> None:
     # Disks clamp such a time; what is in memory keeps it.
     with NamedTemporaryFile(dir="/dev/shm") as file:
@@ -94,8 +102,13 @@ def test_a_file_in_a_directory_that_may_not_be_searched_counts_as_there() -> Non
         closed = Path(directory, "closed")
         closed.mkdir(mode=0)
         command = [sys.executable, "-c", program, f"{closed}/file"]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=20, check=True)
-    assert done.stdout == f"{closed}/file: Permission denied; a file that cannot be checked counts as present\n"
+        done = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=20, check=True
+        )
+    assert (
+        done.stdout
+        == f"{closed}/file: Permission denied; a file that cannot be checked counts as present\n"
+    )
 
 
 @pytest.mark.parametrize("path", ["/\0", "/" + "x" * 300, "/" + "x/" * 3000, "/\udcff"])

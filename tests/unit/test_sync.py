@@ -1,4 +1,6 @@
-"""The table of polls and reads in sync: how long the node has not kept up, and whether it is back from a hang."""
+"""The table of polls and reads in sync: how long the node has not kept up, and whether it is back
+from a hang.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,7 +54,9 @@ def failure(sync: Sync, _at: float) -> Sync:
 
 @dataclass(frozen=True)
 class Row:
-    """What happened when, and what is known at 20 s: for how long nothing was answered, and if that was refused."""
+    """What happened when, and what is known at 20 s: for how long nothing was answered, and if that
+    was refused.
+    """
 
     events: tuple[tuple[float, Event], ...]
     wait_seconds: float | None
@@ -65,13 +69,21 @@ WAITS = {
     "answered": Row(((15, read), (16, answered)), 0),
     "the next one waits": Row(((15, read), (16, answered), (17, read)), 3),
     "refused": Row(((15, read), (16, refused)), 5, refused=True),
-    "refused, and the next one waits": Row(((15, read), (16, refused), (17, read)), 5, refused=True),
-    "refused, and the next one is answered": Row(((15, read), (16, refused), (17, read), (18, answered)), 0),
+    "refused, and the next one waits": Row(
+        ((15, read), (16, refused), (17, read)), 5, refused=True
+    ),
+    "refused, and the next one is answered": Row(
+        ((15, read), (16, refused), (17, read), (18, answered)), 0
+    ),
     "lost at once": Row(((15, read), (15.9, lost)), None),
     "lost at once, and the next one waits": Row(((15, read), (15.9, lost), (17, read)), 3),
     "lost after a second": Row(((15, read), (16, lost)), 5),
-    "lost after a second, and the next one at once": Row(((15, read), (16, lost), (17, read), (17.1, lost)), 5),
-    "refused, and the next one lost": Row(((15, read), (15.1, refused), (15.2, read), (15.3, lost)), 5, refused=True),
+    "lost after a second, and the next one at once": Row(
+        ((15, read), (16, lost), (17, read), (17.1, lost)), 5
+    ),
+    "refused, and the next one lost": Row(
+        ((15, read), (15.1, refused), (15.2, read), (15.3, lost)), 5, refused=True
+    ),
     "no login after an answer": Row(((15, read), (16, answered), (17, no_login)), None),
     "no login after a refusal": Row(((15, read), (16, refused), (17, no_login)), None),
     "no login after a loss": Row(((15, read), (16, lost), (17, no_login)), None),

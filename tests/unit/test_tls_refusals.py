@@ -1,4 +1,6 @@
-"""TLS that ends badly: no descriptor is left behind, and who refuses is not asked four times a second."""
+"""TLS that ends badly: no descriptor is left behind, and who refuses is not asked four times a
+second.
+"""
 
 import ssl
 import threading
@@ -14,7 +16,17 @@ from app.verdict.reason import Reason
 from harness.certificates import Certificate, make_authority, make_certificate
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
-from tests.fake_mysql import OK, TLS_CAPABILITIES, Behaviour, FakeMySQL, Peer, error, fake_mysql, packet, server_context
+from tests.fake_mysql import (
+    OK,
+    TLS_CAPABILITIES,
+    Behaviour,
+    FakeMySQL,
+    Peer,
+    error,
+    fake_mysql,
+    packet,
+    server_context,
+)
 from tests.unit.polling import LOOPS, Loop, Polls, database_of, polls_of
 
 ATTEMPTS = 4
@@ -30,7 +42,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 @pytest.fixture(scope="module")
 def context(authority: Certificate, tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     """Make a server's side of TLS."""
-    return server_context(make_certificate(tmp_path_factory.mktemp("server"), "server", authority, LOOPBACK))
+    return server_context(
+        make_certificate(tmp_path_factory.mktemp("server"), "server", authority, LOOPBACK)
+    )
 
 
 @contextmanager
@@ -40,7 +54,9 @@ def polling_over_tls(
     """Run a poller that asks its server for TLS."""
     with (
         fake_mysql(behaviour) as server,
-        polls_of(replace(database_of(server), ssl_ca=str(authority.cert)), new_loop=new_loop) as polls,
+        polls_of(
+            replace(database_of(server), ssl_ca=str(authority.cert)), new_loop=new_loop
+        ) as polls,
     ):
         yield polls, server
 
@@ -69,7 +85,10 @@ def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
             peer.connection.sendall(answer)
         over.wait(_LONGEST_SECONDS)
 
-    with polling_over_tls(neither_reads_nor_closes, authority, new_loop) as (polls, server), ExitStack() as exits:
+    with (
+        polling_over_tls(neither_reads_nor_closes, authority, new_loop) as (polls, server),
+        ExitStack() as exits,
+    ):
         exits.callback(over.set)
         for _ in range(ATTEMPTS):
             polls.failure()
@@ -77,20 +96,29 @@ def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
 
 
 @LOOPS
-def test_a_rejected_certificate_is_paced_as_a_refusal(tmp_path: Path, context: ssl.SSLContext, new_loop: Loop) -> None:
+def test_a_rejected_certificate_is_paced_as_a_refusal(
+    tmp_path: Path, context: ssl.SSLContext, new_loop: Loop
+) -> None:
     unknown = make_authority(tmp_path)
-    with polling_over_tls(lambda peer: peer.start_tls(context), unknown, new_loop) as (polls, server):
+    with polling_over_tls(lambda peer: peer.start_tls(context), unknown, new_loop) as (
+        polls,
+        server,
+    ):
         check_paced(polls, server, "certificate not accepted: ")
 
 
-def test_our_own_certificate_refused_is_paced_and_named(tmp_path: Path, authority: Certificate) -> None:
+def test_our_own_certificate_refused_is_paced_and_named(
+    tmp_path: Path, authority: Certificate
+) -> None:
     strict = server_context(make_certificate(tmp_path, "strict", authority, LOOPBACK))
     strict.verify_mode = ssl.CERT_REQUIRED
     with polling_over_tls(lambda peer: peer.start_tls(strict), authority) as (polls, server):
         check_paced(polls, server, "certificate required")
 
 
-def test_a_server_without_tls_is_told_nothing_and_paced_where_tls_is_required(authority: Certificate) -> None:
+def test_a_server_without_tls_is_told_nothing_and_paced_where_tls_is_required(
+    authority: Certificate,
+) -> None:
     received: list[bytes] = []
 
     def greets_and_listens(peer: Peer) -> None:

@@ -28,14 +28,24 @@ def samples(*kinds: str, seconds: float = 0.0) -> list[Sample]:
 
 
 def test_a_success_that_waited_after_a_failure_belongs_to_the_failure() -> None:
-    hung = [Sample(0, 1, UNUSABLE, "hung"), Sample(1, 1.9, USABLE, "committed"), Sample(2, 2.9, USABLE, "committed")]
+    hung = [
+        Sample(0, 1, UNUSABLE, "hung"),
+        Sample(1, 1.9, USABLE, "committed"),
+        Sample(2, 2.9, USABLE, "committed"),
+    ]
     assert [sample.kind for sample in settled(hung)] == [UNUSABLE, UNUSABLE, USABLE]
     refused = [Sample(0, 0.01, UNUSABLE, "refused"), Sample(0.1, 0.11, USABLE, "committed")]
     assert settled(refused) == refused
 
 
-def test_a_client_that_waits_in_vain_after_a_success_met_a_hang_no_earlier_than_its_last_step() -> None:
-    asked = [Sample(0, 0.1, USABLE, ""), Sample(0.1, 1.3, UNUSABLE, ""), Sample(1.3, 2.5, UNUSABLE, "")]
+def test_a_client_that_waits_in_vain_after_a_success_met_a_hang_no_earlier_than_its_last_step() -> (
+    None
+):
+    asked = [
+        Sample(0, 0.1, USABLE, ""),
+        Sample(0.1, 1.3, UNUSABLE, ""),
+        Sample(1.3, 2.5, UNUSABLE, ""),
+    ]
     ((began_at, ended_at),) = stretches(settled(asked), UNUSABLE)
     assert (round(began_at, 3), ended_at) == (0.3, 2.5)
     refused = [asked[0], Sample(0.1, 0.2, UNUSABLE, "refused")]
@@ -58,12 +68,20 @@ def test_a_200_on_an_unusable_node_is_false_even_if_it_is_a_donor() -> None:
 
 def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced_or_cannot_be_read() -> None:
     said, usable = samples(*[SAYS_503] * 6), samples(UNUSABLE, *[USABLE] * 5)
-    seen = judge(said, usable, samples(DESYNCED, DESYNCED, DESYNCED, NOT_DESYNCED, NOT_DESYNCED, NOT_DESYNCED))
+    seen = judge(
+        said,
+        usable,
+        samples(DESYNCED, DESYNCED, DESYNCED, NOT_DESYNCED, NOT_DESYNCED, NOT_DESYNCED),
+    )
     assert seen[FALSE_503] == [(2, 5)]
     # Whatever else is wrong with its variables: it can be used.
     assert judge(said, usable, samples(*[NOT_DESYNCED] * 6))[FALSE_503] == [(1, 5)]
     assert judge(said, usable, samples(*[UNREADABLE] * 6))[FALSE_503] == []
-    until = [Sample(0, 3, UNREADABLE, ""), Sample(3, 4, NOT_DESYNCED, "after a wait"), Sample(4, 4.1, NOT_DESYNCED, "")]
+    until = [
+        Sample(0, 3, UNREADABLE, ""),
+        Sample(3, 4, NOT_DESYNCED, "after a wait"),
+        Sample(4, 4.1, NOT_DESYNCED, ""),
+    ]
     assert judge(said, usable, until)[FALSE_503] == [(4, 5)]
 
 
@@ -77,7 +95,14 @@ def report(
     node: str = "node1",
 ) -> Report:
     """Report on a node, about which only one checker said something, with one fault on node1."""
-    said = {OURS: [], IN_SYNC: [], SCRIPT: [], checker: ours, TRUTH: truth, WITNESS: samples(*[NOT_DESYNCED] * 6)}
+    said = {
+        OURS: [],
+        IN_SYNC: [],
+        SCRIPT: [],
+        checker: ours,
+        TRUTH: truth,
+        WITNESS: samples(*[NOT_DESYNCED] * 6),
+    }
     return Report("a test", {node: said}, [Window(1, kind, "node1", 0.2, ended_at)])
 
 
@@ -85,30 +110,40 @@ def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> No
     truth = samples(USABLE, USABLE, UNUSABLE, UNUSABLE, UNUSABLE, USABLE)
     found = report("desync", samples(*[SAYS_200] * 6), truth)
     (violation,) = found.violations()
-    assert violation.startswith("clustercheckd: false 200 for 2.00 s on node1 at 2.00 s; fault 1, desync on node1\n")
+    assert violation.startswith(
+        "clustercheckd: false 200 for 2.00 s on node1 at 2.00 s; fault 1, desync on node1\n"
+    )
     assert "truth: unusable: unusable" in violation
     assert "| desync | 2.00 | 0 | 0 | 0 | 0 |" in found.text()
 
 
 @pytest.mark.parametrize(
-    ("kind", "longest"), [("SIGSTOP", 0.35), ("read-only", 0.35), (NO_THREADS, 3.1), (BROKEN_INIT_CONNECT, 3.1)]
+    ("kind", "longest"),
+    [("SIGSTOP", 0.35), ("read-only", 0.35), (NO_THREADS, 3.1), (BROKEN_INIT_CONNECT, 3.1)],
 )
 def test_a_200_may_rest_on_a_poll_of_a_quarter_of_a_second_ago_and_on_a_login_of_three(
     kind: str, longest: float
 ) -> None:
     for last_200_at, violations in ((longest - 0.01, 0), (longest + 0.01, 1)):
-        said = [Sample(0.0, last_200_at, SAYS_200, ""), Sample(last_200_at + 0.01, 5.0, SAYS_503, "")]
+        said = [
+            Sample(0.0, last_200_at, SAYS_200, ""),
+            Sample(last_200_at + 0.01, 5.0, SAYS_503, ""),
+        ]
         assert len(report(kind, said, [Sample(0.0, 5.0, UNUSABLE, "")]).violations()) == violations
 
 
 @pytest.mark.parametrize(
-    ("checker", "kind", "longest"), [(OURS, SIGSTOP, 0.35), (IN_SYNC, SIGSTOP, 0.35), (IN_SYNC, ALTER, 3.2)]
+    ("checker", "kind", "longest"),
+    [(OURS, SIGSTOP, 0.35), (IN_SYNC, SIGSTOP, 0.35), (IN_SYNC, ALTER, 3.2)],
 )
 def test_each_checker_has_goals_and_max_sync_wait_sees_what_no_status_variable_shows(
     checker: str, kind: str, longest: float
 ) -> None:
     for last_200_at, violations in ((longest - 0.01, 0), (longest + 0.01, 1)):
-        said = [Sample(0.0, last_200_at, SAYS_200, ""), Sample(last_200_at + 0.01, 5.0, SAYS_503, "")]
+        said = [
+            Sample(0.0, last_200_at, SAYS_200, ""),
+            Sample(last_200_at + 0.01, 5.0, SAYS_503, ""),
+        ]
         found = report(kind, said, [Sample(0.0, 5.0, UNUSABLE, "")], checker=checker)
         assert len(found.violations()) == violations
     assert not report(ALTER, samples(*[SAYS_200] * 6), samples(*[UNUSABLE] * 6)).violations()
@@ -116,9 +151,18 @@ def test_each_checker_has_goals_and_max_sync_wait_sees_what_no_status_variable_s
 
 def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_own() -> None:
     said, unusable = [Sample(3.0, 3.59, SAYS_200, "")], [Sample(0.0, 5.0, UNUSABLE, "")]
-    during, afterwards = report(SIGSTOP, said, unusable), report(SIGSTOP, said, unusable, ended_at=2.0)
-    assert "| SIGSTOP | 0.59 | 0 | 0 | 0 | 0 |\n| SIGSTOP, afterwards | 0 | 0 | 0 | 0 | 0 |" in during.text()
-    assert "| SIGSTOP | 0 | 0 | 0 | 0 | 0 |\n| SIGSTOP, afterwards | 0.59 | 0 | 0 | 0 | 0 |" in afterwards.text()
+    during, afterwards = (
+        report(SIGSTOP, said, unusable),
+        report(SIGSTOP, said, unusable, ended_at=2.0),
+    )
+    assert (
+        "| SIGSTOP | 0.59 | 0 | 0 | 0 | 0 |\n| SIGSTOP, afterwards | 0 | 0 | 0 | 0 | 0 |"
+        in during.text()
+    )
+    assert (
+        "| SIGSTOP | 0 | 0 | 0 | 0 | 0 |\n| SIGSTOP, afterwards | 0.59 | 0 | 0 | 0 | 0 |"
+        in afterwards.text()
+    )
     assert (len(during.violations()), len(afterwards.violations())) == (1, 0)
     elsewhere = report(SIGSTOP, samples(*[SAYS_200] * 6), samples(*[UNUSABLE] * 6), node="node2")
     assert "| SIGSTOP, other nodes | 5.00 | 0 | 0 | 0 | 0 |" in elsewhere.text()
@@ -126,22 +170,34 @@ def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_
 
 
 def test_the_worst_fault_of_each_kind_is_drawn() -> None:
-    said, unusable = samples(*[SAYS_200] * 6), samples(USABLE, USABLE, UNUSABLE, UNUSABLE, USABLE, USABLE)
+    said, unusable = (
+        samples(*[SAYS_200] * 6),
+        samples(USABLE, USABLE, UNUSABLE, UNUSABLE, USABLE, USABLE),
+    )
     node = {OURS: said, IN_SYNC: [], SCRIPT: [], TRUTH: unusable, WITNESS: []}
-    windows = [Window(n, kind, "node1", n, n + 0.5) for n, kind in enumerate((SIGSTOP, SIGSTOP, SIGSTOP, ALTER))]
+    windows = [
+        Window(n, kind, "node1", n, n + 0.5)
+        for n, kind in enumerate((SIGSTOP, SIGSTOP, SIGSTOP, ALTER))
+    ]
     assert Report("a test", {"node1": node}, windows).worst() == [windows[3], windows[2]]
 
 
 def test_a_503_may_be_older_by_a_second() -> None:
     for hundredths, violations in ((134, 0), (136, 1)):
-        said = [Sample(number / 100, number / 100, SAYS_503, "") for number in range(1, hundredths + 2)]
-        assert len(report("SIGSTOP", said, [Sample(0.0, 5.0, USABLE, "")]).violations()) == violations
+        said = [
+            Sample(number / 100, number / 100, SAYS_503, "") for number in range(1, hundredths + 2)
+        ]
+        assert (
+            len(report("SIGSTOP", said, [Sample(0.0, 5.0, USABLE, "")]).violations()) == violations
+        )
 
 
 @pytest.mark.parametrize(
     ("kind", "seen", "violations"),
     [(PAUSED, "503 timeout", 1), (PAUSED, "no answer: timed out", 0), ("kill -9", "503 x", 0)],
 )
-def test_a_service_that_was_paused_must_not_answer_503_for_it(kind: str, seen: str, violations: int) -> None:
+def test_a_service_that_was_paused_must_not_answer_503_for_it(
+    kind: str, seen: str, violations: int
+) -> None:
     said = [Sample(0.0, 0.0, SAYS_200, "200 synced"), Sample(0.5, 3.5, SAYS_503, seen)]
     assert len(report(kind, said, [Sample(0.0, 5.0, USABLE, "")]).violations()) == violations
