@@ -15,7 +15,7 @@ from app.http.health_checks import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
 from app.http.metrics import ServiceMetrics
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
-from app.verdict.rules import NO_SWITCHES, Policy, Verdict, decide
+from app.verdict.rules import Policy, Switches, Verdict, decide
 
 
 class StatusChange(BaseModel):
@@ -130,8 +130,9 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
 def _status(sources: ServiceMetrics) -> Status:
     monitor = sources.monitor
     verdict, seen, switches = monitor.verdict(), monitor.result, monitor.switches()
-    by_hand = switches is not NO_SWITCHES
-    otherwise = decide(seen, monitor.age_seconds, monitor.policy, NO_SWITCHES) if by_hand else None
+    otherwise = None
+    if switches.any_on:
+        otherwise = decide(seen, monitor.age_seconds, monitor.policy, Switches())
     disabled_at = switches.disabled_at
     changes = [
         StatusChange(at=datetime.fromtimestamp(one.at, UTC), **asdict(one.verdict))

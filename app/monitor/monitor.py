@@ -23,7 +23,7 @@ from functools import partial
 from app.monitor.deadline import deadline
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
-from app.verdict.rules import NO_SWITCHES, Policy, Switches, Verdict, decide
+from app.verdict.rules import Policy, Switches, Verdict, decide
 
 _log = logging.getLogger(__name__)
 
@@ -165,12 +165,7 @@ class Monitor:
         """
         age_seconds = self.age_seconds
         fresh = self.result is not None and age_seconds <= self._interval_seconds
-        if (
-            fresh
-            and policy is None
-            and self._decided is not None
-            and self.switches() is NO_SWITCHES
-        ):
+        if fresh and policy is None and self._decided is not None and not self.switches().any_on:
             return self._decided
         verdict = decide(self.result, age_seconds, policy or self.policy, self.switches())
         if fresh or verdict.reason in _BY_HAND:
@@ -220,7 +215,7 @@ class Monitor:
                 self.result = result
                 # Most health checks get this verdict. To decide for each would be a sixth of the
                 # cost of an answer.
-                self._decided = decide(result, 0.0, self.policy, NO_SWITCHES)
+                self._decided = decide(result, 0.0, self.policy, Switches())
                 # The age counts from the start of the poll: a value may have changed right after
                 # the server sent it.
                 self._began_at, self._ended_at = began_at, self._clock()

@@ -75,7 +75,7 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
     switches = ManualSwitches(values["CLUSTERCHECK_DISABLED_FILE"])()
     if switches.disabled_file is not None:
         # This needs no poll, so it works while the server hangs or a setting is wrong.
-        return decide(None, 0.0, Policy(0.0), switches)
+        return decide(None, 0.0, Policy(), switches)
     try:
         database, policy, deadline_seconds = _settings(values)
     except SettingsError as fault:
@@ -106,8 +106,6 @@ def _settings(values: Mapping[str, str]) -> tuple[Database, Policy, float]:
         defaults_extra_file=defaults_file if os.access(defaults_file, os.R_OK) else None,
     )
     policy = Policy(
-        # The poll has just ended: no verdict is too old.
-        max_age_seconds=deadline_seconds,
         available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
         available_when_readonly=values["AVAILABLE_WHEN_READONLY"] == "1",
     )

@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import uvloop
 
@@ -18,7 +18,7 @@ from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthChecks, no_health_checks
 from app.http.metrics import ServiceMetrics
 from app.http.server import Server, address_of, listening_socket
-from app.monitor.monitor import IDLE_SECONDS, Monitor
+from app.monitor.monitor import IDLE_SECONDS, Monitor, oldest_usable_seconds
 from app.service.log import Log, set_up_log
 from app.service.systemd import Systemd, execute_again, kept_socket
 from app.settings.error import SettingsError
@@ -77,7 +77,12 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         poller.poll,
         interval_seconds=settings.clustercheck_poll_interval,
         deadline_seconds=settings.clustercheck_deadline,
-        policy=settings.policy(),
+        policy=replace(
+            settings.policy(),
+            max_age_seconds=oldest_usable_seconds(
+                settings.clustercheck_poll_interval, settings.clustercheck_deadline
+            ),
+        ),
         switches=switches,
         on_verdict=lambda verdict: systemd.show(verdict, poller.login_failure),
     )

@@ -18,7 +18,6 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from app.database.login import Database
-from app.monitor.monitor import oldest_usable_seconds
 from app.settings.error import SettingsError
 from app.settings.switches import DISABLED_FILE
 from app.settings.variables import Variable, misspelt_names, read_env_file, seconds_in
@@ -182,10 +181,7 @@ class Settings(BaseModel, frozen=True):
             raise SettingsError(
                 "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
             )
-        max_age_seconds = oldest_usable_seconds(
-            self.clustercheck_poll_interval, self.clustercheck_deadline
-        )
-        return Policy(max_age_seconds, **{name: value for name, value in self if name in POLICY})
+        return Policy(**{name: value for name, value in self if name in POLICY})
 
 
 DATABASE = [name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))]

@@ -7,7 +7,7 @@ import stat
 import time
 from functools import lru_cache
 
-from app.verdict.rules import NO_SWITCHES, Switches
+from app.verdict.rules import Switches
 
 DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
 
@@ -33,7 +33,7 @@ class ManualSwitches:
         # NotADirectoryError: a part of the path is not a directory, so the file cannot exist
         # either.
         except (FileNotFoundError, NotADirectoryError):
-            return Switches(shutting_down=True) if self.shutting_down else NO_SWITCHES
+            return Switches(shutting_down=self.shutting_down)
         except (OSError, ValueError) as fault:
             words = getattr(fault, "strerror", None) or str(fault)
             seen = (

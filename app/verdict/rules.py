@@ -44,6 +44,7 @@ No rule reads wsrep_sst_donor_rejects_queries. Galera 4 only logs it: such a don
 clients.
 """
 
+import math
 from dataclasses import dataclass
 
 from app.verdict.node_state import NodeState, PollFailure
@@ -58,12 +59,12 @@ AVAILABLE, UNAVAILABLE = 200, 503
 class Policy:
     """What the operator allows.
 
-    max_age_seconds: the age above which a poll is stale. The age counts from the start of its poll.
-    max_recv_queue: how many write-sets wsrep_local_recv_queue may hold; None disables the rule.
+    max_age_seconds: the age above which a poll is stale, from its start. Whoever polls just now has
+    no limit. max_recv_queue: how many write-sets wsrep_local_recv_queue may hold; None disables the rule.
     max_sync_wait: for how many seconds a read in sync may wait; None disables the rule.
     """
 
-    max_age_seconds: float
+    max_age_seconds: float = math.inf
     available_when_donor: bool = False
     available_when_readonly: bool = True
     available_when_full: bool = True
@@ -84,10 +85,10 @@ class Switches:
     shutting_down: bool = False
     disabled_at: float | None = None
 
-
-NO_SWITCHES = Switches()
-"""The switches of nearly every health check: one object, because to compare its fields would cost
-more."""
+    @property
+    def any_on(self) -> bool:
+        """Whether the operator has taken the node out by hand."""
+        return self.shutting_down or self.disabled_file is not None
 
 
 @dataclass(frozen=True, slots=True)

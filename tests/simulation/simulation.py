@@ -17,7 +17,7 @@ from app.database.poller import Poller
 from app.monitor.monitor import Monitor, oldest_usable_seconds
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
-from app.verdict.rules import NO_SWITCHES, Policy, Verdict
+from app.verdict.rules import Policy, Switches, Verdict
 from tests.simulation import promises as promised
 from tests.simulation.plan import Plan
 from tests.simulation.promises import TURN_SECONDS, Promises, most_seconds
@@ -97,7 +97,7 @@ class Simulation:
             policy=Policy(
                 oldest_usable_seconds(promised.POLL_INTERVAL_SECONDS, promised.DEADLINE_SECONDS)
             ),
-            switches=lambda: NO_SWITCHES,
+            switches=Switches,
             clock=self.world.boot_seconds,
         )
         async with asyncio.TaskGroup() as tasks:

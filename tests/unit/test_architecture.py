@@ -16,7 +16,7 @@ ARROWS = {
     "app.settings.error": set(),
     "app.settings.variables": {"app.settings.error"},
     "app.settings.switches": {"app.verdict"},
-    "app.settings.settings": {"app.settings", "app.database", "app.monitor", "app.verdict"},
+    "app.settings.settings": {"app.settings", "app.database", "app.verdict"},
     "app.http": {"app.http", "app.database", "app.monitor", "app.settings", "app.verdict"},
     "app.commands": {"app.commands", "app.database", "app.settings", "app.verdict"},
     "app.script": {"app.script", "app.commands", "app.database", "app.settings", "app.verdict"},

@@ -14,7 +14,7 @@ import pytest
 from app.monitor.monitor import IDLE_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
-from app.verdict.rules import NO_SWITCHES, Policy, Switches, Verdict
+from app.verdict.rules import Policy, Switches, Verdict
 from tests.measured import within
 
 INTERVAL_SECONDS = 0.01
@@ -81,7 +81,7 @@ async def hanging() -> NodeState:
 @asynccontextmanager
 async def running(
     poller: ScriptedPoller,
-    switches: Callable[[], Switches] = lambda: NO_SWITCHES,
+    switches: Callable[[], Switches] = Switches,
     *,
     interval_seconds: float = INTERVAL_SECONDS,
     max_age_seconds: float = MAX_AGE_SECONDS,
