@@ -12,7 +12,7 @@ statement, a full disk or a stuck applier, it waits, although every status varia
     it is refused (error 1205, 1047)   goes on, and counts as refused                -
     it ends in another way             goes on; ends if it took under 1 s            -
     no session of ours gets in         ends: nothing reads any more                  -
-    a poll gets no answer              -                                             the hang begins, if there is none
+    a poll gets no answer              -                                             the hang began with the last answer
     a poll fails                       -                                             there is no hang
     a poll is answered                 -                                             begins, if the hang took 2 s
     10 s later                         -                                             complete
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 HANG_SECONDS = 2.0
 """After a hang of so many seconds, the group may have excluded the node, which does not know it
-yet."""
+yet. The hang may have begun right after the last answer."""
 
 RETURN_SECONDS = 10.0
 """How long the node may take to answer a read in sync after a hang, before it returns without."""
@@ -41,13 +41,15 @@ class Sync:
 
     read_began_at: of the read that is under way, or of the latest. waiting_since: since when no
     read has been answered; None if the latest was. refused: whether the server refused one since
-    then. hung_since: since when no poll has been answered; None if the latest was. returned_at:
-    when the first poll was answered after a hang, until the return is complete.
+    then. answered_at: when the latest poll was answered; None if one has failed since. hung_since:
+    since when no poll has been answered; None if the latest was. returned_at: when the first poll
+    was answered after a hang, until the return is complete.
     """
 
     read_began_at: float | None = None
     waiting_since: float | None = None
     refused: bool = False
+    answered_at: float | None = None
     hung_since: float | None = None
     returned_at: float | None = None
 
@@ -106,17 +108,20 @@ class Sync:
 
     def poll_unanswered(self, began_at: float) -> "Sync":
         """Return the value after a poll that got no answer in time."""
-        return self if self.hung_since is not None else replace(self, hung_since=began_at)
+        if self.hung_since is not None:
+            return self
+        return replace(self, hung_since=began_at if self.answered_at is None else self.answered_at)
 
     def poll_failed(self) -> "Sync":
         """Return the value after a poll that failed in any other way."""
-        return replace(self, hung_since=None)
+        return replace(self, answered_at=None, hung_since=None)
 
     def poll_answered(self, at: float, *, can_read: bool = True) -> "Sync":
         """Return the value after a poll that was answered. can_read: whether there are reads in
         sync at all.
         """
-        if self.hung_since is None:
-            return self
-        hung = can_read and at - self.hung_since >= HANG_SECONDS
-        return replace(self, hung_since=None, returned_at=at if hung else self.returned_at)
+        since = at if self.hung_since is None else self.hung_since
+        hung = can_read and at - since >= HANG_SECONDS
+        return replace(
+            self, answered_at=at, hung_since=None, returned_at=at if hung else self.returned_at
+        )

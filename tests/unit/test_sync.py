@@ -110,6 +110,8 @@ RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
     "no hang": ((), False),
     "a short hang": (((8, silence), (9, silence), (9.9, poll)), False),
     "a hang of two seconds": (((8, silence), (9, silence), (10, poll)), True),
+    "from the answer before": (((8, poll), (9, silence), (10, poll)), True),
+    "from a poll after a failure": (((8, poll), (8.5, failure), (9, silence), (10, poll)), False),
     "more polls": (((8, silence), (10, poll), (11, poll)), True),
     "a poll failed meanwhile": (((8, silence), (9, failure), (10, poll)), False),
     "two short hangs": (((7, silence), (8.5, poll), (9, silence), (10, poll)), False),
