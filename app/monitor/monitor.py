@@ -17,6 +17,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -148,16 +149,13 @@ class Monitor:
         return self._periods_missed < _PERIODS_MISSED
 
     def verdict(self, policy: Policy | None = None) -> Verdict:
-        """Return the verdict from the latest result, under policy if given, else under the
-        configured one.
-        """
-        return decide(
-            self.result, self._clock() - self._began_at, policy or self.policy, self.switches()
-        )
+        """Return the verdict from the latest result. policy: instead of the configured one."""
+        return decide(self.result, self.age_seconds, policy or self.policy, self.switches())
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
-        """Return the verdict from a result that is at most the poll interval old, or from a poll
-        that has just ended.
+        """Return the verdict from a fresh result, or from a poll that has just ended.
+
+        A result is fresh if its poll began at most the poll interval ago.
 
         For a node that is unavailable anyway, wait at most `REFUSAL_SECONDS`, then return the
         verdict as it is known. In every other case, a poll that does not end within the deadline
@@ -170,23 +168,17 @@ class Monitor:
         verdict = decide(self.result, age_seconds, policy or self.policy, self.switches())
         if fresh or verdict.reason in _BY_HAND:
             return verdict
-        patient = verdict.available or verdict.reason in _UNKNOWN
-        # The poll ends by its own deadline, which began when this wait did, or before.
-        limit = (
-            deadline(self._deadline_seconds + _SLACK_SECONDS)
-            if patient
-            else asyncio.timeout(REFUSAL_SECONDS)
-        )
+        limit: AbstractAsyncContextManager[object] = asyncio.timeout(REFUSAL_SECONDS)
+        if verdict.available or verdict.reason in _UNKNOWN:
+            # The poll ends by its own deadline, which began when this wait did, or before.
+            limit = deadline(self._deadline_seconds + _SLACK_SECONDS)
+            # An old 200 is no answer.
+            age_seconds = math.inf
         try:
             async with limit:
                 return await self._verdict_of_next_poll(policy)
         except TimeoutError:
-            # An old 200 is no answer.
-            return (
-                decide(self.result, math.inf, policy or self.policy, self.switches())
-                if patient
-                else verdict
-            )
+            return decide(self.result, age_seconds, policy or self.policy, self.switches())
 
     async def _verdict_of_next_poll(self, policy: Policy | None) -> Verdict:
         """Wait for a poll that ends now.
