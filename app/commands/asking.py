@@ -1,4 +1,4 @@
-"""Asks running services for their /status, each in a thread of its own.
+"""Asks running services for their /status.
 
 A service has `SECONDS` in all: for the lookup of its name, to connect, and to answer. Any program
 may answer there: clustercheckd reads at most `_MOST_BYTES`, and passes no control characters to a
@@ -6,12 +6,11 @@ terminal.
 """
 
 import json
-import math
 import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -22,7 +21,6 @@ from app.settings.settings import MOST_PORT, Settings
 from app.verdict.text import one_line
 
 SECONDS = 2.0
-_PAUSE_SECONDS = 1.0
 _MOST_BYTES = 1 << 18
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
 _ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
@@ -145,42 +143,22 @@ def service_at(text: str, default_port: int) -> Service:
 
 def ask(services: Sequence[Service]) -> list[Answer]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    return next(keep_asking(services))
-
-
-def keep_asking(services: Sequence[Service]) -> Iterator[list[Answer]]:
-    """Ask each service every second, whatever the others do, and yield the latest answers every
-    second.
-
-    The first come when all have answered, or after `SECONDS`.
-    """
-    none = [Answer(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services]
-    latest = [(-math.inf, answer) for answer in none]
-    answered = [threading.Event() for _ in services]
-    stopped = threading.Event()
+    answers = [Answer(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services]
 
     def ask_one(index: int) -> None:
-        while not stopped.is_set():
-            answer = _answer(services[index])
-            latest[index] = (time.monotonic(), answer)
-            answered[index].set()
-            stopped.wait(_PAUSE_SECONDS)
+        answers[index] = _answer(services[index])
 
     # Nothing can stop the lookup of a name: such a thread is left behind.
-    for index in range(len(services)):
-        threading.Thread(target=ask_one, args=(index,), daemon=True).start()
+    threads = [
+        threading.Thread(target=ask_one, args=(index,), daemon=True)
+        for index in range(len(services))
+    ]
+    for thread in threads:
+        thread.start()
     end = time.monotonic() + SECONDS
-    for one in answered:
-        one.wait(max(0.0, end - time.monotonic()))
-    try:
-        while True:
-            oldest = time.monotonic() - _PAUSE_SECONDS - 2 * SECONDS
-            yield [
-                answer if at > oldest else no for (at, answer), no in zip(latest, none, strict=True)
-            ]
-            time.sleep(_PAUSE_SECONDS)
-    finally:
-        stopped.set()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return list(answers)
 
 
 def _answer(service: Service) -> Answer:

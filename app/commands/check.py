@@ -19,8 +19,7 @@ _SERVICE_USER = "clustercheck"
 """The user of the packages' unit."""
 _CREDENTIALS = "/run/credentials/clustercheckd.service"
 """What the unit gets by LoadCredential=."""
-_OF_THE_ACCOUNT = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
-_IN_ITS_SESSION = "The running service answers 200 in the session that it has"
+_OF_THE_ACCOUNT = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
 _ASK_THE_SERVICE = "Ask the service itself: clustercheckd status"
 
 
@@ -40,7 +39,7 @@ def check(settings: Settings, *, as_json: bool) -> int:
     else:
         say(f"{verdict.word} {verdict.reason}: {verdict.detail}")
         if isinstance(outcome, PollFailure) and outcome.reason in _OF_THE_ACCOUNT:
-            say(_advice(settings, outcome.reason))
+            say(_advice(settings))
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
@@ -83,31 +82,16 @@ def _become_service_user() -> str | None:
     return None
 
 
-def _advice(settings: Settings, reason: Reason) -> str:
+def _advice(settings: Settings) -> str:
     """Say what to look at after a refused login.
 
     The account may only be wrong if the service's logins fail too.
     """
     [answer] = ask([own_service(settings)])
-    if reason is Reason.TOO_MANY_CONNECTIONS:
-        return f"{_IN_ITS_SESSION}. {_ASK_THE_SERVICE}" if answer.available else _ASK_THE_SERVICE
     if not answer.fault and answer.status.login_failure is None:
         return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
-    advice = _advice_on_account(settings)
-    return f"{_IN_ITS_SESSION}; its logins fail too. {advice}" if answer.available else advice
-
-
-def _advice_on_account(settings: Settings) -> str:
-    login = settings.database().login()
-    advice = (
-        f"Account {login.username} was used over {'the unix socket' if login.socket else 'TCP'}"
-    )
-    if login.password and settings.mysql_password_file:
-        advice += f" with the password in {settings.mysql_password_file}"
-    if login.socket and not login.password:
-        advice += f" by user id {os.geteuid()}; unix_socket accepts only the system's user of the same name"
-    elif not login.password:
-        advice += " without a password; if it has unix_socket, remove MYSQL_HOST and MYSQL_PORT"
-    elif not login.socket and login.tls is None:
-        advice += "; if it has REQUIRE SSL, set MYSQL_SSL=1"
-    return f'{advice}. If it is missing: the section "The account" of docs/install.md creates it'
+    login = f"The login was to {settings.database()}, by user id {os.geteuid()}"
+    advice = f'{login}: see the section "The account" of docs/install.md'
+    if answer.available:
+        return f"The running service answers 200 in the session that it has. {advice}"
+    return advice

@@ -5,7 +5,6 @@ CLUSTERCHECK_PORT.
 """
 
 import argparse
-import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from app.settings.error import SettingsError
 from app.settings.settings import DATABASE, POLICY, WITHOUT_FLAG, Settings, default_of, flag_of
 
 _PROGRAM = "clustercheckd"
-_HOW_CLOSE = 0.7
 # Anything else may be a secret in the wrong place: it is not repeated.
 _HARMLESS = re.compile(r"-[A-Za-z]|--?[a-z-]{0,40}|[a-z]{2,12}")
 _PASSWORD_FLAG = re.compile(
@@ -89,7 +87,7 @@ COMMANDS = {
         ("clustercheck_host", "clustercheck_port"),
         {
             **_JSON,
-            "--watch": {"action": "store_true", "help": "ask every second until Ctrl-C"},
+            "--watch": {"action": "store_true", "help": "ask again and again until Ctrl-C"},
             "addresses": {
                 "nargs": "*",
                 "metavar": "HOST[:PORT] ...",
@@ -212,8 +210,7 @@ class Parser(argparse.ArgumentParser):
         flag = word.partition("=")[0]
         if _PASSWORD_FLAG.fullmatch(flag):
             return "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
-        close = _close_to(flag.replace("--clustercheck-", "--"), self.flags())
-        return f"{self._command} has no flag {_shown(flag)}{close}"
+        return f"{self._command} has no flag {_shown(flag)}"
 
     def _add_setting(self, setting: str) -> None:
         field = Settings.model_fields[setting]
@@ -248,10 +245,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if command.startswith("-"):
         command, rest = "serve", list(arguments)
     if command not in COMMANDS:
-        close = _close_to(command, COMMANDS)
-        raise SettingsError(
-            f"{_shown(command)} is not a command{close}; for help, run: {_PROGRAM} --help"
-        )
+        raise SettingsError(f"{_shown(command)} is not a command; for help, run: {_PROGRAM} --help")
     parser = Parser(command)
     if not set(_HELP_FLAGS).isdisjoint(rest):
         _print_and_exit(parser.format_help().rstrip())
@@ -288,8 +282,3 @@ def _not_empty(text: str) -> str:
 
 def _shown(word: str) -> str:
     return word if _HARMLESS.fullmatch(word) else "(not repeated here)"
-
-
-def _close_to(word: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=_HOW_CLOSE)
-    return f": did you mean {close[0]}?" if close else ""

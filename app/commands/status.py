@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from app.commands.asking import Answer, Service, ask, keep_asking
+from app.commands.asking import Answer, Service, ask
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
 from app.commands.output import say
 
+_PAUSE_SECONDS = 1.0
 _CELL_LENGTH = 60
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
 _HEADER = ("node", "verdict", "reason", "since", "state", "size", "recvq")
@@ -18,21 +19,23 @@ _CLEAR = "\x1b[H\x1b[J"
 
 
 def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int:
-    """Ask these services and print a row for each; return the exit status. watching: again every
-    second.
+    """Ask these services and print a row for each; return the exit status.
+
+    watching: ask and print again until an interrupt.
     """
     render = _as_json if as_json else _as_table
     if not watching:
         answers = ask(services)
         say(render(answers))
         return AVAILABLE if all(answer.available for answer in answers) else NOT_AVAILABLE
+    text = render(ask(services))
     try:
-        for answers in keep_asking(services):
-            if not say(render(answers) if as_json else _in_place(render(answers))):
-                return FAILED
+        while say(text if as_json else _in_place(text)):
+            time.sleep(_PAUSE_SECONDS)
+            text = render(ask(services))
     except KeyboardInterrupt:
-        pass
-    return DONE
+        return DONE
+    return FAILED
 
 
 def _in_place(text: str) -> str:

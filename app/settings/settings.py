@@ -11,7 +11,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    PrivateAttr,
     SecretStr,
     ValidationError,
 )
@@ -20,7 +19,7 @@ from pydantic_core import ErrorDetails
 from app.database.login import Database
 from app.settings.error import SettingsError
 from app.settings.switches import DISABLED_FILE
-from app.settings.variables import Variable, misspelt_names, read_env_file, seconds_in
+from app.settings.variables import Variable, read_env_file, seconds_in, unknown_names
 from app.verdict.rules import Policy
 from app.verdict.text import one_line
 
@@ -38,16 +37,9 @@ WITHOUT_FLAG = ("mysql_password",)
 _NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 
 
-_IN_WORDS = {
-    "less_than_equal": "{value} is above the maximum of {le:g}{unit}",
-    "greater_than_equal": "{value} is below the minimum of {ge:g}{unit}",
-    "bool_parsing": "{value} is neither 1 (yes, true, on) nor 0 (no, false, off)",
-    "literal_error": "{value} is not {expected}",
-    "value_error": "{error}",
-}
-"""Pydantic's errors in words for operators."""
-_NO_NUMBER = "{value} is not a whole number"
-_OF_KUBERNETES = "{value}: Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
+_OF_KUBERNETES = (
+    "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
+)
 _HARMLESS = re.compile(r"-?[0-9]{1,6}")
 """Any other value of MYSQL_PORT or the like may be the password, in the wrong variable."""
 
@@ -55,16 +47,14 @@ _HARMLESS = re.compile(r"-?[0-9]{1,6}")
 def _networks_in(words: str) -> list[IPv4Network | IPv6Network]:
     networks = [ip_network(word) for word in words.replace(",", " ").split()]
     if not networks:
-        raise ValueError(
-            f"{words!r} contains no network: nobody could connect; to allow everybody, remove it"
-        )
+        raise ValueError("no network: nobody could connect; to allow everybody, remove it")
     return networks
 
 
 def _absolute(path: str) -> str:
     # Otherwise it would depend on where each command is started.
     if not path.startswith("/"):
-        raise ValueError(f"{one_line(path)!r} is not an absolute path; example: {DISABLED_FILE}")
+        raise ValueError(f"not an absolute path; example: {DISABLED_FILE}")
     return path
 
 
@@ -146,34 +136,25 @@ class Settings(BaseModel, frozen=True):
     clustercheck_log_level: LogLevel = Field("info", description="debug, info, warning or error")
     clustercheck_log_format: Literal["text", "json"] = Field("text", description="text or json")
 
-    _places: dict[str, str] = PrivateAttr(default_factory=dict)
-
     def database(self) -> Database:
         """Return the database settings, for the poller. Raises `SettingsError`."""
         if self.mysql_password is not None and self.mysql_password_file is not None:
             raise SettingsError("MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one")
-        given = {name.removeprefix("mysql_"): value for name, value in self if name in DATABASE}
-        if self.mysql_password is not None:
-            given["password"] = self.mysql_password.get_secret_value()
-        return Database(**given)
-
-    def require_login(self) -> None:
-        """Raise `SettingsError` if the settings give no login, or exclude each other.
-
-        It says where they are set.
-
-        Every connection reads the files again. Without this check, a wrong path would not stop the
-        start, and would only show as a 503.
-        """
-        try:
-            self.database().login()
-            self.policy()
-        except SettingsError as fault:
-            places = self._places
-            # What follows the first colon says what to do.
-            names, colon, rest = str(fault).partition(": ")
-            names = re.sub(r"\w+", lambda word: places.get(word[0], word[0]), names)
-            raise SettingsError(f"{names}{colon}{rest}") from None
+        password = self.mysql_password
+        return Database(
+            socket=self.mysql_socket,
+            host=self.mysql_host,
+            port=self.mysql_port,
+            username=self.mysql_username,
+            password=None if password is None else password.get_secret_value(),
+            password_file=self.mysql_password_file,
+            defaults_extra_file=self.defaults_extra_file,
+            ssl=self.mysql_ssl,
+            ssl_ca=self.mysql_ssl_ca,
+            ssl_cert=self.mysql_ssl_cert,
+            ssl_key=self.mysql_ssl_key,
+            ssl_verify=self.mysql_ssl_verify,
+        )
 
     def policy(self) -> Policy:
         """Return the policy for health checks that do not override it. Raises `SettingsError`."""
@@ -181,11 +162,26 @@ class Settings(BaseModel, frozen=True):
             raise SettingsError(
                 "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
             )
-        return Policy(**{name: value for name, value in self if name in POLICY})
+        return Policy(
+            available_when_donor=self.available_when_donor,
+            available_when_readonly=self.available_when_readonly,
+            available_when_full=self.available_when_full,
+            max_recv_queue=self.max_recv_queue,
+            max_sync_wait=self.max_sync_wait,
+        )
+
+    def require_login(self) -> None:
+        """Raise `SettingsError` if the settings give no login, or exclude each other.
+
+        Every connection reads the files again. Without this check, a wrong path would not stop the
+        start, and would only show as a 503.
+        """
+        self.database().login()
+        self.policy()
 
 
 DATABASE = [name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))]
-"""The settings of the database; without `mysql_`, the fields of `Database`."""
+"""The settings of the database."""
 
 POLICY = [
     "available_when_donor",
@@ -195,12 +191,6 @@ POLICY = [
     "max_sync_wait",
 ]
 """The settings of the policy, with the names of the fields of `Policy`."""
-
-DURATIONS = [
-    name
-    for name, field in Settings.model_fields.items()
-    if field.annotation in (float, float | None)
-]
 
 
 def flag_of(name: str) -> str:
@@ -235,7 +225,7 @@ def load_settings(
     environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
     typed = [Variable(name.upper(), value, flag=flag_of(name)) for name, value in flags.items()]
     known = [*map(str.upper, Settings.model_fields), _ENV_FILE_VARIABLE]
-    warnings += misspelt_names([*environ, *in_file], known)
+    warnings += unknown_names([*environ, *in_file], known)
     return settings_of((in_file, environ, typed), only or Settings.model_fields), warnings
 
 
@@ -259,26 +249,18 @@ def settings_of(
                 found[field] = variable
         given |= found
     try:
-        settings = Settings.model_validate(
-            {field: variable.value for field, variable in given.items()}
-        )
+        return Settings.model_validate({field: variable.value for field, variable in given.items()})
     except ValidationError as fault:
         raise SettingsError(
             *(_line(error, given[str(error["loc"][0])]) for error in fault.errors())
         ) from None
-    settings._places.update({variable.name.upper(): variable.called for variable in given.values()})  # noqa: SLF001
-    return settings
 
 
 def _line(error: ErrorDetails, variable: Variable) -> str:
-    """Say what is wrong with a value: where it is set, the value, and what fits."""
-    value, kind = one_line(variable.value), error["type"]
-    words, unit = _IN_WORDS.get(kind, _NO_NUMBER), ""
+    """Say what is wrong with a value, and where it is set."""
+    value, problem = one_line(variable.value), error["msg"].removeprefix("Value error, ")
     if value.startswith(("tcp://", "udp://")):
-        words = _OF_KUBERNETES
+        problem = _OF_KUBERNETES
     elif variable.name.upper().startswith("MYSQL_") and not _HARMLESS.fullmatch(value):
-        value = "the value"
-    elif error["loc"][0] in DURATIONS and kind in ("less_than_equal", "greater_than_equal"):
-        unit = " s"
-        value = f"{seconds_in(value):g}{unit}"
-    return f"{variable.called}: {words.format(value=value, unit=unit, **error.get('ctx', {}))}"
+        value = "(not repeated here)"
+    return f"{variable.called}: {value}: {problem}"

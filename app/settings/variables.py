@@ -2,20 +2,20 @@
 durations.
 """
 
-import difflib
 import io
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from app.settings.error import read_file
 
-_OUR_PREFIXES = ("CLUSTERCHECK_", "AVAILABLE_WHEN_")
-_LIKE_OURS = ("CLUSTERCHECK", "AVAILABLE", "MYSQL", "MAX_RECV", "DEFAULT")
-# Kubernetes sets variables with the first two for every Service. Database images use the third.
-_OF_OTHERS = ("_SERVICE_", "_PORT_", "_ROOT_")
-# MYSQL_USER, which many programs use, is this close to MYSQL_USERNAME.
-_HOW_CLOSE = 0.82
+_OUR_PREFIXES = (
+    *("CLUSTERCHECK_", "AVAILABLE_WHEN_", "MAX_RECV_", "MAX_SYNC_"),
+    # Close to a name of ours, and used by other programs.
+    *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
+)
+# Kubernetes sets such variables for every Service.
+_OF_KUBERNETES = re.compile(r"_(SERVICE|PORT)_")
 # Messages repeat only such names: the parser may take a pasted key or password for a name.
 _NAME = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
 
@@ -39,7 +39,9 @@ class Variable:
     @property
     def called(self) -> str:
         """Name it in a message."""
-        return f"{f'{self.where}: ' if self.where else ''}{self.name}{f' ({self.flag})' if self.flag else ''}"
+        place = f"{self.where}: " if self.where else ""
+        flag = f" ({self.flag})" if self.flag else ""
+        return f"{place}{self.name}{flag}"
 
 
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
@@ -66,30 +68,23 @@ def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     return list(given.values()), complaints
 
 
-def misspelt_names(given: Sequence[Variable], known: Collection[str]) -> Iterator[str]:
+def unknown_names(variables: Iterable[Variable], known: Collection[str]) -> Iterator[str]:
     """Yield one line for each variable that looks like a setting but is not.
 
-    The environment contains variables of other programs. There, only names with a prefix of ours,
-    or close to the name of a setting that is not set, count. In an env file, every name counts.
+    In an env file, every name does. In the environment, which contains variables of other programs,
+    only those that begin as ours do.
     """
-    names = {variable.name.upper() for variable in given}
-    for variable in given:
+    for variable in variables:
         name = variable.name.upper()
-        # Comparing is slow, and an environment may contain hundreds of unrelated names.
-        if name in known or not (variable.where or name.startswith(_LIKE_OURS)):
-            continue
-        close = difflib.get_close_matches(name, known, cutoff=_HOW_CLOSE)
-        # MYSQL_PASS means MYSQL_PASSWORD, although MYSQL_SSL has more of its letters.
-        close = [setting for setting in close if setting.startswith(name)] or close
-        ours = name.startswith(_OUR_PREFIXES) or (close and close[0] not in names)
-        if variable.where or (ours and not any(part in name for part in _OF_OTHERS)):
-            shown = Variable(name if _NAME.fullmatch(name) else "a name", "", variable.where).called
-            yield f"{shown} is not a setting and is ignored{f': did you mean {close[0]}?' if close else ''}"
+        looks_like_ours = name.startswith(_OUR_PREFIXES) and not _OF_KUBERNETES.search(name)
+        if name not in known and (variable.where or looks_like_ours):
+            harmless = name if _NAME.fullmatch(name) else "a name"
+            yield f"{Variable(harmless, '', variable.where).called} is not a setting and is ignored"
 
 
 def seconds_in(text: str) -> float:
     """Return a duration in seconds. Raises `ValueError`, whose message has examples."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
-        raise ValueError(f"{text!r} is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h")
+        raise ValueError("not a duration; examples: 0.25, 250ms, 1s, 5m, 2h")
     return round(float(found["number"]) * _UNITS[found["unit"] or "s"], 6)

@@ -70,11 +70,9 @@ def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: 
         through=redirected(f"2>{journal}"), CLUSTERCHECK_PORT="0x", MAX_RECV_QUEUE="x", **environ
     )
     assert done.returncode == 2
-    said = "is not a whole number"
-    assert journal.read_text().splitlines() == [
-        f"<3>clustercheckd: MAX_RECV_QUEUE: x {said}",
-        f"<3>clustercheckd: CLUSTERCHECK_PORT: 0x {said}",
-    ]
+    first, second = journal.read_text().splitlines()
+    assert first.startswith("<3>clustercheckd: MAX_RECV_QUEUE: x: ")
+    assert second.startswith("<3>clustercheckd: CLUSTERCHECK_PORT: 0x: ")
 
 
 def test_sighup_ends_nothing(services: Services) -> None:
@@ -102,7 +100,7 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(
             service.get()
         assert service.stop() == 0
     lines = [line.split(" ", 1)[1] for line in service.log.read_text().splitlines()]
-    misspelt = "CLUSTERCHECK_PROT is not a setting and is ignored: did you mean CLUSTERCHECK_PORT?"
+    misspelt = "CLUSTERCHECK_PROT is not a setting and is ignored"
     assert lines == [
         f'WARNING setting ignored detail="{misspelt}"',
         (

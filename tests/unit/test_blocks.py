@@ -27,7 +27,7 @@ from app.commands.status import _as_table as as_table
 from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS, verdict_answer
 from app.service.log import LineFormatter
 from app.settings.settings import Settings
-from app.settings.variables import misspelt_names, read_env_file
+from app.settings.variables import read_env_file, unknown_names
 from app.verdict.rules import Policy, Switches, Verdict, decide
 from tests import real_rows
 from tests.unit.manifests import ROOT
@@ -352,7 +352,7 @@ def is_an_env_file(block: Block) -> None:
         env_file.write_text(block.text)
         variables, complaints = read_env_file(str(env_file))
     assert (bool(variables), complaints) == (True, [])
-    assert list(misspelt_names(variables, [name.upper() for name in Settings.model_fields])) == []
+    assert list(unknown_names(variables, [name.upper() for name in Settings.model_fields])) == []
 
 
 def is_a_variation(block: Block) -> None:

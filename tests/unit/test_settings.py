@@ -91,47 +91,36 @@ def test_flags_go_before_variables_before_the_env_file(load: Load, env_file: Pat
     assert Database(None, "flag", 1, "variable", "from file") == settings.database()
 
 
-NO_DURATION = "is not a duration; examples: 0.25, 250ms, 1s, 5m, 2h"
-NO_NETWORK = "contains no network: nobody could connect; to allow everybody, remove it"
-NO_PATH = "is not an absolute path; example: /var/tmp/clustercheck.disabled"
-OF_A_SERVICE = (
-    "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
-)
-
-
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value"),
     [
-        ("MYSQL_PORT", "0", "0 is below the minimum of 1"),
-        ("MYSQL_PORT", "99999", "99999 is above the maximum of 65535"),
-        ("MYSQL_PORT", "Tr0ub4dor", "the value is not a whole number"),
-        ("MYSQL_SSL", "Tr0ub4dor", "the value is neither 1 (yes, true, on) nor 0 (no, false, off)"),
-        ("MAX_RECV_QUEUE", "hundred", "hundred is not a whole number"),
-        ("mysql_port", "tcp://10.0.0.1:3306", f"tcp://10.0.0.1:3306: {OF_A_SERVICE}"),
-        ("AVAILABLE_WHEN_DONOR", "2", "2 is neither 1 (yes, true, on) nor 0 (no, false, off)"),
-        ("MAX_RECV_QUEUE", "-1", "-1 is below the minimum of 0"),
-        ("CLUSTERCHECK_POLL_INTERVAL", "0", "0 s is below the minimum of 0.05 s"),
-        ("CLUSTERCHECK_DEADLINE", "800", "800 s is above the maximum of 60 s"),
-        ("CLUSTERCHECK_LOGIN_INTERVAL", "2h", "7200 s is above the maximum of 3600 s"),
-        ("CLUSTERCHECK_DEADLINE", "1ms", "0.001 s is below the minimum of 0.05 s"),
-        *(
-            ("CLUSTERCHECK_DEADLINE", word, f"{word!r} {NO_DURATION}")
-            for word in ("nan", "inf", "5x")
-        ),
-        *(("CLUSTERCHECK_ALLOW_FROM", words, f"{words!r} {NO_NETWORK}") for words in ("", " , ")),
-        *(("CLUSTERCHECK_DISABLED_FILE", path, f"{path!r} {NO_PATH}") for path in ("", "x")),
-        ("MAX_SYNC_WAIT", "10ms", "0.01 s is below the minimum of 0.1 s"),
-        ("CLUSTERCHECK_LOG_LEVEL", "loud", "loud is not 'debug', 'info', 'warning' or 'error'"),
-        ("CLUSTERCHECK_DRAIN_STATUS", "x", "x is not '404' or '503'"),
-        ("CLUSTERCHECK_ENV_FILE", "/none", "/none: No such file or directory"),
+        ("MYSQL_PORT", "0"),
+        ("MYSQL_PORT", "99999"),
+        ("MAX_RECV_QUEUE", "hundred"),
+        ("MAX_RECV_QUEUE", "-1"),
+        ("AVAILABLE_WHEN_DONOR", "2"),
+        ("CLUSTERCHECK_POLL_INTERVAL", "0"),
+        ("CLUSTERCHECK_LOGIN_INTERVAL", "2h"),
+        *(("CLUSTERCHECK_DEADLINE", word) for word in ("nan", "inf", "5x", "1ms", "800")),
+        *(("CLUSTERCHECK_ALLOW_FROM", words) for words in ("", " , ", "10.0.0.1/8")),
+        *(("CLUSTERCHECK_DISABLED_FILE", path) for path in ("", "x")),
+        ("MAX_SYNC_WAIT", "10ms"),
+        ("CLUSTERCHECK_LOG_LEVEL", "loud"),
+        ("CLUSTERCHECK_DRAIN_STATUS", "x"),
+        ("CLUSTERCHECK_ENV_FILE", "/none"),
     ],
 )
-def test_a_bad_value_is_one_line_that_names_the_setting(
-    load: Load, name: str, value: str, said: str
-) -> None:
+def test_a_bad_value_is_one_line_that_names_the_setting(load: Load, name: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load({name: value})
-    assert str(caught.value) == f"{name}: {said}"
+    assert str(caught.value).startswith(f"{name}: {value}: ")
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["mysql_port", "CLUSTERCHECK_PORT"])
+def test_a_variable_of_kubernetes_is_told_with_what_to_do(load: Load, name: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{name}: .*enableServiceLinks: false"):
+        load({name: "tcp://10.0.0.1:3306"})
 
 
 @pytest.mark.parametrize(
@@ -143,23 +132,6 @@ def test_two_variables_for_one_thing_are_an_error_that_names_both(
     with pytest.raises(SettingsError) as caught:
         load(dict.fromkeys(names, "x"))[0].require_login()
     assert str(caught.value) == f"{names[0]} and {names[1]} are both set: set one"
-
-
-def test_a_login_that_is_not_possible_names_the_places_of_its_settings(
-    load: Load, env_file: Path
-) -> None:
-    env_file.write_text("MYSQL_USERNAME=a\nMYSQL_PASSWORD=x\nMYSQL_PASSWORD_FILE=/none\n")
-    with pytest.raises(SettingsError) as both:
-        load({"CLUSTERCHECK_ENV_FILE": str(env_file)})[0].require_login()
-    places = f"{env_file}, line 2: MYSQL_PASSWORD and {env_file}, line 3: MYSQL_PASSWORD_FILE"
-    assert str(both.value) == f"{places} are both set: set one"
-    env_file.write_text("MYSQL_USERNAME=a\n\nMYSQL_PASSWORD_FILE=/none\n")
-    with pytest.raises(SettingsError) as caught:
-        load({"CLUSTERCHECK_ENV_FILE": str(env_file)})[0].require_login()
-    assert (
-        str(caught.value)
-        == f"{env_file}, line 3: MYSQL_PASSWORD_FILE: /none: No such file or directory"
-    )
 
 
 def test_an_env_file_that_is_a_pipe_stops_nothing(load: Load, env_file: Path) -> None:
@@ -189,7 +161,7 @@ def test_a_caller_of_a_few_settings_is_not_stopped_by_others(env_file: Path) -> 
         f"--env-file: {env_file}, line 3 is not NAME=value: this command goes on without it"
     ]
     with pytest.raises(
-        SettingsError, match=f"^{env_file}, line 1: AVAILABLE_WHEN_DONOR: perhaps is neither"
+        SettingsError, match=f"^{env_file}, line 1: AVAILABLE_WHEN_DONOR: perhaps: "
     ):
         load_settings({}, str(env_file), ["available_when_donor"])
 
@@ -197,6 +169,8 @@ def test_a_caller_of_a_few_settings_is_not_stopped_by_others(env_file: Path) -> 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("MYSQL_PORT", SECRET),
+        ("MYSQL_SSL", SECRET),
         ("MYSQL_PASSWORD_FILE", SECRET),
         ("MYSQL_PASSWORD_FILE", f"{SECRET}\udcff"),
         ("MYSQL_SOCKET", f"mysql://root:{SECRET}@db2/"),
@@ -205,10 +179,9 @@ def test_a_caller_of_a_few_settings_is_not_stopped_by_others(env_file: Path) -> 
     ],
 )
 def test_a_secret_in_the_wrong_variable_is_not_repeated(load: Load, name: str, value: str) -> None:
-    database = load({name: value})[0].database()
     with pytest.raises(SettingsError, match=f"^{name}") as caught:
-        database.login()
-    assert SECRET not in f"{caught.value} {database}"
+        load({name: value})[0].require_login()
+    assert SECRET not in str(caught.value)
 
 
 def test_a_password_is_never_shown(load: Load) -> None:
@@ -233,27 +206,11 @@ OF_KUBERNETES = {
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("CLUSTERCHECK_PROT", "CLUSTERCHECK_PORT"),
-        ("CLUSTERCHECK_COLOUR_OF_THE_SKY", None),
-        ("AVAILABLE_WHEN_DONER", "AVAILABLE_WHEN_DONOR"),
-        ("MAX_RECV_QUEU", "MAX_RECV_QUEUE"),
-        ("MYSQL_USER", "MYSQL_USERNAME"),
-        ("MYSQL_PASS", "MYSQL_PASSWORD"),
-        ("MYSQL_SSLCA", "MYSQL_SSL_CA"),
-        ("MYSQL_TCP_PORT", "MYSQL_PORT"),
-        ("MYSQL_HOSTNAME", "MYSQL_HOST"),
-    ],
+    "name", ["CLUSTERCHECK_PROT", "AVAILABLE_WHEN_DONER", "MAX_RECV_QUEU", "MYSQL_USER"]
 )
-def test_a_misspelt_variable_is_told_with_what_was_meant_and_those_of_others_are_not(
-    load: Load, name: str, meant: str | None
-) -> None:
-    line = f"{name} is not a setting and is ignored{f': did you mean {meant}?' if meant else ''}"
-    assert load({name: "1", **OTHERS, **OF_KUBERNETES})[1] == [line]
-    if meant and name.startswith("MYSQL_"):
-        # Where that one is set, the other is another program's.
-        assert load({name: "1", meant: "1"})[1] == []
+def test_a_misspelt_variable_is_told_and_those_of_others_are_not(load: Load, name: str) -> None:
+    warnings = load({name: "1", **OTHERS, **OF_KUBERNETES})[1]
+    assert warnings == [f"{name} is not a setting and is ignored"]
 
 
 def test_misspelt_names_in_an_env_file_are_told_with_file_and_line(
@@ -263,7 +220,7 @@ def test_misspelt_names_in_an_env_file_are_told_with_file_and_line(
         "\n# a comment\nMYSQL_USERNAME=x\n\n\nMYSQL_USER=x\nexport DRAIN=1\nMIIEvQIBADANBg=\n"
     )
     assert load({"CLUSTERCHECK_ENV_FILE": str(env_file)})[1] == [
-        f"{env_file}, line 6: MYSQL_USER is not a setting and is ignored: did you mean MYSQL_USERNAME?",
+        f"{env_file}, line 6: MYSQL_USER is not a setting and is ignored",
         f"{env_file}, line 7: a name is not a setting and is ignored",
         f"{env_file}, line 8: a name is not a setting and is ignored",
     ]
