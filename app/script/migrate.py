@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path, PurePath
-from tempfile import TemporaryDirectory
 
 from app import __version__
 from app.commands.exit_status import DONE, FAILED
@@ -58,8 +57,8 @@ _ARGUMENT = re.compile(r"\$\{?[1-9@*]|\b(shift|getopts)\b")
 _NOT_CODE = re.compile(r"(?m)^[ \t]*#.*|^.*--help.*|'[^'\n]*'")
 _MAYBE_SECRET = re.compile(r"(?i)pass|pw|secret|-p")
 _HIDDEN = "not shown, because it may contain a password"
-# A shell, systemd and clustercheckd read \\ $ and ` differently.
-_PORTABLE = re.compile(r"""[^\\$`"]*|[^\\$`']*""")
+# A shell, systemd and clustercheckd read these differently between double quotes.
+_NOT_PORTABLE = re.compile(r'[\\$`"]')
 
 
 class _Service(dict[str, Variable]):
@@ -156,41 +155,20 @@ def _variables(
     """Return the script's variables: from xinetd's env, its files, its arguments, and its
     defaults.
     """
-    in_files = [
-        variable for path in configuration_files for variable in script.assignments(path, to_check)
-    ]
     env, server_args = service["env"], service["server_args"]
     words = (word.partition("=") for word in env.value.split())
-    variables = [Variable(name, value, env.where) for name, _, value in words] + in_files
-    command = _command(service)
-    arguments = script.positionals(command[1:], server_args.where)
-    effective = script.effective(variables + arguments)
-    if arguments and not _takes_arguments(command[0]):
-        without = script.effective(variables)
-        if any(effective[name].value != without[name].value for name in effective):
-            to_check.append(
-                f"{server_args.where}: the script ignores these arguments, and so does migrate"
-            )
-        arguments, effective = [], without
-    for variable in variables + arguments:
+    variables = [Variable(name, value, env.where) for name, _, value in words]
+    for path in configuration_files:
+        variables += script.assignments(path, to_check)
+    variables += script.positionals(_command(service)[1:], server_args.where)
+    effective = script.effective(variables)
+    for variable in variables:
         used = effective.get(variable.name, variable)
         if variable.value not in ("", used.value):
             to_check.append(
                 f"{variable.where}: {used.name} has another value in {used.where}, which is used here"
             )
     return effective
-
-
-def _takes_arguments(path: str) -> bool:
-    """Return whether a script uses its arguments, except to print its help.
-
-    If it cannot be read, assume that.
-    """
-    try:
-        text = _text_of(Path(path))
-    except OSError:
-        return True
-    return _ARGUMENT.search(_NOT_CODE.sub("", text)) is not None
 
 
 def _database_and_policy(values: Iterable[Variable]) -> Iterator[Variable]:
@@ -254,41 +232,35 @@ def _networks(only_from: str) -> list[IPv4Network | IPv6Network]:
 def _lines_to_check(
     service: _Service, values: Mapping[str, Variable], known_paths: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the script's lines that set a variable, but not those that set what migrate has taken
-    over.
-    """
-    for path in _command(service)[:1]:
-        try:
-            text = _text_of(Path(path))
-        except OSError as fault:
-            yield f"{path}: {fault.strerror}: it may set variables itself"
-            return
-        for known in known_paths:
-            text = text.replace(known, "")
-        for number, line in enumerate(text.splitlines(), 1):
-            if (
-                line.lstrip().startswith("#")
-                or not _TO_CHECK.search(line)
-                or _is_taken_over(line, service, values)
-            ):
-                continue
+    """Yield the script's lines that set a variable, but not those that migrate has followed."""
+    path, *arguments = _command(service) or [""]
+    try:
+        text = _text_of(Path(path)) if path else ""
+    except OSError as fault:
+        yield f"{path}: {fault.strerror}: it may set variables itself"
+        return
+    arguments_at = service["server_args"].where
+    if arguments and not _ARGUMENT.search(_NOT_CODE.sub("", text)):
+        yield f"{arguments_at}: the script may ignore these arguments, which are used here"
+    for known in known_paths:
+        text = text.replace(known, "")
+    for number, line in enumerate(text.splitlines(), 1):
+        if _is_followed(line, values, arguments_at):
+            continue
+        if not line.lstrip().startswith("#") and _TO_CHECK.search(line):
             hidden = _MAYBE_SECRET.search(line)
             yield f"{path}, line {number}: {_HIDDEN if hidden else line.strip()}"
 
 
-def _is_taken_over(line: str, service: _Service, values: Mapping[str, Variable]) -> bool:
-    """Return whether a line takes a variable from where migrate took it, or else has the same
-    default.
-    """
+def _is_followed(line: str, values: Mapping[str, Variable], arguments_at: str) -> bool:
+    """Return whether a line of the public script takes a variable from where migrate took it."""
     own = _OWN_DEFAULT.fullmatch(line)
-    if own is None or own["name"] not in values:
+    if own is None or script.DEFAULTS.get(own["name"]) != own["default"]:
         return False
-    variable = values[own["name"]]
-    if own["source"] not in (variable.name, _POSITIONS.get(variable.name)):
-        return False
-    by_argument = variable.where == service["server_args"].where
-    same_source = variable.where != script.BY_DEFAULT and by_argument == own["source"].isdecimal()
-    return same_source or variable.value == own["default"]
+    is_argument = own["source"] == _POSITIONS[own["name"]]
+    if values[own["name"]].where == script.BY_DEFAULT:
+        return is_argument or own["source"] == own["name"]
+    return is_argument == (values[own["name"]].where == arguments_at)
 
 
 def _write(
@@ -298,7 +270,7 @@ def _write(
     output: str | None,
     password_file: Path,
 ) -> None:
-    """Write both files whole, or none. Without an output, only print the env file."""
+    """Write the env file, and the password's if there is none. Without an output, only print."""
     new_password = ""
     if password.value:
         settings.append(Variable("MYSQL_PASSWORD_FILE", str(password_file), password.where))
@@ -308,69 +280,55 @@ def _write(
             to_check.append(
                 f"{password_file} exists and stays as it is: it must contain the password"
             )
-    if output:
-        _replace(Path(output).resolve(), _env_file(settings, to_check), password_file, new_password)
-        return
-    if new_password:
+    if new_password and not output:
         to_check.append(f"{password_file} is written only with --output")
-    if not say(_env_file(settings, to_check).removesuffix("\n")):
+    text = _env_file(settings, to_check)
+    if output:
+        if new_password:
+            _create(password_file, new_password)
+        _replace(Path(output).resolve(), text)
+    elif not say(text.removesuffix("\n")):
         raise SettingsError("the env file is incomplete")
 
 
 def _env_file(settings: Iterable[Variable], to_check: Iterable[str]) -> str:
     lines = [f"# Made by clustercheckd {__version__} migrate."]
     for variable in settings:
-        if not variable.value.isprintable() or not _PORTABLE.fullmatch(variable.value):
+        if not variable.value.isprintable() or _NOT_PORTABLE.search(variable.value):
             raise SettingsError(
                 f"{variable.called} cannot be written to an env file: set it by hand"
             )
-        quote = "'" if '"' in variable.value else '"'
-        lines += [
-            "",
-            f"# {one_line(variable.where)}",
-            f"{variable.name}={quote}{variable.value}{quote}",
-        ]
+        lines += ["", f"# {one_line(variable.where)}", f'{variable.name}="{variable.value}"']
     lines += ["", "# Check these:", *(f"#   {one_line(line)}" for line in to_check)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _replace(output: Path, text: str, password_file: Path, new_password: str) -> None:
-    before = _text_of(output) if output.is_file() else ""
-    kept = output.with_name(f"{output.name}.old")
-    if before not in ("", text) and kept.exists():
-        raise SettingsError(f"{output} has changed, and {kept} exists: move one of them away")
-    with contextlib.ExitStack() as temporary:
-        env_file = _staged(output, text, temporary)
-        if new_password:
-            os.link(_staged(password_file, new_password, temporary), password_file)
-            complain(f"wrote the password to {password_file}")
-        if before == text:
+def _replace(output: Path, text: str) -> None:
+    """Write the env file. Keep the one that was there."""
+    if output.exists():
+        if not output.is_file():
+            raise SettingsError(f"{output} is not a regular file")
+        if _text_of(output) == text:
             complain(f"{output} has these settings already")
             return
-        if before:
-            kept.hardlink_to(output)
-            complain(f"kept the file that was there as {kept}")
-        env_file.replace(output)
-        complain(f"wrote {output}")
+        kept = output.with_name(f"{output.name}.old")
+        if kept.exists():
+            raise SettingsError(f"{output} has changed, and {kept} exists: move one of them away")
+        output.rename(kept)
+        complain(f"kept the file that was there as {kept}")
+    _create(output, text)
 
 
-def _staged(path: Path, text: str, temporary: contextlib.ExitStack) -> Path:
-    """Write a new file beside the path, to replace it or be linked to it; remove it at the end."""
-    if path.exists() and not path.is_file():
-        raise SettingsError(f"{path} is not a regular file")
+def _create(path: Path, text: str) -> None:
+    """Write a new file, whole or not at all, for its owner and the service's group."""
+    file = path.open("x", encoding="utf-8", errors="surrogateescape")
     try:
-        directory = temporary.enter_context(
-            TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent)
-        )
-        with Path(directory, path.name).open(
-            "w", encoding="utf-8", errors="surrogateescape"
-        ) as file:
+        with file:
             os.fchmod(file.fileno(), _MODE)
             with contextlib.suppress(LookupError, PermissionError):
-                shutil.chown(file.name, group=_GROUP)
+                shutil.chown(path, group=_GROUP)
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
     except OSError as fault:
+        path.unlink()
         raise SettingsError(f"{path}: {fault.strerror}") from None
-    return Path(file.name)
+    complain(f"wrote {path}")
