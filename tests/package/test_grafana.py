@@ -1,4 +1,4 @@
-"""The dashboard, by Grafana's own linter; what needs no linter: tests/unit/test_dashboard.py."""
+"""The dashboard, by Grafana's own linter; its queries: tests/unit/test_alerts.py."""
 
 import shutil
 import subprocess

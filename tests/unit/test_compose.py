@@ -2,8 +2,6 @@
 settings are ones.
 """
 
-import re
-
 from tests.unit.manifests import ROOT, documents_in, settings_from
 
 (COMPOSE,) = documents_in(ROOT / "compose.yaml")
@@ -35,17 +33,3 @@ def test_its_settings_are_settings() -> None:
         f"127.0.0.1:{settings.clustercheck_port}:{settings.clustercheck_port}"
         in SERVICES["galera"]["ports"]
     )
-
-
-def test_the_account_is_the_one_that_the_node_makes() -> None:
-    settings = settings_from(SERVICES["clustercheckd"]["environment"])
-    script = (ROOT / "contrib/compose/account.sh").read_text()
-    assert f"CREATE USER {settings.mysql_username}@{settings.mysql_host} " in script
-    secrets = [secret["target"] for secret in SERVICES["galera"]["secrets"]]
-    assert re.findall(r"cat (/[\w/]+)", script)[0] in secrets
-
-
-def test_the_variables_for_secrets_are_said_at_the_top() -> None:
-    usage = (ROOT / "compose.yaml").read_text().partition("name:")[0]
-    for secret in COMPOSE["secrets"].values():
-        assert f"{secret['environment']}=..." in usage
