@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as fault:
         # An error in the journal, so that journalctl -p warning shows why the service did not
         # start.
-        priority = "<3>" if goes_to_journal(os.environ) else ""
+        priority = "<3>" if goes_to_journal() else ""
         for line in str(fault).splitlines():
             complain(line, priority)
         return MISUSED

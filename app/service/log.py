@@ -11,9 +11,9 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from queue import Full, Queue
+from logging.handlers import QueueHandler
+from queue import Queue
 
 _STANDARD_ERROR = 2
 _LINES = 1000
@@ -21,22 +21,18 @@ _LINES = 1000
 _FLUSH_SECONDS = 0.5
 """How long the process, before it exits, waits for the last lines to be written."""
 
-_PRIORITIES = {
-    logging.DEBUG: 7,
-    logging.INFO: 6,
-    logging.WARNING: 4,
-    logging.ERROR: 3,
-    logging.CRITICAL: 2,
-}
+_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 """The journal's numbers for the levels, sd-daemon(3)."""
 
 # The attributes of a record without any `extra`. uvicorn adds color_message to its records.
 _NO_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "color_message", "taskName"}
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,*-]+")
 
+_log = logging.getLogger(__name__)
+
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as a line of text, or of JSON. In the journal, the priority comes first."""
+    """Formats a record as one line of text or JSON. In the journal, it begins with a priority."""
 
     def __init__(self, *, as_json: bool = False, in_journal: bool = False) -> None:
         super().__init__()
@@ -44,119 +40,89 @@ class LineFormatter(logging.Formatter):
         self._in_journal = in_journal
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line; in text, followed by the lines of its exception."""
-        at = datetime.fromtimestamp(record.created, UTC)
-        event = record.getMessage()
+        """Return the record as one line, with its exception as a field."""
         fields = {name: value for name, value in vars(record).items() if name not in _NO_FIELDS}
-        exception = self.formatException(record.exc_info) if record.exc_info else None
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        # Some events of libraries have several lines.
+        event = record.getMessage().replace("\n", " ")
+        at = datetime.fromtimestamp(record.created, UTC)
+        time = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        priority = f"<{_PRIORITIES.get(record.levelname, 6)}>" if self._in_journal else ""
         if self._as_json:
-            time = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            document = {"time": time, "level": record.levelname.lower(), "event": event, **fields}
-            line = json.dumps(
-                document | ({"exception": exception} if exception else {}), default=str
-            )
-        else:
-            given = [
-                f"{name}={_in_text(value)}" for name, value in fields.items() if value is not None
-            ]
-            # The journal records time and level itself.
-            start = [] if self._in_journal else [f"{at:%Y-%m-%dT%H:%M:%SZ}", record.levelname]
-            line = " ".join([*start, event, *given]) + (f"\n{exception}" if exception else "")
-        if not self._in_journal:
-            return line
-        # The journal stores each line as an entry of its own.
-        return "\n".join(
-            f"<{_PRIORITIES.get(record.levelno, 6)}>{part}" for part in line.split("\n")
-        )
+            start = {"time": time, "level": record.levelname.lower(), "event": event}
+            return priority + json.dumps(start | fields, default=str)
+        words = [f"{name}={_in_text(value)}" for name, value in fields.items() if value is not None]
+        line = " ".join([event, *words])
+        # The journal records time and level itself.
+        return f"{priority}{line}" if self._in_journal else f"{time} {record.levelname} {line}"
 
 
 def _in_text(value: object) -> str:
-    text = (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    text = str(value)
+    if isinstance(value, bool):
+        text = text.lower()
+    elif isinstance(value, float):
+        text = f"{value:g}"
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
-def goes_to_journal(environ: Mapping[str, str]) -> bool:
+def goes_to_journal() -> bool:
     """Return whether standard error leads to the journal (systemd.exec(5), JOURNAL_STREAM)."""
-    try:
-        found = os.fstat(_STANDARD_ERROR)
-    except OSError:
-        return False
-    return environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+    stream = os.fstat(_STANDARD_ERROR)
+    return os.environ.get("JOURNAL_STREAM") == f"{stream.st_dev}:{stream.st_ino}"
 
 
-class Log(logging.Handler):
+class Log(QueueHandler):
     """A logging handler that formats each record and has a thread write it.
 
-    A write may block for ever, so the thread holds no lock and nothing joins it.
+    A write may block for ever, so the thread holds no lock meanwhile and nothing joins it, as
+    logging's own QueueListener does.
     """
 
     def __init__(self, formatter: logging.Formatter) -> None:
-        super().__init__()
+        self._lines: Queue[logging.LogRecord] = Queue(_LINES)
+        super().__init__(self._lines)
         self.setFormatter(formatter)
-        self._lines: Queue[str] = Queue(_LINES)
         # How many lines were dropped because standard error was too slow or closed.
         self.dropped = 0
         threading.Thread(target=self._write_lines, daemon=True).start()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Queue a line for the thread, or drop it if too many are waiting."""
-        try:
-            self._lines.put_nowait(self.format(record))
-        except Full:
-            self.dropped += 1
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 (logging's own)
+        """Count a record that finds the queue full."""
+        self.dropped += 1
 
     def flush(self) -> None:
-        """Wait up to 0.5 s until all lines are written. logging calls this when the process exits."""
+        """Wait up to 0.5 s until all lines are written. logging calls this as the process exits."""
         with self._lines.all_tasks_done:
             self._lines.all_tasks_done.wait_for(
                 lambda: not self._lines.unfinished_tasks, _FLUSH_SECONDS
             )
 
     def _write_lines(self) -> None:
-        """Write the lines.
-
-        If none is waiting, also write how many were dropped since the last such report.
-        """
+        """Write the lines, and how many were dropped as soon as none is waiting."""
         reported = 0
         while True:
-            if not _write(self._lines.get()):
+            line = self._lines.get().getMessage()
+            try:
+                os.write(_STANDARD_ERROR, f"{line}\n".encode(errors="backslashreplace"))
+            except OSError:
                 self.dropped += 1
-            elif self.dropped > reported and self._lines.empty():
-                report = {
-                    "levelno": logging.WARNING,
-                    "levelname": "WARNING",
-                    "msg": "log lines dropped",
-                    "count": self.dropped - reported,
-                    "detail": "standard error did not accept them",
-                }
-                reported = self.dropped
-                self.emit(logging.makeLogRecord(report))
+            else:
+                if self.dropped > reported and self._lines.empty():
+                    count = self.dropped - reported
+                    reported = self.dropped
+                    why = "standard error did not accept them"
+                    _log.warning("log lines dropped", extra={"count": count, "detail": why})
             self._lines.task_done()
 
 
-def _write(line: str) -> bool:
-    """Write a line to standard error, and return whether that worked."""
-    data = f"{line}\n".encode(errors="backslashreplace")
-    try:
-        while data:
-            data = data[os.write(_STANDARD_ERROR, data) :]
-    except OSError:
-        return False
-    return True
-
-
-def set_up_log(level: str, layout: str, environ: Mapping[str, str]) -> Log:
+def set_up_log(level: str, layout: str) -> Log:
     """Set up logging to standard error and return its handler. Times are UTC.
 
     level: debug, info, warning or error. layout: text or json.
     """
-    log = Log(LineFormatter(as_json=layout == "json", in_journal=goes_to_journal(environ)))
+    log = Log(LineFormatter(as_json=layout == "json", in_journal=goes_to_journal()))
     logging.basicConfig(level=level.upper(), handlers=[log])
     # uvicorn logs a warning for each malformed request, so that any client could fill the disk. Set
     # the level on this very logger: uvicorn reads its `level`, not the effective one, to decide

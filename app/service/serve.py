@@ -5,8 +5,6 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import asdict, replace
 
 import uvloop
@@ -20,32 +18,25 @@ from app.http.metrics import ServiceMetrics
 from app.http.server import Server, address_of, listening_socket
 from app.monitor.monitor import IDLE_SECONDS, Monitor, oldest_usable_seconds
 from app.service.log import Log, set_up_log
+from app.service.reload import Load, usable_settings
 from app.service.systemd import Systemd, execute_again, kept_socket
-from app.settings.error import SettingsError
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
-from app.verdict.node_state import PollFailure
 
 _log = logging.getLogger(__name__)
-
-Load = Callable[[], tuple[Settings, list[str]]]
 
 
 def serve(load: Load) -> int:
     """Run the service until a signal stops it, and return the exit status.
 
-    load: reads the settings, and returns them with warnings to log. Raises `SettingsError` if a
-    setting cannot be used.
-
-    SIGHUP reads the settings again. If they can be used, the process executes itself, with its
-    listening socket.
+    Raises `SettingsError` if the settings cannot be used.
     """
     # Until the server sets its own handlers, there is nothing to shut down, and a reload waits.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     settings, warnings = load()
     settings.require_login()
-    log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format, os.environ)
+    log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format)
     for line in warnings:
         _log.warning("setting ignored", extra={"detail": line})
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -61,10 +52,7 @@ def serve(load: Load) -> int:
 
 
 async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | None:
-    """Serve until a signal.
-
-    After SIGHUP, return the socket for this program with other settings.
-    """
+    """Serve until a signal. After a reload, return the socket for the next program."""
     poller = Poller(
         settings.database(),
         settings.clustercheck_deadline,
@@ -117,24 +105,21 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
     def stop(signal_name: str) -> None:
         """After the first signal, drain. After a second one, stop at once."""
         nonlocal stopping
-        seconds = 0.0 if stopping else settings.clustercheck_drain_seconds
+        drain_seconds = 0.0 if stopping else settings.clustercheck_drain_seconds
         stopping = True
         reloading.cancel()
-        systemd.stopping(seconds)
-        if seconds:
-            _log.info("draining", extra={"signal": signal_name, "seconds": seconds})
+        if drain_seconds:
             switches.shutting_down = True
-            loop.call_later(seconds, server.ended.set)
-        else:
-            _log.info("stopping", extra={"signal": signal_name})
-            server.ended.set()
+        systemd.stopping(drain_seconds)
+        event = "draining" if drain_seconds else "stopping"
+        _log.info(event, extra={"signal": signal_name, "seconds": drain_seconds or None})
+        loop.call_later(drain_seconds, server.ended.set)
 
     async def reload() -> socket.socket:
-        await _usable_settings(settings, load, monitor)
-        # A duplicate, because the server closes its own.
-        successor = listening.dup()
+        await usable_settings(load, settings, monitor)
         server.ended.set()
-        return successor
+        # A duplicate, because the server closes its own.
+        return listening.dup()
 
     server = Server(
         health_checks,
@@ -154,46 +139,3 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         await asyncio.wait([polling, feeding])
         await poller.aclose()
     return None if stopping else await reloading
-
-
-async def _usable_settings(settings: Settings, load: Load, monitor: Monitor) -> None:
-    """Wait until a SIGHUP finds settings that can be used instead of these.
-
-    Log why others cannot.
-    """
-    asked = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    signal.signal(signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
-    try:
-        while await asked.wait():
-            asked.clear()
-            try:
-                await _try(load()[0], settings, monitor)
-            except SettingsError as fault:
-                for line in str(fault).splitlines():
-                    _log.error("not reloaded", extra={"detail": line})
-            else:
-                _log.info("reloading", extra={"signal": "SIGHUP"})
-                return
-    finally:
-        # Also for the program that this process is about to execute, until that can handle it.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-async def _try(coming: Settings, settings: Settings, monitor: Monitor) -> None:
-    """Raise `SettingsError` if a reload cannot use the settings, or if they would take an available
-    node out.
-    """
-    for name in ("clustercheck_host", "clustercheck_port"):
-        if getattr(coming, name) != getattr(settings, name):
-            raise SettingsError(
-                f"{name.upper()}: a reload keeps the address; run: systemctl restart clustercheckd"
-            )
-    coming.require_login()
-    async with aclosing(Poller(coming.database(), coming.clustercheck_deadline)) as trial:
-        seen = await trial.poll()
-    if isinstance(seen, PollFailure) and monitor.verdict().available:
-        raise SettingsError(
-            f"the node is available, and would not be: {seen.reason}: {seen.detail}"
-        )

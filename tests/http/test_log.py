@@ -1,19 +1,18 @@
 """The log: it says all there is to say, and costs nobody anything where nobody reads it."""
 
 import json
-import logging
 import os
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 
-from app.service.log import LineFormatter, Log
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
@@ -37,13 +36,14 @@ def full_pipe() -> Iterator[tuple[FileIO, FileIO]]:
         yield reading, writing
 
 
-def start_logging_to(pipe: FileIO, node: FakeMySQL, services: Services, **environ: str) -> Service:
-    """Start clustercheckd with this standard error, and close it here."""
+def start_logging_to(pipe: FileIO, services: Services, **environ: str) -> Service:
+    """Start clustercheckd with this standard error, close it here, and wait until it answers."""
     wrapper = ("bash", "-c", f'exec "$@" 2>&{pipe.fileno()} {pipe.fileno()}>&-', "bash")
     with pipe:
-        return services.start_through(
-            wrapper, {**settings_for(node), **environ}, pass_fds=[pipe.fileno()]
-        )
+        service = services.start_through(wrapper, environ, pass_fds=[pipe.fileno()])
+    service.wait_until_up()
+    service.wait_for_verdict(200, "synced", seconds=SECONDS)
+    return service
 
 
 @pytest.mark.parametrize("reader_is", ["asleep", "gone"])
@@ -51,15 +51,11 @@ def test_a_log_that_nobody_reads_costs_no_answer_and_not_the_end(
     node: FakeMySQL, services: Services, reader_is: str
 ) -> None:
     with full_pipe() as (reader, writer):
-        service = start_logging_to(writer, node, services)
         if reader_is == "gone":
             reader.close()
-        service.wait_until_up()
-        for _ in range(3):
-            service.wait_for_verdict(200, "synced", seconds=SECONDS)
-            service.disabled_file.touch()
-            assert service.status()["changes"][-1]["reason"] == "disabled"
-            service.disabled_file.unlink()
+        service = start_logging_to(writer, services, **settings_for(node))
+        service.disabled_file.touch()
+        service.wait_for_verdict(503, "disabled", seconds=SECONDS)
         assert service.process.stop(seconds=3) == 0
 
 
@@ -69,41 +65,26 @@ def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(
     # Each is a line at the start, more than wait for a reader.
     environ = {f"CLUSTERCHECK_UNKNOWN_{number}": "1" for number in range(UNKNOWN)}
     with full_pipe() as (reader, writer):
-        service = start_logging_to(writer, node, services, **environ)
-        service.wait_until_up()
-        service.wait_for_verdict(200, "synced")
-        read: list[bytes] = []
+        service = start_logging_to(writer, services, **settings_for(node, **environ))
+        parts: list[bytes] = []
+
+        def log() -> str:
+            return b"".join(parts).decode()
+
         reading = threading.Thread(
-            target=lambda: read.extend(iter(lambda: reader.read(65536), b""))
+            target=lambda: parts.extend(iter(partial(reader.read, 65536), b""))
         )
         reading.start()
-        wait_for("the log to say so", lambda: b"dropped" in b"".join(read), seconds=SECONDS)
+        wait_for("the log to say so", lambda: "dropped" in log(), seconds=SECONDS)
         service.disabled_file.touch()
-        wait_for(
-            "the next line", lambda: b"draining reason=disabled" in b"".join(read), seconds=SECONDS
-        )
+        wait_for("the next line", lambda: "draining reason=disabled" in log(), seconds=SECONDS)
         assert service.process.stop() == 0
         reading.join(SECONDS)
-    lines = b"".join(read).lstrip(b".").decode().splitlines()
-    (dropped,) = re.findall(r"WARNING log lines dropped count=(\d+) ", "\n".join(lines))
-    unknown = sum("is not a setting and is ignored" in line for line in lines)
+    (dropped,) = re.findall(r"WARNING log lines dropped count=(\d+) ", log())
     # Two more lines, what is watched and the first verdict, may have been dropped as well.
-    assert UNKNOWN <= unknown + int(dropped) <= UNKNOWN + 2
+    assert UNKNOWN <= log().count("is not a setting") + int(dropped) <= UNKNOWN + 2
     assert int(dropped) >= UNKNOWN - 1100
-    assert lines[-1].endswith("INFO stopping signal=SIGTERM")
-
-
-def test_a_line_is_what_was_logged_and_not_what_became_of_it(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    log = Log(LineFormatter())
-    seen = ["then"]
-    log.handle(logging.LogRecord("test", logging.INFO, __file__, 1, "it was %s", (seen,), None))
-    seen[0] = "now"
-    log.flush()
-    line = capfd.readouterr().err
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ INFO it was \['then'\]\n", line)
-    assert log.dropped == 0
+    assert log().endswith("INFO stopping signal=SIGTERM\n")
 
 
 ODD = "ge\"h'e\\i m=#%s%d{0}$`é€"
@@ -125,7 +106,7 @@ def test_no_password_is_in_any_output_at_debug_level(
     path.write_text(ODD)
     of_log = {"CLUSTERCHECK_LOG_LEVEL": "debug", "CLUSTERCHECK_LOG_FORMAT": layout}
     service = services.beside(node, **of_log, MYSQL_PASSWORD_FILE=str(path))
-    outputs = []
+    output = ""
     # Quoted by the server that refuses it, closes or answers nonsense.
     for behaviour, status, reason in (
         (greets_then(error(1064, f"refused (using password: {ODD})")), 503, "error"),
@@ -137,11 +118,11 @@ def test_no_password_is_in_any_output_at_debug_level(
         node.drop_connections()
         wait_for("a connection", lambda: node.connections > connections, seconds=SECONDS)  # noqa: B023 (in turn)
         service.wait_for_verdict(status, reason, seconds=SECONDS)
-        outputs += [service.get(target).body for target in ("/", "/status", "/metrics")]
+        output += "".join(service.get(target).body for target in ("/", "/status", "/metrics"))
     done = run("check", "--json", **settings_for(node), MYSQL_PASSWORD=ODD)
     service.stop()
-    lines = service.log.read_text().splitlines()
-    assert all(json.loads(line)["event"] if layout == "json" else "Z " in line for line in lines)
-    text = "".join([*outputs, done.stdout, done.stderr, *lines])
+    log = service.log.read_text()
+    assert all(json.loads(line)["event"] for line in log.splitlines() if layout == "json")
+    text = output + done.stdout + done.stderr + log
     assert "synced" in text
     assert [form for form in forms_of(ODD) if form in text] == []

@@ -49,11 +49,9 @@ def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
 
 
 def test_the_installed_command_is_the_same_program() -> None:
-    command = os.path.join(os.path.dirname(sys.executable), "clustercheckd")  # noqa: PTH118, PTH120
-    assert (
-        subprocess.check_output([command, "--version"], text=True)
-        == f"clustercheckd {__version__}\n"
-    )
+    command = Path(sys.executable).with_name("clustercheckd")
+    version = subprocess.check_output([command, "--version"], text=True)
+    assert version == f"clustercheckd {__version__}\n"
 
 
 def test_ctrl_c_ends_it_with_exit_code_0(services: Services) -> None:

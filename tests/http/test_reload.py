@@ -2,42 +2,38 @@
 what it has.
 """
 
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from harness.ports import LOOPBACK, Ports
-from harness.service import Service, read_to_end, without_settings
+from harness.service import read_to_end
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, error, galera, greets_then
+from tests.http.test_process import run
+from tests.http.test_systemd import Manager
 
 SECONDS = 10
-NO_FILE = "No such file or directory"
+HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 
 
 class Reloaded:
     """A service beside a Synced node, all of whose settings but the node's are in an env file."""
 
-    def __init__(self, services: Services, node: FakeMySQL, ports: Ports) -> None:
-        self.port = ports.free()
+    def __init__(self, services: Services, node: FakeMySQL, port: int) -> None:
+        self.port = port
         self.env_file = services.directory / "settings.env"
         self.write()
-        address = {
-            "CLUSTERCHECK_HOST": "",
-            "CLUSTERCHECK_PORT": "",
-            "CLUSTERCHECK_ENV_FILE": str(self.env_file),
-        }
-        self.service = services.start_through((), {**settings_for(node), **address}, port=self.port)
+        address = {"CLUSTERCHECK_HOST": "", "CLUSTERCHECK_PORT": ""}
+        environ = settings_for(node, CLUSTERCHECK_ENV_FILE=str(self.env_file), **address)
+        self.service = services.start_through((), environ, port=port)
         self.service.wait_until_up()
         self.service.wait_for_verdict(200, "synced")
 
@@ -46,28 +42,35 @@ class Reloaded:
         address = (f"CLUSTERCHECK_HOST={LOOPBACK}", f"CLUSTERCHECK_PORT={self.port}")
         # At once: the next program may read it at any time.
         written = self.env_file.with_suffix(".new")
-        written.write_text("".join(f"{line}\n" for line in (*address, *lines)))
+        written.write_text("\n".join([*address, *lines]))
         written.replace(self.env_file)
 
-    def lines(self, event: str) -> list[str]:
-        """Return the lines of the log with an event."""
-        return [line for line in self.service.log.read_text().splitlines() if f" {event} " in line]
-
-    def ask(self) -> None:
-        """Ask for a reload."""
+    def reload(self, *lines: str) -> None:
+        """Write the env file, and ask for a reload."""
+        self.write(*lines)
         self.service.process.send(signal.SIGHUP)
 
-    def wait_for(self, event: str, count: int) -> None:
-        """Wait until the log has an event so many times."""
-        wait_for(
-            f"{event}, {count} times", lambda: len(self.lines(event)) >= count, seconds=SECONDS
-        )
+    def wait_for(self, event: str, count: int) -> str:
+        """Wait until the log has an event so many times, and return the last such line."""
+        log = self.service.log
+
+        def lines() -> list[str]:
+            return [line for line in log.read_text().splitlines() if f" {event} " in line]
+
+        wait_for(event, lambda: len(lines()) >= count, seconds=SECONDS)
+        return lines()[-1]
+
+    @property
+    def max_recv_queue(self) -> int | None:
+        """The setting that tests change."""
+        limit: int | None = self.service.status()["policy"]["max_recv_queue"]
+        return limit
 
 
 @pytest.fixture
 def reloaded(services: Services, node: FakeMySQL, ports: Ports) -> Reloaded:
     """Start a service to reload."""
-    return Reloaded(services, node, ports)
+    return Reloaded(services, node, ports.free())
 
 
 @contextmanager
@@ -76,25 +79,23 @@ def asked_all_the_time(port: int) -> Iterator[Counter[str]]:
 
     Give their answers, and what went wrong.
     """
-    seen: Counter[str] = Counter()
+    answers: Counter[str] = Counter()
     ended = threading.Event()
 
     def ask() -> None:
         while not ended.is_set():
             try:
-                with socket.create_connection((LOOPBACK, port), timeout=SECONDS) as connection:
-                    connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                    answer = connection.makefile("rb").read()
+                with connect(port) as connection:
+                    connection.sendall(HEALTH_CHECK)
+                    answers[read_to_end(connection).partition(b"\r\n")[0].decode()] += 1
             except OSError as fault:
-                seen[repr(fault)] += 1
-            else:
-                seen[answer.partition(b"\r\n")[0].decode()] += 1
+                answers[repr(fault)] += 1
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     try:
-        yield seen
+        yield answers
     finally:
         ended.set()
         for thread in threads:
@@ -107,14 +108,13 @@ def connect(port: int) -> socket.socket:
 
 
 def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(reloaded: Reloaded) -> None:
-    with asked_all_the_time(reloaded.port) as seen:
+    with asked_all_the_time(reloaded.port) as answers:
         for count, limit in enumerate((7, 8, 9), 2):
-            reloaded.write(f"MAX_RECV_QUEUE={limit}")
-            reloaded.ask()
+            reloaded.reload(f"MAX_RECV_QUEUE={limit}")
             reloaded.wait_for("INFO started", count)
-            assert reloaded.service.status()["policy"]["max_recv_queue"] == limit
-        wait_for("many answers", lambda: seen.total() > 100, seconds=SECONDS)
-    assert set(seen) == {"HTTP/1.1 200 OK"}
+            assert reloaded.max_recv_queue == limit
+        wait_for("many answers", lambda: answers.total() > 100, seconds=SECONDS)
+    assert set(answers) == {"HTTP/1.1 200 OK"}
     # It is still the process that was started, and nothing is left open of those before.
     assert reloaded.service.process.exit_code is None
     assert reloaded.service.process.descriptors < 20
@@ -123,67 +123,49 @@ def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(reloaded: R
 
 def test_reloads_in_a_row_kill_nothing_and_the_last_settings_stay(reloaded: Reloaded) -> None:
     for limit in range(12):
-        reloaded.write(f"MAX_RECV_QUEUE={limit}")
-        reloaded.ask()
+        reloaded.reload(f"MAX_RECV_QUEUE={limit}")
         # Some of these come while the next program starts.
         reloaded.service.get("/livez")
-        reloaded.ask()
-    wait_for(
-        "the last",
-        lambda: reloaded.service.status()["policy"]["max_recv_queue"] == 11,
-        seconds=SECONDS,
-    )
+        reloaded.service.process.send(signal.SIGHUP)
+    wait_for("the last", lambda: reloaded.max_recv_queue == 11, seconds=SECONDS)
     assert reloaded.service.stop() == 0
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "names"),
     [
-        ("MAX_RECV_QUEUE=many", ", line 3: MAX_RECV_QUEUE: many is "),
-        ("MYSQL_PASSWORD_FILE=/none", f", line 3: MYSQL_PASSWORD_FILE: /none: {NO_FILE}"),
-        ("MAX_SYNC_WAIT=1\nCLUSTERCHECK_LOGIN_INTERVAL=0", ", line 3: MAX_SYNC_WAIT: with "),
-        (
-            "CLUSTERCHECK_HOST=*",
-            "CLUSTERCHECK_HOST: a reload keeps the address; run: systemctl restart clustercheckd",
-        ),
-        (
-            "CLUSTERCHECK_PORT=1",
-            "CLUSTERCHECK_PORT: a reload keeps the address; run: systemctl restart clustercheckd",
-        ),
+        ("MAX_RECV_QUEUE=many", ", line 3: MAX_RECV_QUEUE: many: "),
+        ("MYSQL_PASSWORD_FILE=/none", "MYSQL_PASSWORD_FILE: /none: "),
+        ("CLUSTERCHECK_HOST=*", "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: "),
+        ("CLUSTERCHECK_PORT=1", "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: "),
     ],
 )
 def test_settings_that_cannot_be_used_are_one_line_and_the_old_ones_go_on(
-    reloaded: Reloaded, line: str, said: str
+    reloaded: Reloaded, line: str, names: str
 ) -> None:
-    with asked_all_the_time(reloaded.port) as seen:
-        reloaded.write(line)
-        reloaded.ask()
-        reloaded.wait_for("ERROR not reloaded", 1)
-        answers = seen.total()
-        wait_for("more answers", lambda: seen.total() > answers + 10, seconds=SECONDS)
-    assert set(seen) == {"HTTP/1.1 200 OK"}
-    [only] = reloaded.lines("ERROR not reloaded")
-    assert said in only
+    with asked_all_the_time(reloaded.port) as answers:
+        reloaded.reload(line)
+        assert names in reloaded.wait_for("ERROR not reloaded", 1)
+        before = answers.total()
+        wait_for("more answers", lambda: answers.total() > before + 10, seconds=SECONDS)
+    assert set(answers) == {"HTTP/1.1 200 OK"}
     # Once it is put right, the next one succeeds.
-    reloaded.write("MAX_RECV_QUEUE=5")
-    reloaded.ask()
+    reloaded.reload("MAX_RECV_QUEUE=5")
     reloaded.wait_for("INFO started", 2)
-    assert reloaded.service.status()["policy"]["max_recv_queue"] == 5
+    assert reloaded.max_recv_queue == 5
 
 
 def test_an_account_that_is_refused_does_not_cost_an_available_node_its_session(
     reloaded: Reloaded, node: FakeMySQL
 ) -> None:
     node.behaviour = greets_then(error(1045))
-    reloaded.write("MAX_RECV_QUEUE=5")
-    reloaded.ask()
-    reloaded.wait_for("ERROR not reloaded", 1)
-    assert "would not be: access-denied: " in reloaded.lines("ERROR not reloaded")[0]
+    reloaded.reload("MAX_RECV_QUEUE=5")
+    assert "access-denied: " in reloaded.wait_for("ERROR not reloaded", 1)
     assert reloaded.service.get().status == 200
     node.behaviour = galera()
-    reloaded.ask()
+    reloaded.reload("MAX_RECV_QUEUE=5")
     reloaded.wait_for("INFO started", 2)
-    assert reloaded.service.status()["policy"]["max_recv_queue"] == 5
+    assert reloaded.max_recv_queue == 5
 
 
 def test_a_health_check_that_waits_for_a_poll_is_answered_before(
@@ -197,13 +179,11 @@ def test_a_health_check_that_waits_for_a_poll_is_answered_before(
             node.behaviour = galera()
             waiting = [exits.enter_context(connect(reloaded.port)) for _ in range(5)]
             for connection in waiting:
-                connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        reloaded.ask()
+                connection.sendall(HEALTH_CHECK)
+        reloaded.reload()
         reloaded.wait_for("INFO reloading", 1)
-        assert {read_to_end(connection)[:12] for connection in waiting} <= {
-            b"HTTP/1.1 200",
-            b"HTTP/1.1 503",
-        }
+        statuses = {read_to_end(connection)[:12] for connection in waiting}
+    assert statuses <= {b"HTTP/1.1 200", b"HTTP/1.1 503"}
 
 
 def test_what_drains_does_not_start_again(services: Services, node: FakeMySQL) -> None:
@@ -219,77 +199,38 @@ def test_what_drains_does_not_start_again(services: Services, node: FakeMySQL) -
 def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
     services: Services, node: FakeMySQL
 ) -> None:
-    address = str(services.directory / "notify")
-    told: list[str] = []
-
-    def has_been_told(line: str, times: int) -> bool:
-        with suppress(BlockingIOError):
-            while True:
-                told.extend(manager.recv(4096).decode().splitlines())
-        return told.count(line) >= times
-
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as manager:
-        manager.bind(address)
-        manager.settimeout(0)
-        service = services.beside(node, NOTIFY_SOCKET=address, WATCHDOG_USEC="2000000")
-        wait_for("ready", lambda: has_been_told("READY=1", 1), seconds=SECONDS)
+    with closing(Manager(services.directory)) as manager:
+        service = services.beside(node, NOTIFY_SOCKET=manager.address)
+        manager.wait_for("READY", "1")
         service.process.send(signal.SIGHUP)
-        wait_for("ready again", lambda: has_been_told("READY=1", 2), seconds=SECONDS)
-        fed = told.count("WATCHDOG=1")
-        wait_for("its food", lambda: has_been_told("WATCHDOG=1", fed + 2), seconds=SECONDS)
-        assert "STOPPING=1" not in told
+        manager.wait_for("READY", "1", times=len(manager.values("READY")) + 1)
+        manager.wait_for("WATCHDOG", "1", times=len(manager.values("WATCHDOG")) + 2)
+        assert manager.values("STOPPING") == []
         # systemd keeps the socket that it has.
-        assert told.count("FDSTORE=1") == 1
+        assert manager.values("FDSTORE") == ["1"]
 
 
-def test_flags_stay_flags(services: Services, node: FakeMySQL, ports: Ports) -> None:
-    port = ports.free()
-    command = (sys.executable, "-m", "app", "serve", "--max-recv-queue", "3", "--port", str(port))
-    service = Service(services.directory, port, settings_for(node), command=command)
-    try:
-        service.wait_until_up()
-        service.process.send(signal.SIGHUP)
-        wait_for(
-            "the next start",
-            lambda: service.log.read_text().count("INFO started ") == 2,
-            seconds=SECONDS,
-        )
-        assert service.status()["policy"]["max_recv_queue"] == 3
-    finally:
-        service.stop()
-
-
-def check_settings(env_file: Path) -> subprocess.CompletedProcess[str]:
-    """Run what ExecReload= runs first."""
-    command = [
-        sys.executable,
-        "-m",
-        "app",
-        "serve",
-        "--check-settings",
-        "--env-file",
-        str(env_file),
-    ]
-    return subprocess.run(
-        command, env=without_settings(os.environ), capture_output=True, text=True, check=False
-    )
+def test_flags_stay_flags(services: Services, node: FakeMySQL) -> None:
+    # The shell takes what start_through adds for its own name.
+    command = 'exec "$0" "$@" serve --max-recv-queue 3'
+    service = services.start_through(("sh", "-c", command), settings_for(node))
+    service.wait_until_up()
+    service.process.send(signal.SIGHUP)
+    starts = "the next start"
+    wait_for(starts, lambda: service.log.read_text().count("INFO started ") == 2, seconds=SECONDS)
+    assert service.status()["policy"]["max_recv_queue"] == 3
 
 
 def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
     env_file = tmp_path / "env"
-    env_file.write_text("MYSQL_USERNAME=someone\nMYSQL_PORT=3306\n")
-    done = check_settings(env_file)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "the settings can be used\n", "")
-    env_file.write_text("MYSQL_USERNAME=someone\nMYSQL_PASSWORD_FILE=/none/password\n")
-    done = check_settings(env_file)
-    assert (
-        done.stderr
-        == f"clustercheckd: {env_file}, line 2: MYSQL_PASSWORD_FILE: /none/password: {NO_FILE}\n"
-    )
-    # What only the service can read, it checks itself.
-    env_file.write_text("MYSQL_PASSWORD_FILE=/run/credentials/clustercheckd.service/password\n")
-    assert check_settings(env_file).returncode == 0
-    env_file.write_text("MYSQL_USERNAME=someone\nMAX_RECV_QUEUE=many\n")
-    done = check_settings(env_file)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"clustercheckd: {env_file}, line 2: MAX_RECV_QUEUE: many is ")
+    for line, status, output in (
+        ("MYSQL_USERNAME=someone", 0, "the settings can be used\n"),
+        # What only the service can read, it checks itself.
+        ("MYSQL_PASSWORD_FILE=/run/credentials/clustercheckd.service/password", 0, "the settings"),
+        ("MYSQL_PASSWORD_FILE=/none/password", 2, "clustercheckd: MYSQL_PASSWORD_FILE: /none"),
+        ("MAX_RECV_QUEUE=many", 2, f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEUE: many: "),
+    ):
+        env_file.write_text(line)
+        done = run("serve", "--check-settings", "--env-file", str(env_file))
+        assert done.returncode == status
+        assert (done.stdout + done.stderr).startswith(output)

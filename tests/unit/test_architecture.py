@@ -22,6 +22,7 @@ ARROWS = {
     "app.script": {"app.script", "app.commands", "app.database", "app.settings", "app.verdict"},
     "app.service.log": set(),
     "app.service.systemd": {"app.verdict"},
+    "app.service.reload": {"app.database", "app.monitor", "app.settings", "app.verdict"},
     "app.service.serve": {"app"},
     "app.__main__": {"app"},
 }

@@ -198,7 +198,7 @@ def test_the_page_of_the_log_has_every_event() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "app").rglob("*.py"))
     logged = re.findall(r'_log\.(?:debug|info|warning|error|exception)\(\s*"([a-z ]+)"', sources)
     assert {"started", "login failed"} <= set(logged)
-    others = {"available", "draining", "unavailable", "log lines dropped"}
+    others = {"available", "draining", "unavailable", "stopping"}
     assert {*logged, *others} == set(rows(section, r"[a-z ]+"))
 
 
