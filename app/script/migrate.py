@@ -88,7 +88,7 @@ def migrate(
             )
             return FAILED
         settings = [*_database_and_policy(values.values()), *_listening(service, to_check)]
-        settings_of([settings]).require_login()
+        settings_of(settings).require_login()
         to_check += _lines_to_check(service, values, (DISABLED_FILE, *configuration_files))
         _write(settings, values["MYSQL_PASSWORD"], to_check, output, Path(password_file).absolute())
     except OSError as fault:

@@ -1,3 +1,1 @@
-"""What the operator sets: settings from flags, variables and files, and the files that drain a
-node.
-"""
+"""What the operator sets: settings from flags, variables and files, and the disabled file."""

@@ -16,12 +16,9 @@ class SettingsError(Exception):
 
 def words_of(fault: OSError) -> str:
     """Say why a file that a setting names cannot be read."""
-    hint = (
-        ": the user that runs clustercheckd must be able to read it"
-        if isinstance(fault, PermissionError)
-        else ""
-    )
-    return f"{fault.strerror}{hint}"
+    if isinstance(fault, PermissionError):
+        return f"{fault.strerror}: the user that runs clustercheckd must be able to read it"
+    return str(fault.strerror)
 
 
 def read_file(path: str, errors: str = "strict") -> str:

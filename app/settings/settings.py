@@ -1,7 +1,6 @@
 """The settings: flags, environment variables and an env file, read once into a frozen model."""
 
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
@@ -25,8 +24,7 @@ from app.verdict.text import one_line
 
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 _ENV_FILE = "/etc/clustercheckd/clustercheckd.env"
-"""Read by the service and by every command, so that `clustercheckd check` asks as the service
-does."""
+"""The usual env file, which the service and every command read."""
 
 MOST_PORT = 65535
 WITHOUT_FLAG = ("mysql_password",)
@@ -40,12 +38,10 @@ _NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 _OF_KUBERNETES = (
     "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
 )
-_HARMLESS = re.compile(r"-?[0-9]{1,6}")
-"""Any other value of MYSQL_PORT or the like may be the password, in the wrong variable."""
 
 
-def _networks_in(words: str) -> list[IPv4Network | IPv6Network]:
-    networks = [ip_network(word) for word in words.replace(",", " ").split()]
+def _networks_in(text: str) -> list[IPv4Network | IPv6Network]:
+    networks = [ip_network(word) for word in text.replace(",", " ").split()]
     if not networks:
         raise ValueError("no network: nobody could connect; to allow everybody, remove it")
     return networks
@@ -200,8 +196,10 @@ def flag_of(name: str) -> str:
 
 def default_of(name: str) -> str:
     """Return the default of a field of `Settings` as it is typed; empty for None."""
-    value = Settings.model_fields[name].default
-    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
+    default = Settings.model_fields[name].default
+    if isinstance(default, bool):
+        return str(int(default))
+    return "" if default is None else str(default)
 
 
 def load_settings(
@@ -213,54 +211,42 @@ def load_settings(
     others keep their defaults, and a mistake elsewhere in the env file is a warning. Raises
     `SettingsError`.
     """
-    where = "--env-file"
     if env_file is None:
         usual = _ENV_FILE if os.path.exists(_ENV_FILE) else ""  # noqa: PTH110 (never raises)
-        where, env_file = _ENV_FILE_VARIABLE, os.environ.get(_ENV_FILE_VARIABLE, usual)
-    in_file, complaints = read_env_file(env_file) if env_file else ([], [])
-    warnings = [f"{where}: {line}" for line in complaints]
+        env_file = os.environ.get(_ENV_FILE_VARIABLE, usual)
+    in_file, warnings = read_env_file(env_file) if env_file else ([], [])
     if warnings and only is None:
         raise SettingsError(*warnings)
-    warnings = [f"{line}: this command goes on without it" for line in warnings]
     environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
-    typed = [Variable(name.upper(), value, flag=flag_of(name)) for name, value in flags.items()]
+    typed = [Variable(name.upper(), value, flag_of(name)) for name, value in flags.items()]
     known = [*map(str.upper, Settings.model_fields), _ENV_FILE_VARIABLE]
     warnings += unknown_names([*environ, *in_file], known)
-    return settings_of((in_file, environ, typed), only or Settings.model_fields), warnings
+    return settings_of([*in_file, *environ, *typed], only or Settings.model_fields), warnings
 
 
 def settings_of(
-    sources: Iterable[Iterable[Variable]], only: Collection[str] = Settings.model_fields
+    variables: Iterable[Variable], only: Collection[str] = Settings.model_fields
 ) -> Settings:
-    """Return the settings of some sources, of which a later one takes precedence.
-
-    Raises `SettingsError`.
-    """
-    given: dict[str, Variable] = {}
-    for source in sources:
-        found: dict[str, Variable] = {}
-        for variable in source:
-            field = variable.name.lower()
-            if field in only and (variable.value or field in _NEVER_EMPTY):
-                if field in found:
-                    raise SettingsError(
-                        f"{found[field].called} and {variable.called} are both set: set one"
-                    )
-                found[field] = variable
-        given |= found
+    """Return the settings of variables; a later one takes precedence. Raises `SettingsError`."""
+    used: dict[str, Variable] = {}
+    for variable in variables:
+        field = variable.name.lower()
+        if field in only and (variable.value or field in _NEVER_EMPTY):
+            used[field] = variable
     try:
-        return Settings.model_validate({field: variable.value for field, variable in given.items()})
+        return Settings.model_validate({field: used[field].value for field in used})
     except ValidationError as fault:
-        raise SettingsError(
-            *(_line(error, given[str(error["loc"][0])]) for error in fault.errors())
-        ) from None
+        lines = [_line(error, used[str(error["loc"][0])]) for error in fault.errors()]
+        raise SettingsError(*lines) from None
 
 
 def _line(error: ErrorDetails, variable: Variable) -> str:
     """Say what is wrong with a value, and where it is set."""
-    value, problem = one_line(variable.value), error["msg"].removeprefix("Value error, ")
+    value = one_line(variable.value)
+    problem = error["msg"].removeprefix("Value error, ")
     if value.startswith(("tcp://", "udp://")):
         problem = _OF_KUBERNETES
-    elif variable.name.upper().startswith("MYSQL_") and not _HARMLESS.fullmatch(value):
+    # A password may be in the wrong one of these.
+    elif variable.name.upper().startswith("MYSQL_"):
         value = "(not repeated here)"
     return f"{variable.called}: {value}: {problem}"

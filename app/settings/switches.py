@@ -1,18 +1,15 @@
-"""The switches that an operator controls by hand: the disabled file, and the shutdown of the
-service.
-"""
+"""What an operator switches by hand: the disabled file, and the shutdown of the service."""
 
 import os
 import stat
 import time
-from functools import lru_cache
 
 from app.verdict.rules import Switches
+from app.verdict.text import one_line
 
 DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
 
 _REASON_BYTES = 120
-_PRINTABLE = "".join(map(chr, range(ord(" "), ord("~") + 1)))
 _LAST_DATE = 253402300799.0  # the end of the year 9999
 
 
@@ -29,29 +26,22 @@ class ManualSwitches:
         # symlink loop or a failing network filesystem would look like a missing file, and the
         # drained node would get traffic.
         try:
-            found = os.stat(self._disabled_file)
-        # NotADirectoryError: a part of the path is not a directory, so the file cannot exist
-        # either.
+            status = os.stat(self._disabled_file)
+        # NotADirectoryError: a part of the path is no directory, so the file cannot exist either.
         except (FileNotFoundError, NotADirectoryError):
             return Switches(shutting_down=self.shutting_down)
+        # ValueError: the path contains a zero byte.
         except (OSError, ValueError) as fault:
-            words = getattr(fault, "strerror", None) or str(fault)
-            seen = (
-                f"{self._disabled_file}: {words}; a file that cannot be checked counts as present"
-            )
-            return Switches(seen, self.shutting_down)
+            file = f"{fault}; a disabled file that cannot be checked counts as present"
+            return Switches(file, self.shutting_down)
         # touch(1) can set any time, and not every time can be written as a date.
-        modified_at = min(max(found.st_mtime, 0.0), _LAST_DATE)
-        seen = _made(self._disabled_file, modified_at, found.st_size)
-        return Switches(seen, self.shutting_down, modified_at)
-
-
-@lru_cache(maxsize=4)
-def _made(path: str, modified_at: float, size: int) -> str:
-    """Describe the file. The cache spares a health check from reading it again."""
-    words = f': "{_first_line(path)}"' if size else ""
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
-    return f"{path} exists, made at {at}{words} (clustercheckd undrain removes it)"
+        modified_at = min(max(status.st_mtime, 0.0), _LAST_DATE)
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
+        file = f"{self._disabled_file} exists, made at {at}"
+        if reason := _first_line(self._disabled_file):
+            file += f': "{reason}"'
+        file += " (clustercheckd undrain removes it)"
+        return Switches(file, self.shutting_down, modified_at)
 
 
 def _first_line(path: str) -> str:
@@ -59,12 +49,12 @@ def _first_line(path: str) -> str:
     try:
         # Any user may make a file in /var/tmp: a pipe must not block, and a link could lead to a
         # password.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123 (a descriptor)
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
                 return ""
-            line = file.read(_REASON_BYTES).partition(b"\n")[0]
+            line = file.readline(_REASON_BYTES)
     except OSError:
         return ""
-    text = "".join(chr(byte) if chr(byte) in _PRINTABLE else "?" for byte in line)
-    return text.strip().replace('"', "'")
+    return one_line(line.decode(errors="backslashreplace").strip())

@@ -1,6 +1,4 @@
-"""Variables as written: the lines of an env file, names that look like settings but are not, and
-durations.
-"""
+"""Variables as written: an env file's lines, names that look like settings, and durations."""
 
 import io
 import re
@@ -9,15 +7,11 @@ from dataclasses import dataclass
 
 from app.settings.error import read_file
 
-_OUR_PREFIXES = (
+_LIKE_OURS = (
     *("CLUSTERCHECK_", "AVAILABLE_WHEN_", "MAX_RECV_", "MAX_SYNC_"),
     # Close to a name of ours, and used by other programs.
     *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
 )
-# Kubernetes sets such variables for every Service.
-_OF_KUBERNETES = re.compile(r"_(SERVICE|PORT)_")
-# Messages repeat only such names: the parser may take a pasted key or password for a name.
-_NAME = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+) ?(?P<unit>ms|s|m|h)?")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -25,23 +19,20 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A value as it was given.
+    """A value as it was written.
 
-    where: its source for messages, as in "/etc/default/clustercheck, line 3". flag: what was typed
-    instead of the name.
+    where: its source for messages, as in "/etc/default/clustercheck, line 3"; empty for the
+    environment.
     """
 
     name: str
     value: str
     where: str = ""
-    flag: str = ""
 
     @property
     def called(self) -> str:
-        """Name it in a message."""
-        place = f"{self.where}: " if self.where else ""
-        flag = f" ({self.flag})" if self.flag else ""
-        return f"{place}{self.name}{flag}"
+        """Its name in a message."""
+        return f"{self.where}: {self.name}" if self.where else self.name
 
 
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
@@ -55,17 +46,17 @@ def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     try:
         text = read_file(path)
     except (OSError, UnicodeError) as fault:
-        return [], [f"{path}: {getattr(fault, 'strerror', None) or 'not UTF-8'}"]
-    given: dict[str, Variable] = {}
-    complaints = []
+        return [], [f"env file {path}: {getattr(fault, 'strerror', None) or 'not UTF-8'}"]
+    variables = []
+    mistakes = []
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{path}, line {number}"
         for binding in parse_stream(io.StringIO(line)):
             if binding.error or (binding.key is not None and binding.value is None):
-                complaints.append(f"{where} is not NAME=value")
+                mistakes.append(f"env file {where} is not NAME=value")
             elif binding.key is not None:
-                given[binding.key] = Variable(binding.key, binding.value or "", where)
-    return list(given.values()), complaints
+                variables.append(Variable(binding.key, binding.value or "", where))
+    return variables, mistakes
 
 
 def unknown_names(variables: Iterable[Variable], known: Collection[str]) -> Iterator[str]:
@@ -76,15 +67,16 @@ def unknown_names(variables: Iterable[Variable], known: Collection[str]) -> Iter
     """
     for variable in variables:
         name = variable.name.upper()
-        looks_like_ours = name.startswith(_OUR_PREFIXES) and not _OF_KUBERNETES.search(name)
+        looks_like_ours = name.startswith(_LIKE_OURS)
         if name not in known and (variable.where or looks_like_ours):
-            harmless = name if _NAME.fullmatch(name) else "a name"
-            yield f"{Variable(harmless, '', variable.where).called} is not a setting and is ignored"
+            # Any other name may be a pasted key or password.
+            shown = Variable(name if looks_like_ours else "a name", "", variable.where)
+            yield f"{shown.called} is not a setting and is ignored"
 
 
 def seconds_in(text: str) -> float:
     """Return a duration in seconds. Raises `ValueError`, whose message has examples."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
+    duration = _DURATION.fullmatch(text.strip().lower())
+    if duration is None:
         raise ValueError("not a duration; examples: 0.25, 250ms, 1s, 5m, 2h")
-    return round(float(found["number"]) * _UNITS[found["unit"] or "s"], 6)
+    return round(float(duration["number"]) * _UNITS[duration["unit"] or "s"], 6)
