@@ -25,7 +25,6 @@ from app.service.log import goes_to_journal
 from app.settings.error import SettingsError
 from app.settings.settings import Settings, load_settings
 
-_NO_ENV_FILE = ""
 _LISTENING = ("clustercheck_host", "clustercheck_port")
 
 
@@ -57,16 +56,7 @@ def _run(typed: Namespace) -> int:
         case "check":
             return check(_load(typed), as_json=typed.json)
         case "status":
-            if typed.addresses and typed.env_file is None:
-                # This user may not be able to read it.
-                typed.env_file = _NO_ENV_FILE
-            settings = _load(typed, _LISTENING)
-            services = [
-                service_at(address, settings.clustercheck_port) for address in typed.addresses
-            ]
-            return status(
-                services or [own_service(settings)], as_json=typed.json, watching=typed.watch
-            )
+            return status(_services(typed), as_json=typed.json, watching=typed.watch)
         case "drain":
             return drain(_disabled_file(typed), typed.reason, partial(_find_service, typed))
         case "undrain":
@@ -79,6 +69,13 @@ def _run(typed: Namespace) -> int:
 def _disabled_file(typed: Namespace) -> str:
     # The path is all that a drain needs: no other mistake may stop it.
     return _load(typed, ["clustercheck_disabled_file"]).clustercheck_disabled_file
+
+
+def _services(typed: Namespace) -> list[Service]:
+    # Without the warnings: this user may not be able to read the env file.
+    settings, _ = load_settings(typed.flags, typed.env_file, _LISTENING)
+    services = [service_at(address, settings.clustercheck_port) for address in typed.addresses]
+    return services or [own_service(settings)]
 
 
 def _find_service(typed: Namespace) -> Service:
