@@ -1,4 +1,4 @@
-"""What docs/operations.md and the dashboard ask Prometheus for."""
+"""The metrics of docs/operations.md, and what the dashboard asks Prometheus for."""
 
 import json
 import re
@@ -24,11 +24,6 @@ def rows(heading: str) -> list[list[str]]:
 def metrics_on_the_page() -> list[str]:
     """Return the metrics that docs/operations.md names, without their prefix."""
     return [name for cell, _ in rows("Metrics") for name in re.findall("`([a-z_]+)`", cell)]
-
-
-def on_the_page() -> dict[str, str]:
-    """Return the queries of docs/operations.md, by what they answer."""
-    return {question: query.strip("`") for question, query in rows("Queries worth a panel")}
 
 
 def of_the_dashboard() -> dict[str, str]:

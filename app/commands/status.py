@@ -1,7 +1,6 @@
 """`clustercheckd status`: one table of what running services report about their nodes."""
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -39,17 +38,9 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
 
 
 def _in_place(text: str) -> str:
-    """Put the time above the text.
-
-    On a terminal, replace the previous text, and cut it to the size of the window.
-    """
-    text = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n{text}"
-    if not sys.stdout.isatty():
-        return text
-    columns, lines = shutil.get_terminal_size()
-    # The last line of the window is for the cursor.
-    shown = text.split("\n")[: lines - 1]
-    return _CLEAR + "\n".join(line[:columns] for line in shown)
+    """Put the time above the text. On a terminal, it replaces the previous text."""
+    clear = _CLEAR if sys.stdout.isatty() else ""
+    return f"{clear}{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n{text}"
 
 
 def _as_json(answers: Sequence[Answer]) -> str:

@@ -23,22 +23,28 @@ _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 LOOKING_UP = "looking up the host's name"
 """The phase of a login that does not concern the server."""
 
-_ERROR_NUMBERS = {
-    # ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED
-    Reason.TOO_MANY_CONNECTIONS: (1040, 1203, 1226),
-    # ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR, ER_NOT_SUPPORTED_AUTH_MODE, no
-    # privilege for admin_port, ER_MUST_CHANGE_PASSWORD, ER_MUST_CHANGE_PASSWORD_LOGIN, a locked
-    # account of MySQL and of MariaDB
-    Reason.ACCESS_DENIED: (1045, 1698, 1251, 1227, 1820, 1862, 3118, 4151),
-    # ER_HOST_IS_BLOCKED, ER_HOST_NOT_PRIVILEGED
-    Reason.HOST_BLOCKED: (1129, 1130),
-    # ER_SERVER_OFFLINE_MODE
-    Reason.OFFLINE: (3032,),
-    # ER_OUTOFMEMORY, ER_OUT_OF_RESOURCES, ER_CANT_CREATE_THREAD, ER_NEW_ABORTING_CONNECTION
-    # (init_connect failed)
-    Reason.REJECTS_LOGINS: (1037, 1041, 1135, 1184),
-    # ER_SERVER_SHUTDOWN, CR_SERVER_GONE_ERROR, CR_SERVER_LOST
-    Reason.CONNECTION_LOST: (1053, 2006, 2013),
+_REASONS = {
+    1040: Reason.TOO_MANY_CONNECTIONS,  # ER_CON_COUNT_ERROR
+    1203: Reason.TOO_MANY_CONNECTIONS,  # ER_TOO_MANY_USER_CONNECTIONS
+    1226: Reason.TOO_MANY_CONNECTIONS,  # ER_USER_LIMIT_REACHED
+    1045: Reason.ACCESS_DENIED,  # ER_ACCESS_DENIED_ERROR
+    1698: Reason.ACCESS_DENIED,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+    1251: Reason.ACCESS_DENIED,  # ER_NOT_SUPPORTED_AUTH_MODE
+    1227: Reason.ACCESS_DENIED,  # no privilege for admin_port
+    1820: Reason.ACCESS_DENIED,  # ER_MUST_CHANGE_PASSWORD
+    1862: Reason.ACCESS_DENIED,  # ER_MUST_CHANGE_PASSWORD_LOGIN
+    3118: Reason.ACCESS_DENIED,  # a locked account of MySQL
+    4151: Reason.ACCESS_DENIED,  # a locked account of MariaDB
+    1129: Reason.HOST_BLOCKED,  # ER_HOST_IS_BLOCKED
+    1130: Reason.HOST_BLOCKED,  # ER_HOST_NOT_PRIVILEGED
+    3032: Reason.OFFLINE,  # ER_SERVER_OFFLINE_MODE
+    1037: Reason.REJECTS_LOGINS,  # ER_OUTOFMEMORY
+    1041: Reason.REJECTS_LOGINS,  # ER_OUT_OF_RESOURCES
+    1135: Reason.REJECTS_LOGINS,  # ER_CANT_CREATE_THREAD
+    1184: Reason.REJECTS_LOGINS,  # ER_NEW_ABORTING_CONNECTION: init_connect failed
+    1053: Reason.CONNECTION_LOST,  # ER_SERVER_SHUTDOWN
+    2006: Reason.CONNECTION_LOST,  # CR_SERVER_GONE_ERROR
+    2013: Reason.CONNECTION_LOST,  # CR_SERVER_LOST
 }
 """The errors of server and client with a reason of their own (MySQL and MariaDB reference
 manuals)."""
@@ -186,10 +192,7 @@ def _in_words(
                 f"no answer from {login} within {deadline_seconds:g} s while {phase}",
             )
         case _ if number:
-            reason = next(
-                (reason for reason, numbers in _ERROR_NUMBERS.items() if number in numbers),
-                Reason.ERROR,
-            )
+            reason = _REASONS.get(number, Reason.ERROR)
         case (
             BrokenPipeError()
             | ConnectionResetError()

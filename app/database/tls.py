@@ -8,7 +8,6 @@ never weaken the TLS that the settings ask for.
 import os
 import ssl
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Self
 
 from app.database.option_file import OptionFile
@@ -63,13 +62,24 @@ class Tls:
         """
         if not self.required:
             return None
+        changed_at = [
+            _changed_at(name, path)
+            for name, path in zip(self.names, (self.ca, self.cert, self.key), strict=True)
+            if path
+        ]
         # Load the files again only if one has changed: loading takes milliseconds.
-        files = zip(self.names, (self.ca, self.cert, self.key), strict=True)
-        return _context(self, tuple(_changed_at(name, path) if path else 0 for name, path in files))
+        loaded = _loaded.get(self)
+        if loaded is None or loaded[0] != changed_at:
+            _loaded.clear()
+            _loaded[self] = loaded = changed_at, _context(self)
+        return loaded[1]
 
 
-@lru_cache(maxsize=2)
-def _context(tls: Tls, _times: tuple[int, ...]) -> ssl.SSLContext:
+_loaded: dict[Tls, tuple[list[int], ssl.SSLContext]] = {}
+"""The latest context, and when its files had changed."""
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
     ca, cert, key = tls.names
     setting = f"{ca}: {tls.ca}"
     try:

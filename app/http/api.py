@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from app import __version__
 from app.http.health_checks import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
@@ -28,54 +28,48 @@ class StatusChange(BaseModel):
 
 
 class StatusConnections(BaseModel):
-    """The connections of clients."""
+    """The connections of clients: how many are open, and how many were closed, by cause.
 
-    open: int = Field(description="open now")
-    closed: dict[str, int] = Field(
-        description="closed since the start, by cause. refused: the client is not in CLUSTERCHECK_ALLOW_FROM. evicted: "
-        "to make room for a new connection. timed-out: no complete request arrived in time. malformed: the request was "
-        "not valid HTTP, or exceeded a limit, and got a 400."
-    )
+    refused: the client is not in CLUSTERCHECK_ALLOW_FROM. evicted: to make room for a new
+    connection. timed-out: no complete request arrived in time. malformed: the request was not valid
+    HTTP, or exceeded a limit, and got a 400.
+    """
+
+    open: int
+    closed: dict[str, int]
 
 
 class Status(BaseModel):
-    """Everything that clustercheckd knows about its node."""
+    """Everything that clustercheckd knows about its node.
 
-    version: str = Field(description="the version of clustercheckd")
-    available: bool = Field(
-        description="whether the node may take traffic under the configured policy"
-    )
-    draining: bool = Field(
-        description="whether the node is unavailable for a planned reason: sessions may finish"
-    )
+    available: under the configured policy. draining: unavailable for a planned reason, so that
+    sessions may finish. detail: what clustercheckd saw, and which setting decided. otherwise: the
+    verdict without the drain or shutdown, if there is one. since: when the verdict last changed.
+    disabled_since: when the disabled file was created, if there is one. age_seconds: since the
+    latest completed poll began. node: what the latest poll read, or failure: why it failed.
+    login_failure: why the latest login failed, if it did. changes: the latest ones of the verdict,
+    oldest first.
+    """
+
+    version: str
+    available: bool
+    draining: bool
     reason: Reason
-    detail: str = Field(description="what clustercheckd saw, and which setting decided")
-    otherwise: Verdict | None = Field(
-        description="the verdict without the drain or shutdown; null if there is none"
-    )
-    since: datetime = Field(description="when the verdict last changed")
-    disabled_since: datetime | None = Field(
-        description="when the disabled file was created; null if there is none"
-    )
-    age_seconds: float = Field(description="time since the latest completed poll began")
-    node: NodeState | None = Field(description="what the latest poll read; null if it failed")
-    failure: PollFailure | None = Field(
-        description="why the latest poll failed; null if it did not"
-    )
+    detail: str
+    otherwise: Verdict | None
+    since: datetime
+    disabled_since: datetime | None
+    age_seconds: float
+    node: NodeState | None
+    failure: PollFailure | None
     policy: Policy
-    login_failure: PollFailure | None = Field(
-        description="why the latest login failed; null if it did not"
-    )
+    login_failure: PollFailure | None
     connections: StatusConnections
-    changes: list[StatusChange] = Field(
-        description="the latest changes of the verdict, oldest first"
-    )
+    changes: list[StatusChange]
 
 
 def create_application(sources: ServiceMetrics) -> FastAPI:
-    """Return the application that answers `APPLICATION_PATHS`. sources: those of /metrics and
-    /status.
-    """
+    """Return the application that answers `APPLICATION_PATHS`, from the sources of both."""
     monitor, registry = sources.monitor, sources.registry()
     application = FastAPI(
         title="clustercheckd",
@@ -91,18 +85,22 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
     )
 
     # Each document is made once a poll: 256 clients that ask for one at once would delay a health
-    # check by a second.
-    documents: dict[str, tuple[object, bytes]] = {}
+    # check by a second. While a poll hangs, it is made once a second, because the age grows.
+    documents: dict[str, bytes] = {}
+    made_for: object = None
 
     def document(path: str, make: Callable[[], bytes]) -> bytes:
+        nonlocal made_for
         # The operator may have drained the node since the latest poll. Record that, so that verdict
         # and changes agree.
         monitor.note_change()
-        # While a poll hangs, the age grows.
         now = monitor.polls.total(), monitor.verdict(), int(monitor.age_seconds)
-        if path not in documents or documents[path][0] != now:
-            documents[path] = now, make()
-        return documents[path][1]
+        if now != made_for:
+            made_for = now
+            documents.clear()
+        if path not in documents:
+            documents[path] = make()
+        return documents[path]
 
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)

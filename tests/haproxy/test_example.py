@@ -90,12 +90,6 @@ def test_haproxy_accepts_what_a_comment_advises(
     assert "[ALERT]" not in haproxys_own_check(tmp_path, text.replace(old, new.format(words)))
 
 
-def test_the_file_fits_on_a_screen() -> None:
-    lines = EXAMPLE.read_text().splitlines()
-    assert len(lines) <= 85
-    assert max(map(len, lines)) <= 120
-
-
 def test_each_node_is_asked_two_questions_a_second_and_may_take_its_whole_deadline(
     nodes: MockNodes, front: Front
 ) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from harness.certificates import make_authority, make_certificate
 from harness.galera import DEMO, Installation, Node
-from harness.haproxy import EXAMPLE, WRITER
+from harness.haproxy import WRITER
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
 from tests.haproxy.front import CROWD, PAGE, VARIATIONS, Front, MockNodes, switched, varied
-from tests.unit.pages import blocks_under, checked_blocks, commands_of, typed_on_pages
+from tests.unit.pages import blocks_under, commands_of, typed_on_pages
 
 CLIENT = "127.0.0.5"
 """A client's address that is not HAProxy's."""
@@ -63,27 +63,6 @@ def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows
     node.become("synced")
     front.haproxy.wait_for_status(node, writer="UP", readers="UP")
     wait_for("the lines in the log", lambda: len(logged("UP")) == len(logged("DOWN")) == 2)
-
-
-@pytest.mark.parametrize(
-    ("with_lines", "info"), [(False, "Not Found"), (True, "disabled")], ids=["without", "with"]
-)
-def test_the_three_lines_of_the_example_show_the_reason_in_the_log_of_the_readmes_section(
-    nodes: MockNodes, *, with_lines: bool, info: str
-) -> None:
-    (section,) = [block.text for block in checked_blocks("haproxy") if block.page == "README.md"]
-    above, _, sections = EXAMPLE.read_text().partition("\npeers ")
-    three = "".join(
-        re.findall(r"^    http-check (?:expect|set-var).*\n", sections, re.MULTILINE)[:3]
-    )
-    assert len(three.splitlines()) == 3
-    if with_lines:
-        section = section.replace("    server node1", f"{three}    server node1")
-    front = nodes.front(text=f"{above}\n{section}", replace={"check port 9200": "check"})
-    nodes.nodes[0].become("disabled")
-    front.haproxy.wait_for_status(nodes.nodes[0], readers="DOWN")
-    shown = f'Server readers/node1 is DOWN, reason: Layer7 wrong status, code: 404, info: "{info}"'
-    wait_for("the line in the log", lambda: shown in front.haproxy.log.read_text())
 
 
 def test_reloads_can_keep_sessions_and_one_command_ends_those_of_old_processes(

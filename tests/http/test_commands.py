@@ -256,23 +256,13 @@ class TestDrain:
         with fake_mysql(galera({"wsrep_cluster_size": "1"})) as server:
             service = services.beside(server)
             alone = run("drain", **here(service))
-            server.behaviour = galera({"wsrep_cluster_size": "1", "wsrep_ready": "OFF"})
-            server.drop_connections()
-            wait_for(
-                "the fault",
-                lambda: service.status()["otherwise"]["reason"] == "not-ready",
-                seconds=SECONDS,
-            )
-            unavailable = run("drain", **here(service))
             server.behaviour = galera()
             server.drop_connections()
-            wait_for(
-                "its peers", lambda: service.status()["otherwise"]["available"], seconds=SECONDS
-            )
+            wait_for("its peers", lambda: service.status()["node"]["wsrep_cluster_size"] == 3)
             one_of_three = run("drain", **here(service))
-        told = "clustercheckd: this was the last available node: its wsrep_cluster_size is 1\n"
-        assert [done.stderr for done in (alone, unavailable, one_of_three)] == [told, "", ""]
-        assert [done.returncode for done in (alone, unavailable, one_of_three)] == [0, 0, 0]
+        assert "this was the last available node: its wsrep_cluster_size is 1" in alone.stderr
+        assert [done.returncode for done in (alone, one_of_three)] == [0, 0]
+        assert one_of_three.stderr == ""
 
     def test_the_reason_is_shown_wherever_the_verdict_is(self, services: Services) -> None:
         with fake_mysql(galera()) as server:
@@ -398,10 +388,3 @@ class TestDrain:
         expected = f"clustercheckd: CLUSTERCHECK_DISABLED_FILE: {path}/below: Not a directory"
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert done.stderr.startswith(expected)
-
-    def test_a_link_to_nowhere_is_no_drain(self, services: Services, tmp_path: Path) -> None:
-        path = tmp_path / "link"
-        path.symlink_to(tmp_path / "nowhere")
-        done = run("drain", **here(services.start(), path))
-        assert (done.returncode, done.stdout) == (1, f"{path} is a link to nowhere\n")
-        assert done.stderr.endswith(f": it does not see that {path} exists\n")

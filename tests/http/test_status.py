@@ -2,17 +2,13 @@
 side.
 """
 
-import fcntl
 import json
 import os
-import pty
 import re
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import termios
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -97,12 +93,6 @@ class TestEndpoint:
         assert datetime.fromisoformat(status["disabled_since"]).timestamp() == pytest.approx(
             made_at, abs=0.001
         )
-
-    def test_the_schema_has_dates(self, unreachable: Service) -> None:
-        schema = json.loads(unreachable.get("/openapi.json").body)["components"]["schemas"][
-            "Status"
-        ]
-        assert schema["properties"]["since"]["format"] == "date-time"
 
     @pytest.mark.parametrize("path", ["/status", "/metrics"])
     def test_a_document_is_made_once_a_poll(self, unreachable: Service, path: str) -> None:
@@ -317,22 +307,6 @@ class TestCommand:
             assert len(os.listdir(f"/proc/{process.pid}/task")) <= 3  # noqa: PTH208
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) == 0
-
-    def test_watch_fits_the_window(self, services: Services) -> None:
-        service = services.start()
-        ours, its = pty.openpty()
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 4, 40, 0, 0))
-        with watching(*5 * [address(service)], output=its) as process:
-            shown = ""
-            while shown.count("\x1b[H\x1b[J") < 2:
-                shown += os.read(ours, 10_000).decode()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(SECONDS) == 0
-        os.close(ours)
-        os.close(its)
-        lines = shown.split("\x1b[H\x1b[J")[1].splitlines()
-        assert (len(lines), max(map(len, lines))) == (3, 40)
-        assert lines[1].startswith("node ")
 
     def test_with_addresses_it_reads_no_env_file_and_no_setting_but_the_port(
         self, unreachable: Service

@@ -121,10 +121,6 @@ def test_what_kustomize_makes_is_valid(version: str, tmp_path: Path, base: str) 
     assert "timeoutSecond" in problems(version, made)
 
 
-def test_the_page_names_these_versions() -> None:
-    assert f"Kubernetes {' and '.join(VERSIONS)}" in (ROOT / "docs" / "kubernetes.md").read_text()
-
-
 @USERS
 def test_the_component_adds_its_lines_and_changes_nothing_else(tmp_path: Path, base: str) -> None:
     stateful_set, expected = yaml.safe_load(made_of(tmp_path, base)), yaml.safe_load(base)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.queries import PAGE, metrics_on_the_page, of_the_dashboard, on_the_page
+from tests.queries import PAGE, metrics_on_the_page, of_the_dashboard
 from tests.unit.manifests import ROOT
 
 CONTRIB = ROOT / "contrib" / "prometheus"
@@ -67,14 +67,14 @@ def test_the_page_has_every_alert_with_its_severity() -> None:
 
 
 def test_alerts_and_queries_ask_for_metrics_that_exist() -> None:
-    for text in (str(ALERTS), str(on_the_page()), str(of_the_dashboard())):
+    for text in (str(ALERTS), str(of_the_dashboard())):
         asked = set(re.findall(r"\bclustercheckd_(\w+)", text))
         assert asked
         assert {SUFFIXES.sub("", name) for name in asked} <= set(metrics_on_the_page())
 
 
 def test_promtool_accepts_the_queries(tmp_path: Path) -> None:
-    queries = [*on_the_page().values(), *of_the_dashboard().values()]
+    queries = of_the_dashboard().values()
     rules = [
         f"      - record: query_{number}\n        expr: '{query}'\n"
         for number, query in enumerate(queries)

@@ -5,7 +5,6 @@ What kustomize makes of it: tests/package/test_kubernetes.py.
 
 from pathlib import Path
 
-from app import __version__
 from tests.unit.manifests import ROOT, documents_in, settings_from
 
 FOLDER = ROOT / "contrib" / "kubernetes"
@@ -19,39 +18,6 @@ POD = PATCH["spec"]["template"]["spec"]
 (MOUNT,) = SIDECAR["volumeMounts"]
 SETTINGS = settings_from({variable["name"]: variable["value"] for variable in SIDECAR["env"]})
 PROBES = [SIDECAR[kind] for kind in ("startupProbe", "livenessProbe", "readinessProbe")]
-
-
-def test_the_component_is_one_patch_without_a_target() -> None:
-    # A target that selects nothing is no error to kustomize.
-    assert (COMPONENT["kind"], COMPONENT["patches"]) == ("Component", [{"path": "sidecar.yaml"}])
-    (image,) = COMPONENT["images"]
-    assert (image["name"], image["newTag"]) == (SIDECAR["image"], __version__)
-
-
-def test_it_is_a_native_sidecar_with_settings_that_exist() -> None:
-    assert SIDECAR["restartPolicy"] == "Always"
-    assert POD["enableServiceLinks"] is False
-    assert SIDECAR["ports"] == [
-        {"name": "clustercheck", "containerPort": SETTINGS.clustercheck_port}
-    ]
-
-
-def test_readiness_is_the_verdict_and_liveness_is_not() -> None:
-    # Before the database runs, whose start waits for the startup probe, there is no verdict but
-    # 503.
-    assert [probe["httpGet"]["path"] for probe in PROBES] == ["/livez", "/livez", "/readyz"]
-    # Without a probe of its own, the database's container would be ready as soon as it runs.
-    assert {**PROBES[2], "$patch": "replace"} == DATABASE["readinessProbe"]
-
-
-def test_a_cluster_that_lost_all_its_pods_starts_them_all() -> None:
-    # With OrderedReady, the first one waits to be ready before there is a second one.
-    assert PATCH["spec"]["podManagementPolicy"] == "Parallel"
-
-
-def test_a_pod_that_is_deleted_serves_until_the_services_know_it() -> None:
-    assert DATABASE.keys() == {"name", "readinessProbe", "lifecycle"}
-    assert DATABASE["lifecycle"] == {"preStop": {"sleep": {"seconds": 3}}}
 
 
 def test_it_can_be_drained_although_the_root_is_read_only() -> None:
@@ -84,13 +50,6 @@ def test_the_account_is_the_one_that_the_sidecar_uses() -> None:
     assert (
         f"CREATE USER {SETTINGS.mysql_username}@{SETTINGS.mysql_host} IDENTIFIED BY '{password}' "
         in statement
-    )
-
-
-def test_no_namespace_is_ours() -> None:
-    assert all(
-        "namespace" not in {*document, *document.get("metadata", {})}
-        for document in (COMPONENT, PATCH, SECRET)
     )
 
 

@@ -25,53 +25,20 @@ NO_VALUE = "needs a value"
     ("typed", "command", "line"),
     [
         ("--prot 9300", "serve ", "serve has no flag --prot"),
-        ("-port 9300", "serve ", "serve has no flag -port"),
-        (
-            "--clustercheck-port 1",
-            "serve ",
-            "serve has no flag --clustercheck-port",
-        ),
-        (
-            "serve --poll-interval 1",
-            "serve ",
-            "serve has no flag --poll-interval",
-        ),
-        (
-            "check --mysql-user x",
-            "check ",
-            "check has no flag --mysql-user",
-        ),
         ("check --port 1", "check ", "check has no flag --port"),
-        ("undrain --reason x", "undrain ", "undrain has no flag --reason"),
         ("check --", "check ", "check has no flag --"),
         ("-v", "serve ", "serve has no flag -v"),
         (f"--{SECRET}", "serve ", "serve has no flag (not repeated here)"),
         (f"--mysql-password {SECRET}", "serve ", NO_PASSWORD),
         (f"check --mysql-password={SECRET}", "check ", NO_PASSWORD),
         (f"--MYSQL_PASSWORD={SECRET}", "serve ", NO_PASSWORD),
-        (f"check --password {SECRET}", "check ", NO_PASSWORD),
         (f"status -p{SECRET}", "status ", NO_PASSWORD),
-        (f"migrate --password={SECRET}", "migrate ", NO_PASSWORD),
         (f"MYSQL_PASSWORD={SECRET} check", "", "(not repeated here) is not a command"),
         (f"check MYSQL_PASSWORD={SECRET}", "check ", ELSEWHERE),
-        (
-            "--port 9300 status",
-            "serve ",
-            "serve takes no arguments; a command comes before its flags",
-        ),
-        (
-            "drain db2",
-            "drain ",
-            "drain takes no arguments; for a comment use --reason, for another node run it there",
-        ),
-        ("--port", "serve ", f"--port {NO_VALUE}"),
         ("serve --port --interval 1", "serve ", f"--port {NO_VALUE}"),
         ("status --host=", "status ", f"--host {NO_VALUE}"),
-        ("check --env-file=", "check ", f"--env-file {NO_VALUE}"),
-        (f"status --watch={SECRET}", "status ", "--watch takes no value"),
-        (f"check --json={SECRET}'s", "check ", "--json takes no value"),
         ("migrate a b", "migrate ", "migrate takes one PATH"),
-        ("chekc", "", "chekc is not a command"),
+        (f"status --watch={SECRET}", "status ", "--watch takes no value"),
         ("CHECK", "", "(not repeated here) is not a command"),
         ("node", "", "node is not a command"),
     ],
@@ -84,62 +51,23 @@ def test_a_mistake_in_the_words_is_one_line_that_names_the_help(
     assert SECRET not in error
 
 
-NO_ADDRESS = "not an address; examples: db1 db1:9200 [fd00::1]:9200"
 NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
 
 
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
-        ("status db1:99999", f"status: 'db1:99999' is {NO_ADDRESS}"),
-        ("status [::1", f"status: '[::1' is {NO_ADDRESS}"),
-        ("status http://db1:9200/", f"status: 'http://db1:9200/' is {NO_ADDRESS}"),
-        ("status --port 0 db1", "status: CLUSTERCHECK_PORT is 0: write the port, as in db1:9200"),
-        (
-            "status db1,db2",
-            "status: 'db1,db2' is not an address; examples: db1 db1:9200 [fd00::1]:9200",
-        ),
-        (f"status me:{SECRET}@db1:9200", f"status: {NO_ADDRESS}"),
-        (
-            "--host a..b --port 0",
-            f"{NOT_LISTENING}a..b CLUSTERCHECK_PORT=0: not an address or a host name",
-        ),
-        (
-            "--host [::1]:93 --port 0",
-            f"{NOT_LISTENING}[::1]:93 CLUSTERCHECK_PORT=0: not an address or a host name",
-        ),
-        (
-            "--host 192.0.2.1 --port 0",
-            f"{NOT_LISTENING}192.0.2.1 CLUSTERCHECK_PORT=0: Cannot assign requested address",
-        ),
-        (
-            "check --max-recv-queue -1",
-            "--max-recv-queue: MAX_RECV_QUEUE: -1: ",
-        ),
-        (
-            "--allow-from 10.0.0.1/8",
-            "--allow-from: CLUSTERCHECK_ALLOW_FROM: 10.0.0.1/8: ",
-        ),
-        (
-            "check --mysql-password-file /none",
-            "MYSQL_PASSWORD_FILE: /none: No such file or directory",
-        ),
-        (
-            "check --mysql-password-file /dev",
-            "MYSQL_PASSWORD_FILE: /dev: not a regular file",
-        ),
-        (
-            "check --mysql-password-file geheim",
-            "MYSQL_PASSWORD_FILE: not an absolute path",
-        ),
-        (
-            "check --mysql-host db2 --mysql-ssl-ca /none",
-            "MYSQL_SSL_CA: /none: No such file or directory",
-        ),
-        (
-            "--mysql-host db2 --mysql-ssl-ca /etc/passwd",
-            "MYSQL_SSL_CA: /etc/passwd: no certificate or crl found",
-        ),
+        ("status db1:99999", "status: 'db1:99999' is not an address"),
+        ("status http://db1:9200/", "status: 'http://db1:9200/' is not an address"),
+        ("status --port 0 db1", "status: CLUSTERCHECK_PORT is 0"),
+        (f"status me:{SECRET}@db1:9200", "status: not an address"),
+        ("--host a..b --port 0", f"{NOT_LISTENING}a..b CLUSTERCHECK_PORT=0: not an address"),
+        ("--host 192.0.2.1 --port 0", f"{NOT_LISTENING}192.0.2.1 CLUSTERCHECK_PORT=0: Cannot"),
+        ("check --max-recv-queue -1", "--max-recv-queue: MAX_RECV_QUEUE: -1: "),
+        ("check --mysql-password-file geheim", "MYSQL_PASSWORD_FILE: not an absolute path"),
+        ("check --mysql-password-file /dev", "MYSQL_PASSWORD_FILE: /dev: not a regular file"),
+        ("check --mysql-host db2 --mysql-ssl-ca /none", "MYSQL_SSL_CA: /none: No such file"),
+        ("--mysql-host db2 --mysql-ssl-ca /etc/passwd", "MYSQL_SSL_CA: /etc/passwd: no cert"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_flag(
@@ -147,7 +75,7 @@ def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_
 ) -> None:
     error = error_of(typed, capsys)
     assert error.startswith(f"clustercheckd: {line}")
-    assert error.count("\n") == 1
+    assert (error.count("\n"), SECRET in error) == (1, False)
 
 
 @pytest.mark.parametrize(
@@ -179,21 +107,10 @@ def test_without_a_command_it_serves(typed: str) -> None:
         ("--available-when-donor", "available_when_donor", True),
         ("--no-available-when-donor", "available_when_donor", False),
         ("--available-when-donor --no-available-when-donor", "available_when_donor", False),
-        *(
-            (f"--any-path={word}", "clustercheck_any_path", True)
-            for word in ("1", "yes", "true", "TRUE", "On")
-        ),
-        *(
-            (f"--any-path {word}", "clustercheck_any_path", False)
-            for word in ("0", "no", "false", "No", "OFF")
-        ),
-        *(
-            (f"--deadline {word}", "clustercheck_deadline", 1)
-            for word in ("1", "1s", "1000ms", "1.0", "1S")
-        ),
+        ("--any-path=yes", "clustercheck_any_path", True),
+        ("--any-path off", "clustercheck_any_path", False),
+        ("--deadline 1000ms", "clustercheck_deadline", 1),
         ("--deadline .5", "clustercheck_deadline", 0.5),
-        ("--deadline 800MS", "clustercheck_deadline", 0.8),
-        ("--drain-seconds 1m", "clustercheck_drain_seconds", 60),
         ("--drain-seconds 1h", "clustercheck_drain_seconds", 3600),
     ],
 )

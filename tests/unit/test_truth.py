@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.truth.faults import ALTER, BROKEN_INIT_CONNECT, NO_THREADS, PAUSED, SIGSTOP
+from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS, PAUSED, SIGSTOP
 from bench.truth.report import IN_SYNC, OURS, SCRIPT, TRUTH, WITNESS, Report, Window
 from bench.truth.stretches import (
     DESYNCED,
@@ -132,23 +132,6 @@ def test_a_200_may_rest_on_a_poll_of_a_quarter_of_a_second_ago_and_on_a_login_of
         assert len(report(kind, said, [Sample(0.0, 5.0, UNUSABLE, "")]).violations()) == violations
 
 
-@pytest.mark.parametrize(
-    ("checker", "kind", "longest"),
-    [(OURS, SIGSTOP, 0.35), (IN_SYNC, SIGSTOP, 0.35), (IN_SYNC, ALTER, 3.2)],
-)
-def test_each_checker_has_goals_and_max_sync_wait_sees_what_no_status_variable_shows(
-    checker: str, kind: str, longest: float
-) -> None:
-    for last_200_at, violations in ((longest - 0.01, 0), (longest + 0.01, 1)):
-        said = [
-            Sample(0.0, last_200_at, SAYS_200, ""),
-            Sample(last_200_at + 0.01, 5.0, SAYS_503, ""),
-        ]
-        found = report(kind, said, [Sample(0.0, 5.0, UNUSABLE, "")], checker=checker)
-        assert len(found.violations()) == violations
-    assert not report(ALTER, samples(*[SAYS_200] * 6), samples(*[UNUSABLE] * 6)).violations()
-
-
 def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_own() -> None:
     said, unusable = [Sample(3.0, 3.59, SAYS_200, "")], [Sample(0.0, 5.0, UNUSABLE, "")]
     during, afterwards = (
@@ -167,19 +150,6 @@ def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_
     elsewhere = report(SIGSTOP, samples(*[SAYS_200] * 6), samples(*[UNUSABLE] * 6), node="node2")
     assert "| SIGSTOP, other nodes | 5.00 | 0 | 0 | 0 | 0 |" in elsewhere.text()
     assert not elsewhere.violations()
-
-
-def test_the_worst_fault_of_each_kind_is_drawn() -> None:
-    said, unusable = (
-        samples(*[SAYS_200] * 6),
-        samples(USABLE, USABLE, UNUSABLE, UNUSABLE, USABLE, USABLE),
-    )
-    node = {OURS: said, IN_SYNC: [], SCRIPT: [], TRUTH: unusable, WITNESS: []}
-    windows = [
-        Window(n, kind, "node1", n, n + 0.5)
-        for n, kind in enumerate((SIGSTOP, SIGSTOP, SIGSTOP, ALTER))
-    ]
-    assert Report("a test", {"node1": node}, windows).worst() == [windows[3], windows[2]]
 
 
 def test_a_503_may_be_older_by_a_second() -> None:
