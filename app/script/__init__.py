@@ -1,3 +1,1 @@
-"""For people who come from the clustercheck script: the drop-in, the inputs of both, and the move
-to the service.
-"""
+"""For people who come from the clustercheck script: the drop-in, its inputs, and the move."""

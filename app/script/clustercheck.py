@@ -25,25 +25,25 @@ from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Verdict, decide
 from app.verdict.sentences import sentence_of
 
-USAGE = (
-    "Usage: clustercheck <user> <pass> <available_when_donor=0|1> <log_file> <available_when_readonly=0|1>"
-    " <defaults_extra_file>\n"
-    "       clustercheck - <available_when_donor=0|1> <log_file> <available_when_readonly=0|1> <defaults_extra_file>\n"
-    "Prints an HTTP answer and exits 0 if this Galera node may take traffic, 1 if not. With - instead of user and\n"
-    "password, both are read from the defaults file. Variables: MYSQL_USERNAME, MYSQL_PASSWORD, MYSQL_HOST,\n"
-    "MYSQL_PORT, MYSQL_SOCKET, AVAILABLE_WHEN_DONOR, AVAILABLE_WHEN_READONLY, ERR_FILE, DEFAULTS_EXTRA_FILE,\n"
-    "CLUSTERCHECK_DISABLED_FILE, CLUSTERCHECK_DEADLINE."
-)
+USAGE = """\
+Usage: clustercheck <user> <pass> <available_when_donor=0|1> <log_file>
+                    <available_when_readonly=0|1> <defaults_extra_file>
+       clustercheck - <available_when_donor=0|1> <log_file>
+                    <available_when_readonly=0|1> <defaults_extra_file>
+Prints an HTTP answer and exits 0 if this Galera node may take traffic, 1 if not.
+With - instead of user and password, both are read from the defaults file.
+Variables: MYSQL_USERNAME, MYSQL_PASSWORD, MYSQL_HOST, MYSQL_PORT, MYSQL_SOCKET,
+AVAILABLE_WHEN_DONOR, AVAILABLE_WHEN_READONLY, ERR_FILE, DEFAULTS_EXTRA_FILE,
+CLUSTERCHECK_DISABLED_FILE, CLUSTERCHECK_DEADLINE."""
 
 # In addition to the script's own.
 _DEFAULTS = {"CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE, "CLUSTERCHECK_DEADLINE": "0.8"}
 
-_FLAGS = ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY")
-
 # How long to wait for a client's request, and after the answer for the end of its connection.
 _CLIENT_SECONDS = 0.1
 _REQUEST_BYTES = 8192
-_STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
+_STANDARD_INPUT = 0
+_STANDARD_OUTPUT = 1
 
 
 def main(arguments: Sequence[str], configuration_files: Sequence[str] = CONFIGURATION_FILES) -> int:
@@ -53,10 +53,15 @@ def main(arguments: Sequence[str], configuration_files: Sequence[str] = CONFIGUR
         return AVAILABLE
     complaints: list[str] = []
     in_environment = [Variable(name, value) for name, value in os.environ.items()]
-    in_files = [one for path in configuration_files for one in assignments(path, complaints)]
+    in_files = [
+        variable for path in configuration_files for variable in assignments(path, complaints)
+    ]
     used = effective([*in_environment, *in_files, *positionals(arguments)])
     values = _DEFAULTS | {name: variable.value for name, variable in used.items()}
-    verdict = _verdict(values)
+    try:
+        verdict = _verdict(values)
+    except SettingsError as fault:
+        verdict = Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
     if not verdict.available:
         complaints.append(f"{verdict.reason}: {verdict.detail}")
     # Answer first, so that a slow log file delays nobody.
@@ -72,30 +77,33 @@ def run() -> None:
 
 
 def _verdict(values: Mapping[str, str]) -> Verdict:
+    """Return the verdict. Raises `SettingsError`."""
     switches = ManualSwitches(values["CLUSTERCHECK_DISABLED_FILE"])()
     if switches.disabled_file is not None:
         # This needs no poll, so it works while the server hangs or a setting is wrong.
         return decide(None, 0.0, Policy(), switches)
-    try:
-        database, policy, deadline_seconds = _settings(values)
-    except SettingsError as fault:
-        return Verdict(available=False, reason=Reason.ERROR, detail=str(fault))
-    return decide(poll_once(database, deadline_seconds), 0.0, policy, switches)
-
-
-def _settings(values: Mapping[str, str]) -> tuple[Database, Policy, float]:
-    for name in _FLAGS:
+    for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
         if values[name] not in ("0", "1"):
             raise SettingsError(f"{name}={values[name]}: must be 0 or 1")
     if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
         raise SettingsError("CLUSTERCHECK_DISABLED_FILE must be an absolute path")
     try:
-        # Within the service's own bounds.
-        deadline_seconds = min(max(0.05, seconds_in(values["CLUSTERCHECK_DEADLINE"])), 60.0)
+        deadline_seconds = seconds_in(values["CLUSTERCHECK_DEADLINE"])
     except ValueError as fault:
         raise SettingsError(f"CLUSTERCHECK_DEADLINE: {fault}") from None
-    port, defaults_file = values.get("MYSQL_PORT"), values["DEFAULTS_EXTRA_FILE"]
-    database = Database(
+    policy = Policy(
+        available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
+        available_when_readonly=values["AVAILABLE_WHEN_READONLY"] == "1",
+    )
+    # Within the service's own bounds.
+    result = poll_once(_database(values), min(max(0.05, deadline_seconds), 60.0))
+    return decide(result, 0.0, policy, switches)
+
+
+def _database(values: Mapping[str, str]) -> Database:
+    port = values.get("MYSQL_PORT")
+    defaults_file = values["DEFAULTS_EXTRA_FILE"]
+    return Database(
         socket=values.get("MYSQL_SOCKET"),
         host=values.get("MYSQL_HOST"),
         port=parse_port("MYSQL_PORT", port) if port else None,
@@ -105,21 +113,12 @@ def _settings(values: Mapping[str, str]) -> tuple[Database, Policy, float]:
         # The script ignores a file that it cannot read.
         defaults_extra_file=defaults_file if os.access(defaults_file, os.R_OK) else None,
     )
-    policy = Policy(
-        available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
-        available_when_readonly=values["AVAILABLE_WHEN_READONLY"] == "1",
-    )
-    return database, policy, deadline_seconds
 
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:
-    """Write the mistakes to the file in which the script keeps the mysql client's errors.
-
-    Ignore a failure.
-    """
+    """Write the mistakes to the script's file of errors; ignore a failure."""
     with contextlib.suppress(OSError):
-        # Like the script, truncate the file each time. O_NONBLOCK: do not wait for a reader of a
-        # pipe.
+        # Like the script, truncate the file. O_NONBLOCK: do not wait for a reader of a pipe.
         descriptor = os.open(err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
         with os.fdopen(descriptor, "w", encoding="ascii", errors="backslashreplace") as file:
             file.writelines(f"{line}\n" for line in complaints)
@@ -129,7 +128,12 @@ def _answer(verdict: Verdict) -> None:
     """Print the script's output, and close a client's connection without resetting it."""
     status = "200 OK" if verdict.available else "503 Service Unavailable"
     body = f"{sentence_of(verdict)}\r\n"
-    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 {status}\r\n"
+        "Content-Type: text/plain\r\n"
+        "Connection: close\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
     client = None
     # Standard input is the client's connection under xinetd and socat only.
     with contextlib.suppress(OSError):
@@ -144,10 +148,7 @@ def _answer(verdict: Verdict) -> None:
 
 
 def _read(client: socket.socket) -> None:
-    """Read what the client sends, or the end of its connection, within `_CLIENT_SECONDS`.
-
-    Raises OSError.
-    """
+    """Read what the client sends, or the end of its connection. Raises OSError."""
     if select.select([client], [], [], _CLIENT_SECONDS)[0]:
         client.recv(_REQUEST_BYTES)
 

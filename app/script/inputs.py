@@ -1,6 +1,4 @@
-"""The inputs of the clustercheck script: positional arguments, variables, and files of NAME=value
-lines.
-"""
+"""The inputs of the clustercheck script: positional arguments, variables, and their files."""
 
 import itertools
 import re
@@ -12,8 +10,7 @@ from app.settings.error import read_file
 from app.settings.variables import Variable
 
 CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
-"""Files of NAME=value lines. They take precedence over the environment, because the script sources
-them."""
+"""Files of NAME=value lines. The script sources them, so they precede the environment."""
 
 # In the order of the positional arguments.
 DEFAULTS = {
@@ -29,12 +26,17 @@ DEFAULTS = {
 BY_DEFAULT = "the script's default"
 """Where such a value comes from, for messages."""
 
-_OURS = ("CLUSTERCHECK_DISABLED_FILE", "CLUSTERCHECK_DEADLINE")
-VARIABLES = (*DEFAULTS, "MYSQL_HOST", "MYSQL_PORT", "MYSQL_SOCKET", *_OURS)
+VARIABLES = (
+    *DEFAULTS,
+    "MYSQL_HOST",
+    "MYSQL_PORT",
+    "MYSQL_SOCKET",
+    "CLUSTERCHECK_DISABLED_FILE",
+    "CLUSTERCHECK_DEADLINE",
+)
 """Every variable that is read; others are ignored."""
 
 _QUOTED = re.compile(r"""'[^']*'|(?P<double>"(?:\\.|[^"\\])*")|\\.""")
-_EXPANDED = re.compile(r"[$`]")
 
 # The script uses an empty user name or password as it is. For any other variable, empty means the
 # default.
@@ -53,9 +55,9 @@ def positionals(arguments: Sequence[str], where: str = "") -> list[Variable]:
 
 
 def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
-    """Parse a file of NAME=value lines, if it exists, as a shell does, without running anything.
+    """Parse a file of NAME=value lines, if it exists, as a shell does, and run nothing.
 
-    Each mistake is appended to complaints.
+    complaints: where to append each mistake.
     """
     try:
         lines = read_file(str(path), errors="surrogateescape").splitlines()
@@ -66,9 +68,8 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
         return
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
-        expands = _EXPANDED.search(_QUOTED.sub(_unquoted, line))
         try:
-            words = _shell_words(_QUOTED.sub(_for_shlex, line))
+            words = _shell_words(line)
         except ValueError:
             complaints.append(f"{where}: a quote is not closed; the line is ignored")
             continue
@@ -76,15 +77,15 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
             name, equals, value = word.partition("=")
             if not equals or name not in VARIABLES:
                 continue
-            if expands and _EXPANDED.search(value):
+            if re.search(r"[$`]", value):
                 complaints.append(
-                    f"{where}: {name} is used as written: clustercheckd does not expand it"
+                    f"{where}: {name} is used as written: clustercheckd does not expand $ and `"
                 )
             yield Variable(name, value, where)
 
 
 def effective(variables: Iterable[Variable]) -> dict[str, Variable]:
-    """Return what applies for each variable: the last one that was given, or the script's default."""
+    """Return what applies for each variable: the last one, or else the script's default."""
     values = {name: Variable(name, value, BY_DEFAULT) for name, value in DEFAULTS.items()}
     for variable in variables:
         if variable.name in VARIABLES and (variable.value or variable.name in _KEPT_EMPTY):
@@ -92,23 +93,17 @@ def effective(variables: Iterable[Variable]) -> dict[str, Variable]:
     return values
 
 
-def _for_shlex(quoted: re.Match[str]) -> str:
-    # In double quotes, a shell reads \$ as $ and \` as `. shlex would keep the backslash.
-    if not quoted["double"]:
-        return quoted[0]
-    return re.sub(
-        r"\\(.)", lambda pair: pair[1] if _EXPANDED.match(pair[1]) else pair[0], quoted[0]
-    )
-
-
-def _unquoted(quoted: re.Match[str]) -> str:
-    # A shell expands in double quotes too, but nothing after a backslash.
-    return re.sub(r"\\.", "", quoted["double"] or "")
-
-
 def _shell_words(line: str) -> list[str]:
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    """Return the words of a line, without a comment. Raises ValueError."""
+    lexer = shlex.shlex(_QUOTED.sub(_for_shlex, line), posix=True, punctuation_chars=";&|")
     lexer.whitespace_split = True
     # In a shell, a comment begins with a word. shlex would split pass#word.
     lexer.commenters = ""
     return list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
+
+
+def _for_shlex(quoted: re.Match[str]) -> str:
+    # In double quotes, a shell reads \$ as $ and \` as `. shlex would keep the backslash.
+    if quoted["double"]:
+        return re.sub(r"\\([$`])", r"\1", quoted[0])
+    return quoted[0]
