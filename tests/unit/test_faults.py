@@ -9,6 +9,8 @@ from pymysql.err import InterfaceError, InternalError, MySQLError, OperationalEr
 
 from app.database.faults import (
     LOOKING_UP,
+    PlainTextError,
+    RefusedPluginError,
     error_number,
     is_error_of_server,
     outcome_of,
@@ -59,6 +61,12 @@ ERROR = "the server answered with an error while connecting"
 UNREACHABLE = "cannot connect to db:3306"
 NO_TLS = "no TLS connection to db:3306"
 NO_MYSQL = "db:3306 sent an answer that is not MySQL while connecting"
+NO_TLS_OFFERED = "offers no TLS, but MYSQL_SSL* or the option file requires it"
+PLUGIN = "user someone authenticates with the plugin"
+NEED = (
+    "which clustercheckd does not support: change it to unix_socket, mysql_native_password or"
+    " caching_sha2_password"
+)
 NO_NAME = "the host name in db:3306 or the user name someone is not valid: check MYSQL_HOST and MYSQL_USERNAME"
 
 OF_SERVER = [
@@ -100,6 +108,9 @@ FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
     (InternalError("Packet sequence number wrong"), Reason.ERROR, FAILED, NO_MYSQL),
     (struct.error("unpack requires"), Reason.ERROR, FAILED, NO_MYSQL),
     (UnicodeError(), Reason.ERROR, FAILED, NO_NAME),
+    (PlainTextError(), Reason.ERROR, REFUSED, f"db:3306 {NO_TLS_OFFERED}"),
+    (RefusedPluginError(b"p" * 65), Reason.ACCESS_DENIED, REFUSED, f"{PLUGIN} {'p' * 64}, {NEED}"),
+    (RefusedPluginError(b""), Reason.ACCESS_DENIED, REFUSED, f"{PLUGIN} unknown, {NEED}"),
     (SettingsError("MYSQL_SSL_CA: é{}"), Reason.ERROR, FAILED, "MYSQL_SSL_CA: \\xe9{}"),
     (
         certificate_error(),
