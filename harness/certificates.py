@@ -17,32 +17,25 @@ class Certificate:
 
 def make_authority(directory: Path) -> Certificate:
     """Make a self-signed certificate authority."""
-    authority = Certificate(directory / "ca.pem", directory / "ca.key")
-    _openssl(
-        "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-        "-subj", "/CN=clustercheckd test authority", "-keyout", str(authority.key), "-out", str(authority.cert),
-    )  # fmt: skip
-    return authority
+    return _made(directory, "ca", "-subj", "/CN=clustercheckd test authority")
 
 
 def make_certificate(
     directory: Path, name: str, authority: Certificate, address: str
 ) -> Certificate:
     """Make a certificate for an IP address or a host name, signed by the authority."""
-    made = Certificate(directory / f"{name}.pem", directory / f"{name}.key")
-    request, extensions = directory / f"{name}.csr", directory / f"{name}.ext"
     kind = "IP" if address.replace(".", "").isdecimal() else "DNS"
-    extensions.write_text(f"subjectAltName={kind}:{address}\n")
-    _openssl(
-        "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
-        "-keyout", str(made.key), "-out", str(request),
-    )  # fmt: skip
-    _openssl(
-        "x509", "-req", "-days", "2", "-in", str(request), "-CA", str(authority.cert), "-CAkey", str(authority.key),
-        "-CAcreateserial", "-extfile", str(extensions), "-out", str(made.cert),
-    )  # fmt: skip
+    signed_by = ("-CA", str(authority.cert), "-CAkey", str(authority.key))
+    extensions = (f"subjectAltName={kind}:{address}", "basicConstraints=CA:FALSE")
+    added = [word for extension in extensions for word in ("-addext", extension)]
+    return _made(directory, name, "-subj", f"/CN={name}", *signed_by, *added)
+
+
+def _made(directory: Path, name: str, *arguments: str) -> Certificate:
+    made = Certificate(directory / f"{name}.pem", directory / f"{name}.key")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    files = ("-keyout", str(made.key), "-out", str(made.cert))
+    subprocess.run(
+        [*command.split(), *arguments, *files], check=True, capture_output=True, timeout=_SECONDS
+    )
     return made
-
-
-def _openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=_SECONDS)

@@ -3,12 +3,9 @@ tour.
 """
 
 import argparse
-import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pymysql
@@ -23,7 +20,6 @@ from harness.waiting import NotInTimeError, wait_for
 _REFRESH_SECONDS = 0.5
 _RESTART_SECONDS = 10.0
 _STEP_SECONDS = 60.0
-_FEW, _CROWD = 6, 100
 _STALLED_WRITES = 250  # more than the reader's max_recv_queue
 _ROW = "{:6}  {:33}  {:7}  {:16}  {:14}  {:15}  {}"
 _TITLES = (
@@ -45,18 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="make demo", description="Three real Galera nodes, clustercheckd and HAProxy."
     )
-    choice = parser.add_mutually_exclusive_group()
-    choice.add_argument(
+    parser.add_argument(
         "--once",
         action="store_true",
         help="run a scripted tour instead of the live view, then stop",
     )
-    choice.add_argument(
-        "--prometheus", action="store_true", help="also run a Prometheus for the live view"
-    )
-    given = parser.parse_args(arguments)
-    if given.prometheus and not shutil.which("prometheus"):
-        parser.error("--prometheus: prometheus is not installed: install the package prometheus")
+    once = parser.parse_args(arguments).once
     interrupt_once()
     begun = time.monotonic()
     try:
@@ -66,15 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tell=lambda what: print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True),
             settings={"CLUSTERCHECK_DRAIN_STATUS": "404"},
         ) as stack:
-            if given.once:
+            if once:
                 Tour(stack).run()
             else:
-                show_live(
-                    stack, prometheus=stack.start_prometheus().port if given.prometheus else None
-                )
+                show_live(stack)
             let_nothing_interrupt()
     except KeyboardInterrupt:
-        return 130 if given.once else 0
+        return 130 if once else 0
     except (NotInTimeError, ProcessEndedError) as fault:
         print(f"FAILED: {fault}", file=sys.stderr)
         return 1
@@ -122,7 +110,6 @@ class Tour:
                 for _ in range(_STALLED_WRITES):
                     writing.execute(WRITE)
             self._see(node2, 503, "lagging", target=READER_QUESTION, readers="DOWN")
-            self._see_landings(READER, _FEW, {"node1", "node3"})
         self._see(node2, 200, "synced", writer="UP", readers="UP")
 
     def _drain(self, node1: Backend) -> None:
@@ -144,7 +131,6 @@ class Tour:
                 "HAProxy closed the session of a client that writes, so that it connects again"
             )
             writer = self._see_writes_on("node2", "node3")
-            self._see_landings(READER, _FEW, {"node2", "node3"})
             wait_for(
                 "the session of a client that reads to stay open",
                 lambda: not _is_cut(reading),
@@ -154,7 +140,7 @@ class Tour:
         self._step(f"node1 back (clustercheckd undrain): all writes stay on {writer}")
         node1.service.command("undrain")
         self._see(node1, 200, "synced", writer="UP", readers="UP")
-        self._see_landings(WRITER, _CROWD, {writer})
+        self._see_writes_on(writer)
 
     def _kill(self, node2: Backend) -> None:
         self._step("node2, the writer now, killed (kill -9)")
@@ -164,7 +150,7 @@ class Tour:
         self._step(f"node2 started again: writes stay on {writer}, no fail-back")
         self._stack.restart_node(node2.node)
         self._see(node2, 200, "synced", writer="UP", readers="UP")
-        self._see_landings(WRITER, _CROWD, {writer})
+        self._see_writes_on(writer)
 
     def _step(self, title: str) -> None:
         self._number += 1
@@ -202,16 +188,6 @@ class Tour:
         self._seen(f"a write through HAProxy's writer port landed on {name}")
         return name
 
-    def _see_landings(self, section: str, count: int, wanted: set[str]) -> None:
-        """Have so many clients connect at once, and see that each lands on a wanted node."""
-        with ThreadPoolExecutor(count) as clients:
-            landed = Counter(clients.map(lambda _: self._haproxy.lands_on(section), range(count)))
-        if not landed.keys() <= wanted:
-            raise NotInTimeError(
-                f"of {count} clients at once, these landed on each node: {dict(landed)}"
-            )
-        self._seen(f"{count} clients at once, through HAProxy's port for {section}: {dict(landed)}")
-
 
 def _is_cut(session: "pymysql.Connection[Any]") -> bool:
     try:
@@ -221,10 +197,8 @@ def _is_cut(session: "pymysql.Connection[Any]") -> bool:
     return False
 
 
-def show_live(stack: Stack, *, prometheus: int | None) -> None:
-    """Show a table of all nodes, and what to try, at each change until interrupted. prometheus: its
-    port.
-    """
+def show_live(stack: Stack) -> None:
+    """Show a table of all nodes, and what to try, at each change until interrupted."""
     ended_at: dict[str, float] = {}
     shown = ""
     while True:
@@ -236,7 +210,7 @@ def show_live(stack: Stack, *, prometheus: int | None) -> None:
                 > ended_at.setdefault(node.name, time.monotonic()) + _RESTART_SECONDS
             ):
                 stack.cluster.start_node(node)
-        text = "\n".join([*_table(stack), "", *_hints(stack, prometheus)])
+        text = "\n".join([*_table(stack), "", *_hints(stack)])
         if text != shown:
             # On a terminal, from its upper left corner.
             print(f"\x1b[H\x1b[J{text}" if sys.stdout.isatty() else f"\n{text}", flush=True)
@@ -264,11 +238,11 @@ def _answer(backend: Backend) -> tuple[str, str, str]:
     return node.get("wsrep_local_state_comment") or "not read", str(reply.status), reply.reason
 
 
-def _hints(stack: Stack, prometheus: int | None) -> list[str]:
+def _hints(stack: Stack) -> list[str]:
     ports, second = stack.haproxy.ports, stack.nodes[1]
     as_admin = f"mariadb -S {second.socket} -e"
     account = f"-h {LOOPBACK} -u {DEMO} -p{DEMO} {DEMO}"
-    hints = [
+    return [
         "Through HAProxy:",
         f"  write       mariadb -P {ports[WRITER]} {account}",
         f"  read        mariadb -P {ports[READER]} {account}",
@@ -283,17 +257,9 @@ def _hints(stack: Stack, prometheus: int | None) -> list[str]:
         ),
         f"  drain node2      touch {stack.services[1].disabled_file}    (and rm)",
         f"  hang node2       kill -STOP {second.process.pid}    (and -CONT)",
+        "",
+        "Ctrl-C stops and removes everything.",
     ]
-    if prometheus is not None:
-        address = f"http://{LOOPBACK}:{prometheus}"
-        reasons = f"{address}/graph?g0.expr=clustercheckd_reason%3D%3D1&g0.tab=0&g0.range_input=5m"
-        hints += [
-            "",
-            "In Prometheus:",
-            f"  reasons     {reasons}",
-            f"  alerts      {address}/alerts",
-        ]
-    return [*hints, "", "Ctrl-C stops and removes everything."]
 
 
 if __name__ == "__main__":

@@ -110,11 +110,11 @@ def test_tls_is_verified_unless_switched_off(
     assert words in tls_server.checked(settings)
 
 
-def test_without_tls_the_account_is_refused_and_check_says_that_it_needs_only_the_setting(
+def test_without_tls_the_account_is_refused_and_check_shows_the_login(
     tls_server: TlsServer,
 ) -> None:
-    assert "; if it has REQUIRE SSL, set MYSQL_SSL=1. " in tls_server.checked({})
-    assert "REQUIRE SSL" not in tls_server.checked(CA | {"MYSQL_PASSWORD": "wrong"})
+    assert "(with a password), by user id" in tls_server.checked({})
+    assert "(with a password, over TLS), by" in tls_server.checked(CA | {"MYSQL_PASSWORD": "wrong"})
 
 
 def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(tls_server: TlsServer) -> None:
