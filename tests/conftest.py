@@ -1,7 +1,4 @@
-"""Fixtures: real processes, started once for all tests that use them.
-
-And what runs side by side.
-"""
+"""Fixtures: real processes, started once for all tests that use them, and what runs in parallel."""
 
 import signal
 import sys
@@ -26,8 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")
 CLUSTER = "cluster"
 PROCESSES = 2
-"""In how many processes a run of all tests is. Tests wait more than they work: two are not too many
-for two cores."""
+"""How many processes run all tests. Tests wait more than they work."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -40,8 +36,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of the shared cluster in one process, and those of a file; begin with the
-    cluster, the longest.
+    """Keep the tests of the shared cluster in one process, and those of a file.
+
+    The cluster, the longest, comes first.
     """
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))

@@ -1,13 +1,13 @@
 """Measured times and their bounds, and what a busy machine does to them and to real nodes."""
 
 STALLED = {"timeout", "stale", "non-primary", "disconnected"}
-"""The reasons of a node that gets no time for a second or two: it hangs, or is lost to the other
-members."""
+"""The reasons of a node that gets no time for a second or two."""
 
 
 class DisturbedError(AssertionError):
-    """What a fault causes, and a busy machine as well: pytest repeats the test, twice at the most
-    (pyproject.toml).
+    """What a fault causes, and a busy machine as well.
+
+    pytest repeats the test, twice at the most (pyproject.toml).
     """
 
 

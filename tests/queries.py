@@ -13,9 +13,7 @@ PAGE = (ROOT / "docs" / "operations.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Return the cells of the table under a heading of docs/operations.md, without its first two
-    lines.
-    """
+    """Return the cells of the table under a heading of docs/operations.md, without its head."""
     section = PAGE.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
@@ -27,15 +25,14 @@ def metrics_on_the_page() -> list[str]:
 
 
 def of_the_dashboard() -> dict[str, str]:
-    """Return the queries of the dashboard as Grafana sends them with all variables at All, by
-    panel.
-    """
+    """Return the dashboard's queries by panel, as Grafana sends them with all variables at All."""
     values = {
         variable["name"]: variable.get("allValue") for variable in DASHBOARD["templating"]["list"]
     }
+    values["__rate_interval"] = "30s"
 
-    def value(found: "re.Match[str]") -> str:
-        return "30s" if found[1] == "__rate_interval" else str(values[found[1]])
+    def value(variable: "re.Match[str]") -> str:
+        return str(values[variable[1]])
 
     return {
         f"{panel['title']} {target['refId']}": re.sub(r"\$(\w+)", value, target["expr"])

@@ -21,11 +21,11 @@ _LINES = 1000
 _FLUSH_SECONDS = 0.5
 """How long the process, before it exits, waits for the last lines to be written."""
 
-_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3}
 """The journal's numbers for the levels, sd-daemon(3)."""
 
-# The attributes of a record without any `extra`. uvicorn adds color_message to its records.
-_NO_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "color_message", "taskName"}
+_NO_FIELDS = vars(logging.makeLogRecord({}))
+"""The attributes of a record without any `extra`."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,*-]+")
 
 _log = logging.getLogger(__name__)
@@ -112,8 +112,7 @@ class Log(QueueHandler):
                 if self.dropped > reported and self._lines.empty():
                     count = self.dropped - reported
                     reported = self.dropped
-                    why = "standard error did not accept them"
-                    _log.warning("log lines dropped", extra={"count": count, "detail": why})
+                    _log.warning("log lines dropped", extra={"count": count})
             self._lines.task_done()
 
 

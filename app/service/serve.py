@@ -60,7 +60,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         poll_interval_seconds=max(IDLE_SECONDS, settings.clustercheck_poll_interval),
     )
     switches = ManualSwitches(settings.clustercheck_disabled_file)
-    systemd = Systemd(os.environ)
+    systemd = Systemd(os.environ.get("NOTIFY_SOCKET"))
     monitor = Monitor(
         poller.poll,
         interval_seconds=settings.clustercheck_poll_interval,
@@ -72,7 +72,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
             ),
         ),
         switches=switches,
-        on_verdict=lambda verdict: systemd.show(verdict, poller.login_failure),
+        on_verdict=systemd.show,
     )
     register = ConnectionRegister(settings.clustercheck_allow_from)
     counts = no_health_checks(settings)

@@ -9,16 +9,13 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from app.verdict.node_state import PollFailure
 from app.verdict.rules import Verdict
 
 _WATCHDOG_SECONDS = 1.0
 """How often the watchdog is fed. WatchdogSec= of systemd.service(5) must be at least twice that."""
-_KEEP_SECONDS = 1.0
-"""How long the start may wait for a busy systemd to take the listening socket."""
 _STOP_SECONDS = 5.0
 """How long the service may take to stop after the drain."""
 
@@ -28,10 +25,10 @@ _KEPT = "listening"
 
 
 class Systemd:
-    """Sends notifications to systemd. Without $NOTIFY_SOCKET, every method does nothing."""
+    """Sends notifications to systemd. Without an address, every method does nothing."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._address = environ.get("NOTIFY_SOCKET")
+    def __init__(self, address: str | None) -> None:
+        self._address = address
         self._shown = ""
 
     async def feed_watchdog(self, is_alive: Callable[[], bool]) -> None:
@@ -44,14 +41,12 @@ class Systemd:
                 self._send("WATCHDOG=1")
             await asyncio.sleep(_WATCHDOG_SECONDS)
 
-    def show(self, verdict: Verdict, login_failure: PollFailure | None = None) -> None:
-        """Show the verdict in `systemctl status`, and why logins fail; the first makes it ready.
+    def show(self, verdict: Verdict) -> None:
+        """Show the verdict in `systemctl status`; the first one makes the service ready.
 
         What a busy systemd does not take is sent with the next call.
         """
         status = f"{verdict.word} {verdict.reason}: {verdict.detail}"
-        if verdict.available and login_failure is not None:
-            status += f"; its logins fail: {login_failure.reason}: {login_failure.detail}"
         if status != self._shown and self._send(f"READY=1\nSTATUS={status}"):
             self._shown = status
 
@@ -66,12 +61,10 @@ class Systemd:
         systemd passes it to the next process of a restart, and closes it at a stop. That takes
         FileDescriptorStoreMax= in systemd.service(5).
         """
-        if self._send(f"FDSTOREREMOVE=1\nFDNAME={_KEPT}", wait_seconds=_KEEP_SECONDS):
-            self._send(f"FDSTORE=1\nFDNAME={_KEPT}", [listening.fileno()], _KEEP_SECONDS)
+        if self._send(f"FDSTOREREMOVE=1\nFDNAME={_KEPT}"):
+            self._send(f"FDSTORE=1\nFDNAME={_KEPT}", [listening.fileno()])
 
-    def _send(
-        self, message: str, descriptors: Sequence[int] = (), wait_seconds: float = 0.0
-    ) -> bool:
+    def _send(self, message: str, descriptors: Sequence[int] = ()) -> bool:
         """Send one datagram, and return whether systemd has taken it.
 
         systemd may be busy, for example with daemon-reload. No health check may wait for it.
@@ -80,7 +73,7 @@ class Systemd:
             return False
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
-                sending.settimeout(wait_seconds)
+                sending.settimeout(0)
                 sending.connect(self._address)
                 socket.send_fds(sending, [message.encode()], descriptors)
         except OSError:
@@ -90,11 +83,10 @@ class Systemd:
 
 def kept_socket() -> socket.socket | None:
     """Return the listening socket from before a restart or a reload, if there is one."""
-    # sd_listen_fds(3): the variables are valid only in the process with this id.
-    if os.environ.get("LISTEN_PID") != str(os.getpid()):
-        return None
-    # It is the only one that systemd keeps. A socket with another name comes from another unit.
-    if os.environ.get("LISTEN_FDNAMES") != _KEPT:
+    # sd_listen_fds(3): the variables are valid only in the process with this id. A socket with
+    # another name comes from another unit.
+    inherited = os.environ.get("LISTEN_PID"), os.environ.get("LISTEN_FDNAMES")
+    if inherited != (str(os.getpid()), _KEPT):
         return None
     return socket.socket(fileno=_FIRST_INHERITED_FD)
 

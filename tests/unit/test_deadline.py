@@ -1,6 +1,4 @@
-"""The deadline, on an event loop whose clock jumps when this process would have been paused or
-busy.
-"""
+"""The deadline, on an event loop whose clock jumps as if this process were paused or busy."""
 
 import asyncio
 
@@ -23,9 +21,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 def run_until_the_deadline(turn_seconds: float, seconds: float) -> float:
-    """Do so much work in each turn of the loop; return after how much time the deadline ended
-    that.
-    """
+    """Do so much work in each turn of the loop; return when the deadline ended that."""
 
     async def work() -> None:
         loop = asyncio.get_running_loop()
