@@ -74,7 +74,8 @@ def _become_service_user() -> str | None:
             os.setgid(user.pw_gid)
             os.setuid(user.pw_uid)
     except OSError:
-        return f"check logs in as user id {os.geteuid()}, not as the service's user {_SERVICE_USER}: run it as root"
+        other = f"not as the service's user {_SERVICE_USER}"
+        return f"check logs in as user id {os.geteuid()}, {other}: run it as root"
     if with_credentials:
         return (
             "check does not have the credentials that systemd gives the service (LoadCredential=)"

@@ -1,5 +1,6 @@
-"""`clustercheckd drain` and `undrain`: create or remove the disabled file, and ask the service
-whether it sees that.
+"""`clustercheckd drain` and `undrain`: create or remove the disabled file.
+
+Both then ask the service whether it sees that.
 """
 
 import os
@@ -32,8 +33,9 @@ def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Ser
             complain(f"--reason is not written: to change the words, edit {disabled_file}")
     except OSError as fault:
         complain(
-            f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}: the node is not drained. Set its server to"
-            " maint in HAProxy, or set CLUSTERCHECK_DISABLED_FILE to a path that can be written and reload the service"
+            f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}: the node is not"
+            " drained. Set its server to maint in HAProxy, or set CLUSTERCHECK_DISABLED_FILE to a"
+            " path that can be written and reload the service"
         )
         return FAILED
     else:

@@ -36,8 +36,9 @@ def say(line: str) -> bool:
 
 
 def complain(line: str, priority: str = "") -> None:
-    """Print a line on standard error; ignore a failure. priority: that of sd-daemon(3), for the
-    journal.
+    """Print a line on standard error; ignore a failure.
+
+    priority: that of sd-daemon(3), for the journal.
     """
     _print(f"{priority}clustercheckd: {line}", sys.stderr)
 

@@ -91,9 +91,7 @@ def _row(answer: Answer) -> list[str]:
 
 
 def _age(since: str) -> str:
-    """Return the time since then in its largest unit of which there are at least two, as kubectl
-    does.
-    """
+    """Return the time since then in its largest unit of which there are two, as kubectl does."""
     try:
         seconds = max(0, int(time.time() - datetime.fromisoformat(since).timestamp()))
     except (ValueError, OverflowError):

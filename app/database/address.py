@@ -1,5 +1,6 @@
-"""Resolves the settings and the option file to the address of a server: a unix socket, or a host
-and port.
+"""Resolves the settings and the option file to the address of a server.
+
+An address is a unix socket, or a host and port.
 
 The rules are those of the mariadb client (10.11 and 11.8), with MYSQL_SOCKET, MYSQL_HOST and
 MYSQL_PORT as its flags:
@@ -58,9 +59,7 @@ class Address:
     port: int = DEFAULT_PORT
 
     def __str__(self) -> str:
-        """Return the socket, or HOST:PORT with brackets around an IPv6 address, for logs and
-        answers.
-        """
+        """Return the socket, or HOST:PORT with brackets around an IPv6 address."""
         if self.socket:
             return self.socket
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -84,7 +83,7 @@ def resolve_address(
             )
         if port is not None:
             raise SettingsError(
-                f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one of them"
+                f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one"
             )
         return Address(socket)
     protocol = _TCP if port is not None else _protocol(options)

@@ -67,8 +67,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     @classmethod
     async def to(cls, login: Login, addresses: Sequence[str] = ()) -> Self:
-        """Connect to the login's socket, or to the first of its host's addresses that accepts, and
-        log in.
+        """Connect to the socket, or to the first address that accepts, and log in.
 
         TLS verifies the name of the host. Raises any exception: the driver does not limit them to
         its own.
@@ -230,8 +229,9 @@ def _is_accepted(connecting: socket.socket, path: str) -> bool:
 
 
 def _find_lost_peers(connected: socket.socket) -> None:
-    """Have the kernel end a TCP connection whose peer has gone without a word: a host that was
-    reset, a cut network.
+    """Have the kernel end a TCP connection whose peer has gone without a word.
+
+    The host was reset, or the network cut.
     """
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():

@@ -87,8 +87,9 @@ class TooManyBytesError(UnfitServerError):
 
 
 class UnaskedBytesError(UnfitServerError):
-    """The server sent more than the statements' answers: the next poll would take the rest for its
-    own answers.
+    """The server sent more than the statements' answers.
+
+    The next poll would take the rest for its own answers.
     """
 
     words = "{login} sent an answer to no statement while {phase}"
@@ -103,8 +104,8 @@ class RefusedPluginError(UnfitServerError):
         super().__init__()
         name = re.sub(rb"\W", b"?", plugin[:_PLUGIN_NAME_BYTES]).decode() or "unknown"
         self.words = (
-            f"user {{user}} authenticates with the plugin {name}, which clustercheckd does not support:"
-            " change it to unix_socket, mysql_native_password or caching_sha2_password"
+            f"user {{user}} authenticates with the plugin {name}, which clustercheckd does not"
+            " support: change it to unix_socket, mysql_native_password or caching_sha2_password"
         )
 
 
@@ -127,7 +128,7 @@ def error_number(fault: BaseException) -> int:
 
 
 def is_error_of_server(fault: BaseException) -> bool:
-    """Return whether the server answered with an error, so that the connection itself still works."""
+    """Return whether the server answered with an error, so that the connection still works."""
     # MySQL and MariaDB number the server's errors from 1000, except 2000 to 2999: those are the
     # client library's.
     return error_number(fault) // 1000 not in (0, 2)

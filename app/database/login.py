@@ -61,7 +61,8 @@ class Database:
         except SettingsError as fault:
             return f"no login possible: {fault}"
         with_password = "with" if login.password else "without"
-        return f"{login} as {login.username} ({with_password} a password{', over TLS' if login.tls else ''})"
+        over_tls = ", over TLS" if login.tls else ""
+        return f"{login} as {login.username} ({with_password} a password{over_tls})"
 
     def login(self) -> Login:
         """Return the parameters of one connection attempt. Reads the files that the settings name.
@@ -98,9 +99,7 @@ class Database:
 
 
 def _own_name() -> str:
-    """Return the name of this process' user, which unix_socket authentication compares with the
-    account.
-    """
+    """Return the name of this process' user, which unix_socket authentication compares."""
     try:
         # Not getpass, which trusts LOGNAME: the server gets the user from the kernel.
         return pwd.getpwuid(os.geteuid()).pw_name

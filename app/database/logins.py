@@ -5,15 +5,16 @@ Pure: no socket, no clock.
 An open session cannot tell whether the server takes new clients. Therefore the poller logs in again
 and again, and each login ends with one of these outcomes:
 
-    outcome   what it means                                        rejected in a row   next login
-    accepted  the server takes logins                              0                   after the interval
-    rejected  the server takes none: no client gets in             one more            after the first at once,
-                                                                                       then after a second
-    hung      the same, but the open session gets no answer        0                   after the interval
+    outcome   what it means                                      rejected   next login
+                                                                 in a row
+    accepted  the server takes logins                            0          after the interval
+    rejected  the server takes none: no client gets in           one more   at once after the first,
+                                                                            then after a second
+    hung      the same, but the open session gets no answer      0          after the interval
               either: the polls say so
-    refused   the server takes logins, but not of our account      0                   after 1, 2, 4, 5, 5, ... s
-    answered  the same, but something else is wrong: it is full    0                   after the interval
-    failed    the path, or clustercheckd itself: nobody knows      as before           after the interval
+    refused   the server takes logins, but not of our account    0          after 1, 2, 4, 5, 5 s
+    answered  the same, but something else is wrong: it is full  0          after the interval
+    failed    the path, or clustercheckd itself: nobody knows    as before  after the interval
               whether clients get in
 
 The server takes no logins if two in a row were rejected: one may be an accident. A refused login

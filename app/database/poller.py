@@ -7,10 +7,11 @@ the next one is due is in `logins`, and what the reads in sync mean in `sync`.
 
 There are never more than three sessions. Each has a slot, and each slot its own time limit:
 
-    serving   answers the polls. One that does not answer is kept until another one does: to open another one at each
-              poll would use up the server's connections.
+    serving   answers the polls. One that does not answer is kept until another one does: to open
+              another one at each poll would use up the server's connections.
     beside    a login that is to replace it: 5 s to log in, and 25 s to answer its first poll.
-    instead   a login of a poll that has no session: 5 s to log in, and 25 s to answer its first statements.
+    instead   a login of a poll that has no session: 5 s to log in, and 25 s to answer its first
+              statements.
     last act  the session before, which reads in sync: 60 s. The server itself gives up after 30 s.
     leaving   sessions that log out: 0.5 s. Until they have, no login begins beside.
 """
@@ -121,8 +122,9 @@ class Poller:
 
     @property
     def sync_wait_seconds(self) -> float | None:
-        """For how long no read in sync has been answered: 0 if the latest was, None if there was
-        none.
+        """For how long no read in sync has been answered.
+
+        0 if the latest was, None if there was none.
         """
         return self._sync.wait_seconds(_now())
 
@@ -277,8 +279,9 @@ class Poller:
                     self._let_go(before)
 
     def _let_go(self, session: Session) -> None:
-        """Read in sync over a session that was replaced, if nothing waits for that yet, and log
-        out.
+        """Read in sync over a session that was replaced, if nothing waits for that yet.
+
+        Then log out.
         """
         if self._can_read_in_sync(session) and session.reading is None and self._last_act is None:
             self._last_act = asyncio.create_task(self._read_in_sync(session))
@@ -307,7 +310,10 @@ class Poller:
             return
         if wait_seconds >= _TOLD_SECONDS:
             if not self._told_seconds:
-                detail = "the node has not applied what its group has ordered: see clustercheckd_sync_wait_seconds"
+                detail = (
+                    "the node has not applied what its group has ordered: see"
+                    " clustercheckd_sync_wait_seconds"
+                )
                 _log.warning("not in sync", extra={"detail": detail})
             self._told_seconds = wait_seconds
         elif self._told_seconds and not wait_seconds:

@@ -1,5 +1,4 @@
-"""Resolves host names without blocking the event loop or the end of the process, and connects to
-their addresses.
+"""Resolves host names without blocking the event loop, and connects to their addresses.
 
 A resolver that hangs blocks the calling thread for half a minute or longer, and nothing can
 interrupt that. asyncio and uvloop use threads that the process joins when it exits. This module

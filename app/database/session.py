@@ -1,5 +1,6 @@
-"""One session on the server, and the statements of a poll: the two cheapest ones that read what the
-verdict needs.
+"""One session on the server, and the statements of a poll.
+
+They are the two cheapest ones that read what the verdict needs.
 
 A node that is not ready answers SHOW and SET, whatever the server. MariaDB refuses BEGIN, COMMIT
 and prepared statements on such a node; Percona XtraDB Cluster refuses even a SELECT without a table

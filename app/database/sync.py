@@ -6,16 +6,16 @@ A read in sync is a SHOW STATUS with wsrep_sync_wait: the server answers when th
 and applied all that its group had ordered. On a node that is cut off, or behind a long DDL
 statement, a full disk or a stuck applier, it waits, although every status variable says Synced.
 
-    event                              the wait                                      the return from a hang
-    a read begins                      goes on; if there is none, begins             -
-    it is answered                     ends                                          complete, if it took under 0.5 s
-    it is refused (error 1205, 1047)   goes on, and counts as refused                -
-    it ends in another way             goes on; ends if it took under 1 s            -
-    no session of ours gets in         ends: nothing reads any more                  -
-    a poll gets no answer              -                                             the hang began with the last answer
-    a poll fails                       -                                             there is no hang
-    a poll is answered                 -                                             begins, if the hang took 2 s
-    10 s later                         -                                             complete
+    event                             the wait                        the return from a hang
+    a read begins                     goes on, or begins              -
+    it is answered                    ends                            complete, if it took 0.5 s
+    it is refused (error 1205, 1047)  goes on, and counts as refused  -
+    it ends in another way            goes on, but under 1 s: ends    -
+    no session of ours gets in        ends: nothing reads any more    -
+    a poll gets no answer             -                               the last answer began a hang
+    a poll fails                      -                               there is no hang
+    a poll is answered                -                               begins, if the hang took 2 s
+    10 s later                        -                               complete
 """
 
 from dataclasses import dataclass, replace
@@ -54,23 +54,20 @@ class Sync:
     returned_at: float | None = None
 
     def wait_seconds(self, at: float) -> float | None:
-        """Return for how long no read in sync has been answered: 0 if the latest was, None if there
-        was none.
+        """Return for how long no read in sync has been answered.
+
+        0 if the latest was, None if there was none.
         """
         if self.read_began_at is None:
             return None
         return 0.0 if self.waiting_since is None else at - self.waiting_since
 
     def is_returning(self, at: float) -> bool:
-        """Return whether the node has answered after a hang, but no read in sync has shown yet that
-        it is in sync.
-        """
+        """Return whether the node has hung, and no read in sync has shown that it is back."""
         return self.returned_at is not None and at < self.returned_at + RETURN_SECONDS
 
     def is_returning_since(self, at: float) -> bool:
-        """Return whether the node has come back from a hang after this time, and is not known to be
-        in sync.
-        """
+        """Return whether the node has come back from a hang after this time."""
         return self.returned_at is not None and at < self.returned_at
 
     def read_begun(self, at: float) -> "Sync":
@@ -94,16 +91,12 @@ class Sync:
         return replace(self, refused=True)
 
     def read_lost(self, at: float) -> "Sync":
-        """Return the value after the read has ended without an answer, for example with its
-        session.
-        """
+        """Return the value after the read has ended without an answer, as with its session."""
         told_nothing = self.waiting_since is None or at < self.waiting_since + _TOLD_NOTHING_SECONDS
         return self.nothing_reads() if told_nothing and not self.refused else self
 
     def nothing_reads(self) -> "Sync":
-        """Return the value after the last session that could read has ended, and our account gets
-        no other one.
-        """
+        """Return the value after the last session has ended, and our account gets no other."""
         return replace(self, read_began_at=None, waiting_since=None, refused=False)
 
     def poll_unanswered(self, began_at: float) -> "Sync":
@@ -117,8 +110,9 @@ class Sync:
         return replace(self, answered_at=None, hung_since=None)
 
     def poll_answered(self, at: float, *, can_read: bool = True) -> "Sync":
-        """Return the value after a poll that was answered. can_read: whether there are reads in
-        sync at all.
+        """Return the value after a poll that was answered.
+
+        can_read: whether there are reads in sync at all.
         """
         since = at if self.hung_since is None else self.hung_since
         hung = can_read and at - since >= HANG_SECONDS

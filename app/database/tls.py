@@ -1,5 +1,4 @@
-"""Resolves the MYSQL_SSL* settings, or the option file's, to the TLS context of a connection to the
-server.
+"""Resolves the MYSQL_SSL* settings, or the option file's, to the TLS context of a connection.
 
 If any MYSQL_SSL* setting is set, the option file's TLS options are ignored. A file can therefore
 never weaken the TLS that the settings ask for.
@@ -22,8 +21,9 @@ _UNUSABLE = "not a usable certificate or key"
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The TLS settings. names: how errors name ca, cert and key, which depends on where they were
-    set.
+    """The TLS settings.
+
+    names: how errors name ca, cert and key, which depends on where they were set.
 
     Raises `SettingsError` for a key without a certificate, which proves nothing to the server.
     """

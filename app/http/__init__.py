@@ -1,3 +1,1 @@
-"""The HTTP side: the answers to health checks, the other endpoints, the limits on clients, the
-server.
-"""
+"""The HTTP side: answers to health checks, other endpoints, limits on clients, the server."""

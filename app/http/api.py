@@ -1,6 +1,4 @@
-"""The FastAPI application: the endpoints beside the health check: /status, /metrics and the
-schema.
-"""
+"""The FastAPI application: /status, /metrics and the schema."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -114,8 +112,9 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
         return Response(json, media_type="application/json")
 
     async def metrics(_request: Request) -> Response:
-        """Answer 200 whatever the verdict, always in the text format: there is no content
-        negotiation.
+        """Answer 200 whatever the verdict, always in the text format.
+
+        There is no content negotiation.
         """
         text = document(METRICS_PATH, lambda: generate_latest(registry))
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,5 +1,4 @@
-"""uvicorn's HTTP protocol with limits, so that no client can delay or prevent another client's
-answer.
+"""uvicorn's HTTP protocol with limits: no client can delay another client's answer.
 
 uvicorn has no time limit for a request: a connection may stay silent, trickle, or send headers for
 ever. Its only limit (limit_concurrency) answers 503 under load, and a load balancer takes that for
@@ -109,14 +108,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self.send_400_response(f"the request is longer than {REQUEST_BYTES} bytes")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Keep the connection open if a client closes its sending side after its request, as nc -N
-        does.
-        """
+        """Keep the connection open if a client half-closes after its request, as nc -N does."""
         return self.being_answered
 
     def on_headers_complete(self) -> None:
-        """Begin the answer, after which uvicorn closes the connection. uvicorn adds `connection:
-        close` to it.
+        """Begin the answer, after which uvicorn closes the connection.
+
+        uvicorn adds `connection: close` to it.
         """
         if len(self.url) > TARGET_BYTES:
             raise ValueError("the target is too long")
@@ -144,8 +142,9 @@ class GuardedProtocol(HttpToolsProtocol):
             super().send_400_response(f"{msg}\r\n")
 
     def shutdown(self) -> None:
-        """Give a request that is under way 0.2 s to arrive. uvicorn would close the connection at
-        once.
+        """Give a request that is under way 0.2 s to arrive.
+
+        uvicorn would close the connection at once.
         """
         self.loop.call_later(_LAST_REQUEST_SECONDS, super().shutdown)
 

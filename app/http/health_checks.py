@@ -1,5 +1,4 @@
-"""The fast path: answers health checks, and passes all other requests on to the FastAPI
-application.
+"""The fast path: answers health checks, and passes other requests on to FastAPI.
 
 If the latest poll is fresh enough, the answer leaves in the same step of the event loop. If not, it
 waits for the next one: see `Monitor.fresh_verdict`.
@@ -86,8 +85,9 @@ def no_health_checks(settings: Settings) -> HealthCheckCounts:
 
 
 class HealthChecks:
-    """An ASGI application that answers health checks from the monitor, and passes
-    `APPLICATION_PATHS` on.
+    """An ASGI application that answers health checks from the monitor.
+
+    It passes `APPLICATION_PATHS` on.
     """
 
     def __init__(
@@ -151,9 +151,7 @@ def overridden(policy: Policy, query: bytes) -> Policy:
 # Most answers are the same. To write each again would be a fifteenth of its cost.
 @lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
-    """Return the answer for a verdict: the script's sentence and, unless the node is synced, the
-    reason and detail.
-    """
+    """Return the answer for a verdict: the script's sentence and, unless it is synced, why."""
     body = sentence_of(verdict)
     if verdict.reason is not Reason.SYNCED:
         # Users match on "is synced": a detail must not contain it, whatever the server sent or a

@@ -31,13 +31,13 @@ from app.verdict.node_state import NodeState
 from app.verdict.reason import POLL_FAILURES, Reason
 
 _NODE_VALUES = {
-    "wsrep_local_state": "wsrep_local_state: 1 joining, 2 donor or desynced, 3 joined, 4 synced, 5 inconsistent.",
+    "wsrep_local_state": "wsrep_local_state: 1 joining, 2 donor, 3 joined, 4 synced, 5 aborting.",
     "wsrep_cluster_size": "wsrep_cluster_size: the number of members in the node's component.",
     "wsrep_local_index": "wsrep_local_index: the index of the node in its component, from 0.",
-    "wsrep_local_recv_queue": "wsrep_local_recv_queue: write-sets that the node has received but not yet applied.",
+    "wsrep_local_recv_queue": "wsrep_local_recv_queue: write-sets received but not yet applied.",
     "threads_connected": "Threads_connected: the open sessions on the node.",
     "max_connections": "max_connections: the most sessions that the node allows.",
-    "wsrep_flow_control_active": "1 while the node obeys a pause of flow control, whoever asked for it, else 0.",
+    "wsrep_flow_control_active": "1 while the node obeys a pause of flow control, else 0.",
     "wsrep_flow_control_status": "1 while this node asks for a pause of flow control, else 0.",
 }
 _ON = ("TRUE", "ON", "1")
@@ -45,8 +45,9 @@ _ON = ("TRUE", "ON", "1")
 
 class _ProcessCollector(ProcessCollector):
     def _boot_time(self) -> float:
-        """Return when the host booted, in Unix time, without /proc/stat, which ProcSubset=pid
-        hides.
+        """Return when the host booted, in Unix time.
+
+        Not from /proc/stat, which ProcSubset=pid hides.
         """
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 

@@ -71,22 +71,25 @@ class Server(uvicorn.Server):
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
-        """Tell on_signal. uvicorn's own handler would raise the signal again at the end, and change
-        the exit status.
+        """Tell on_signal.
+
+        uvicorn's own handler would raise the signal again at the end, and change the exit status.
         """
         # Leave the rest to the event loop, which this call wakes: a signal handler must not log,
         # because the code that it interrupts may hold the lock of the log's queue.
         self._loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
-        """Wait until told to stop. uvicorn's own loop wakes ten times a second, a third of the idle
-        CPU time.
+        """Wait until told to stop.
+
+        uvicorn's own loop wakes ten times a second, a third of the idle CPU time.
         """
         await self.ended.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does, but first answer the held health checks: uvicorn would answer
-        them with 500.
+        """Shut down as uvicorn does, but first answer the held health checks.
+
+        uvicorn would answer them with 500.
         """
         giving_up = self._loop.call_later(self._deadline_seconds, self._give_up)
         await super().shutdown(sockets)

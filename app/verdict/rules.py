@@ -60,8 +60,8 @@ class Policy:
     """What the operator allows.
 
     max_age_seconds: the age above which a poll is stale, from its start. Whoever polls just now has
-    no limit. max_recv_queue: how many write-sets wsrep_local_recv_queue may hold; None disables the rule.
-    max_sync_wait: for how many seconds a read in sync may wait; None disables the rule.
+    no limit. max_recv_queue: how many write-sets wsrep_local_recv_queue may hold. max_sync_wait:
+    for how many seconds a read in sync may wait. None disables either rule.
     """
 
     max_age_seconds: float = math.inf
@@ -177,9 +177,7 @@ def _component_verdict(node: NodeState) -> Verdict | None:
 
 
 def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Apply rules 11 to 26: whether a working member of a primary component may take traffic under
-    this policy.
-    """
+    """Apply rules 11 to 26: whether a working member of the group may take traffic."""
     state = node.wsrep_local_state
     if node.rejects_logins is not None:
         return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
@@ -277,4 +275,5 @@ def _count(value: int | None) -> str:
 
 
 def _state(node: NodeState) -> str:
-    return f"wsrep_local_state is {_count(node.wsrep_local_state)} ({_seen(node.wsrep_local_state_comment)})"
+    number, comment = _count(node.wsrep_local_state), _seen(node.wsrep_local_state_comment)
+    return f"wsrep_local_state is {number} ({comment})"

@@ -192,7 +192,7 @@ def test_what_leads_nowhere_is_an_error_as_it_is_to_the_mariadb_client(
         ),
         # To the mariadb client the flag counts that comes last; variables have no order.
         *(
-            (host, 3307, "MYSQL_PORT=3307 may name two servers: unset one of them")
+            (host, 3307, "MYSQL_PORT=3307 may name two servers: unset one")
             for host in (None, "localhost")
         ),
     ],
