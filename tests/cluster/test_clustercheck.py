@@ -1,12 +1,11 @@
-"""The drop-in, on real nodes and under the programs that run the script: the same bytes, the same
-exit codes.
-"""
+"""The drop-in on real nodes, and under the programs that run the script: its bytes and statuses."""
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,153 +20,29 @@ COMMAND = str(Path(sys.executable).parent / "clustercheck")
 SECONDS = 20
 
 
-def printed(status: str, length: int, body: str) -> bytes:
-    """Give the script's answer."""
-    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {length}\r\n"
-    return f"{head}\r\n{body}\r\n".encode()
-
-
-SYNCED = printed("200 OK", 40, "Percona XtraDB Cluster Node is synced.")
-NOT_SYNCED = printed("503 Service Unavailable", 44, "Percona XtraDB Cluster Node is not synced.")
-READ_ONLY = printed("503 Service Unavailable", 43, "Percona XtraDB Cluster Node is read-only.")
-DISABLED = printed(
-    "503 Service Unavailable", 51, "Percona XtraDB Cluster Node is manually disabled."
-)
-
-
-def variables(node: Node, directory: Path) -> dict[str, str]:
-    """Give an environment that leads to a node."""
-    return {
-        **with_system_path(without_settings(os.environ)),
-        "MYSQL_SOCKET": str(node.socket),
-        "CLUSTERCHECK_DISABLED_FILE": str(directory / "disabled"),
-        # Not what is tested here but once: a busy machine must not decide.
-        "CLUSTERCHECK_DEADLINE": "5",
-    }
-
-
-def clustercheck(
-    environ: Mapping[str, str], *arguments: str, command: Sequence[str] = (COMMAND,)
-) -> tuple[int, bytes]:
-    """Run the command; give exit code and output."""
-    done = subprocess.run(
-        [*command, *arguments], env=environ, capture_output=True, timeout=SECONDS, check=False
-    )
-    assert done.stderr == b""
-    return done.returncode, done.stdout
-
-
-def option_file(directory: Path) -> str:
-    """Write a file with the account; give its path."""
-    path = directory / "my.cnf"
-    path.write_text(f'[client]\nuser={ACCOUNT}\npassword="{PASSWORD}"\n')
-    path.chmod(0o600)
-    return str(path)
-
-
-def test_its_bytes_for_every_state_of_a_real_node(lone: Node, tmp_path: Path) -> None:
-    environ = variables(lone, tmp_path)
-    strict, lenient = (ACCOUNT, PASSWORD), (ACCOUNT, PASSWORD, "1")
-    assert clustercheck(environ, *strict) == clustercheck(environ, *lenient) == (0, SYNCED)
-    with lone.setting("wsrep_desync", "ON", "OFF"):
-        assert clustercheck(environ, *strict) == (1, NOT_SYNCED)
-        assert clustercheck(environ, *lenient) == (0, SYNCED)
-    with lone.setting("read_only", "ON", "OFF"):
-        assert clustercheck(environ, *lenient) == (0, SYNCED)
-        assert clustercheck(environ, *lenient, "/dev/null", "0") == (1, READ_ONLY)
-    (tmp_path / "disabled").touch()
-    errors = tmp_path / "errors"
-    assert clustercheck(environ, *strict, "0", str(errors)) == (1, DISABLED)
-    assert f"disabled: {tmp_path}/disabled exists, made at " in errors.read_text()
-
-
-def test_what_is_wrong_is_in_the_error_file(lone: Node, tmp_path: Path) -> None:
-    errors = tmp_path / "errors"
-    environ = {**variables(lone, tmp_path), "ERR_FILE": str(errors), "MYSQL_USERNAME": ACCOUNT}
-    for variable, value, said in (
-        (
-            "MYSQL_PASSWORD",
-            "wrong",
-            "access-denied: the server refused user clustercheck (error 1045)",
-        ),
-        (
-            "MYSQL_PORT",
-            "x",
-            "error: MYSQL_PORT is not a port: set it to a number from 1 to 65535\n",
-        ),
-        (
-            "MYSQL_HOST",
-            "db2",
-            f"error: MYSQL_SOCKET={environ['MYSQL_SOCKET']} and MYSQL_HOST=db2 name two servers",
-        ),
-        ("AVAILABLE_WHEN_READONLY", "0;", "error: AVAILABLE_WHEN_READONLY=0;: must be 0 or 1\n"),
-        (
-            "CLUSTERCHECK_DISABLED_FILE",
-            "x",
-            "error: CLUSTERCHECK_DISABLED_FILE must be an absolute path\n",
-        ),
-        (
-            "CLUSTERCHECK_DEADLINE",
-            "inf",
-            "error: CLUSTERCHECK_DEADLINE: 'inf' is not a duration; examples: ",
-        ),
-    ):
-        assert clustercheck({**environ, variable: value}) == (1, NOT_SYNCED)
-        assert errors.read_text().startswith(said)
-    # Emptied once all is well, as by the script.
-    assert clustercheck({**environ, "CLUSTERCHECK_DEADLINE": "5000ms"}, ACCOUNT, PASSWORD) == (
-        0,
-        SYNCED,
-    )
-    assert errors.read_text() == ""
-    # That it cannot be written changes no answer.
-    os.mkfifo(tmp_path / "fifo")
-    for path in (str(tmp_path / "fifo"), "/no/such/directory/file"):
-        assert clustercheck(environ, ACCOUNT, PASSWORD, "0", path) == (0, SYNCED)
-
-
-def test_the_account_comes_from_variables_and_from_the_defaults_file(
-    lone: Node, tmp_path: Path
-) -> None:
-    environ = variables(lone, tmp_path)
-    account = {"MYSQL_USERNAME": ACCOUNT, "MYSQL_PASSWORD": PASSWORD}
-    assert clustercheck({**environ, **account}) == (0, SYNCED)
-    # Positional arguments go before variables.
-    assert clustercheck({**environ, **account}, ACCOUNT, "wrong") == (1, NOT_SYNCED)
-    assert clustercheck(environ, "", "", "0", "", "1", option_file(tmp_path)) == (0, SYNCED)
-
-
-def test_its_configuration_files_are_read_and_never_run(lone: Node, tmp_path: Path) -> None:
-    marker, errors, file = tmp_path / "marker", tmp_path / "errors", tmp_path / "clustercheck"
-    file.write_text(
-        f"# comment\ntouch {marker}\nexport MYSQL_USERNAME={ACCOUNT} # comment\nMYSQL_PASSWORD='{PASSWORD}'\n"
-        f"AVAILABLE_WHEN_READONLY=1; ERR_FILE={errors}#x # more\nDEFAULTS_EXTRA_FILE=$(touch {marker})\n"
-    )
-    errors = tmp_path / "errors#x"
-    program = (
-        f"import sys; from app.script.clustercheck import main; sys.exit(main([], ['{file}']))"
-    )
-    assert clustercheck(variables(lone, tmp_path), command=(sys.executable, "-c", program)) == (
-        0,
-        SYNCED,
-    )
-    assert not marker.exists()
-    assert f"{file}, line 6: DEFAULTS_EXTRA_FILE is used as written" in errors.read_text()
-
-
-def test_help_names_the_arguments() -> None:
-    for flag in ("-h", "--help"):
-        code, output = clustercheck(os.environ, flag)
-        assert (code, b"<user> <pass> <available_when_donor=0|1> <log_file>" in output) == (0, True)
-
-
-def check(port: int, request: bytes) -> bytes:
-    """Ask as a load balancer does; a reset is an error."""
-    with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
-        connection.sendall(request)
-        return read_to_end(connection)
-
-
+CONFIGURATION = """# comment
+touch marker
+export MYSQL_USERNAME=%s # comment
+MYSQL_PASSWORD='%s'
+AVAILABLE_WHEN_READONLY=1; ERR_FILE=errors#x # more
+DEFAULTS_EXTRA_FILE=$(touch marker)
+"""
+PROGRAM = "import sys; from app.script.clustercheck import main; sys.exit(main([], ['variables']))"
+XINETD = """service mysqlchk
+{
+    type = UNLISTED
+    port = %s
+    bind = 127.0.0.1
+    socket_type = stream
+    wait = no
+    user = root
+    server = %s
+    server_args = - 1 /dev/null 1 %s
+    env = %s
+    per_source = UNLIMITED
+    cps = 1000 1
+}
+"""
 REQUESTS = [
     b"OPTIONS / HTTP/1.0\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: " + b"y" * 500 + b"\r\n\r\n",
@@ -175,50 +50,132 @@ REQUESTS = [
 ]
 
 
-_PASSED_ON = ("MYSQL_SOCKET", "CLUSTERCHECK_DISABLED_FILE", "CLUSTERCHECK_DEADLINE")
+def printed(status: str, length: int, what: str) -> bytes:
+    """Return the script's answer."""
+    return (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+        f"Content-Length: {length}\r\n\r\nPercona XtraDB Cluster Node is {what}.\r\n"
+    ).encode()
 
 
-def xinetd(directory: Path, port: int, environ: Mapping[str, str]) -> Process:
-    """Start an xinetd of our own."""
-    configuration = directory / "xinetd.conf"
-    passed = " ".join(f"{name}={environ[name]}" for name in _PASSED_ON)
-    configuration.write_text(
-        f"service mysqlchk\n{{\n type = UNLISTED\n port = {port}\n bind = {LOOPBACK}\n socket_type = stream\n"
-        f" protocol = tcp\n wait = no\n user = root\n server = {COMMAND}\n env = {passed}\n"
-        f" server_args = - 1 /dev/null 1 {option_file(directory)}\n per_source = UNLIMITED\n cps = 1000 1\n}}\n"
-    )
-    command = [
-        "xinetd",
-        "-dontfork",
-        "-f",
-        str(configuration),
-        "-pidfile",
-        str(directory / "xinetd.pid"),
-    ]
-    return Process("xinetd", command, directory / "xinetd.log", environ=environ)
+SYNCED = 0, printed("200 OK", 40, "synced")
+NOT_SYNCED = 1, printed("503 Service Unavailable", 44, "not synced")
+READ_ONLY = 1, printed("503 Service Unavailable", 43, "read-only")
+DISABLED = 1, printed("503 Service Unavailable", 51, "manually disabled")
+
+Ask = Callable[..., tuple[int, bytes]]
 
 
-def socat(directory: Path, port: int, environ: Mapping[str, str]) -> Process:
-    """Start a socat that runs the command for each connection."""
-    listen = f"TCP-LISTEN:{port},bind={LOOPBACK},reuseaddr,fork"
-    program = f"EXEC:{COMMAND} - 1 /dev/null 1 {option_file(directory)}"
-    return Process("socat", ["socat", listen, program], directory / "socat.log", environ=environ)
+def variables_for(node: Node, directory: Path) -> dict[str, str]:
+    """Return the variables that lead to a node."""
+    return {
+        "MYSQL_SOCKET": str(node.socket),
+        "CLUSTERCHECK_DISABLED_FILE": str(directory / "disabled"),
+        # Not what is tested here but once: a busy machine must not decide.
+        "CLUSTERCHECK_DEADLINE": "5",
+    }
 
 
-Runner = Callable[[Path, int, Mapping[str, str]], Process]
+@pytest.fixture
+def ask(lone: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Return a function that asks a node, and returns exit code and output."""
+    monkeypatch.chdir(tmp_path)
+    environ = with_system_path(without_settings(os.environ)) | variables_for(lone, tmp_path)
+
+    def run(
+        *arguments: str, command: Sequence[str] = (COMMAND,), **variables: str
+    ) -> tuple[int, bytes]:
+        done = subprocess.run(
+            [*command, *arguments],
+            env={**environ, **variables},
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.stderr == b""
+        return done.returncode, done.stdout
+
+    return run
+
+
+def test_its_bytes_for_every_state_of_a_real_node(lone: Node, ask: Ask) -> None:
+    strict = (ACCOUNT, PASSWORD)
+    lenient = (ACCOUNT, PASSWORD, "1")
+    assert ask(*strict) == ask(*lenient) == SYNCED
+    with lone.setting("wsrep_desync", "ON", "OFF"):
+        assert ask(*strict) == NOT_SYNCED
+        assert ask(*lenient) == SYNCED
+    with lone.setting("read_only", "ON", "OFF"):
+        assert ask(*lenient) == SYNCED
+        assert ask(*lenient, "/dev/null", "0") == READ_ONLY
+    Path("disabled").touch()
+    # A drained node says so whatever else is wrong.
+    assert ask(*strict, "x", "errors") == DISABLED
+    assert Path("errors").read_text().startswith("disabled: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("MYSQL_PASSWORD", "wrong", "access-denied"),
+        ("MYSQL_PORT", "x", "error: MYSQL_PORT"),
+        ("MYSQL_HOST", "db2", "error: MYSQL_SOCKET"),
+        ("AVAILABLE_WHEN_READONLY", "0;", "error: AVAILABLE_WHEN_READONLY"),
+        ("CLUSTERCHECK_DISABLED_FILE", "x", "error: CLUSTERCHECK_DISABLED_FILE"),
+        ("CLUSTERCHECK_DEADLINE", "inf", "error: CLUSTERCHECK_DEADLINE"),
+    ],
+)
+def test_what_is_wrong_is_in_the_error_file(ask: Ask, name: str, value: str, reason: str) -> None:
+    variables = {"MYSQL_USERNAME": ACCOUNT, "ERR_FILE": "errors", name: value}
+    assert ask(**variables) == NOT_SYNCED
+    assert Path("errors").read_text().startswith(reason)
+
+
+def test_the_error_file_is_emptied_once_all_is_well_and_changes_no_answer(ask: Ask) -> None:
+    Path("errors").write_text("as it was")
+    # Positional arguments take precedence over variables.
+    variables = {"MYSQL_PASSWORD": "wrong", "CLUSTERCHECK_DEADLINE": "5000ms"}
+    assert ask(ACCOUNT, PASSWORD, "0", "errors", **variables) == SYNCED
+    assert Path("errors").read_text() == ""
+    os.mkfifo("fifo")
+    for path in ("fifo", "/no/such/directory/file"):
+        assert ask(ACCOUNT, PASSWORD, "0", path) == SYNCED
+
+
+def test_its_configuration_files_are_read_and_never_run(ask: Ask) -> None:
+    Path("variables").write_text(CONFIGURATION % (ACCOUNT, PASSWORD))
+    assert ask(command=(sys.executable, "-c", PROGRAM)) == SYNCED
+    assert not Path("marker").exists()
+    complaint = "variables, line 6: DEFAULTS_EXTRA_FILE is used as written"
+    assert Path("errors#x").read_text().startswith(complaint)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="xinetd runs its services as root here")
-@pytest.mark.parametrize("runner", [xinetd, socat])
+@pytest.mark.parametrize("runner", ["xinetd", "socat"])
 def test_under_xinetd_and_socat_no_health_check_is_reset(
-    lone: Node, tmp_path: Path, ports: Ports, runner: Runner
+    lone: Node, tmp_path: Path, ports: Ports, runner: str
 ) -> None:
     port = ports.free()
-    environ = variables(lone, tmp_path)
-    process = runner(tmp_path, port, environ)
+    option_file = tmp_path / "my.cnf"
+    option_file.write_text(f'[client]\nuser={ACCOUNT}\npassword="{PASSWORD}"\n')
+    option_file.chmod(0o600)
+    variables = variables_for(lone, tmp_path)
+    passed_on = " ".join(f"{name}={value}" for name, value in variables.items())
+    xinetd = tmp_path / "xinetd.conf"
+    xinetd.write_text(XINETD % (port, COMMAND, option_file, passed_on))
+    commands = {
+        "xinetd": f"xinetd -dontfork -f {xinetd} -pidfile {tmp_path}/pid",
+        "socat": f"socat TCP-LISTEN:{port},bind={LOOPBACK},reuseaddr,fork"
+        f" 'EXEC:{COMMAND} - 1 /dev/null 1 {option_file}'",
+    }
+    environ = with_system_path(os.environ) | variables
+    process = Process(runner, shlex.split(commands[runner]), tmp_path / "log", environ=environ)
     try:
-        wait_for(f"{runner.__name__} to listen", lambda: process.check() and listens(port))
+        wait_for(f"{runner} to listen", lambda: process.check() and listens(port))
         for request in REQUESTS * 5:
-            assert check(port, request) == SYNCED
+            with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
+                connection.sendall(request)
+                # A reset would be an error.
+                assert read_to_end(connection) == SYNCED[1]
     finally:
         process.stop()
