@@ -1,7 +1,6 @@
-"""From the script to clustercheckd and back, behind HAProxy: in booted systems, with the commands
-of the pages.
+"""From the script to clustercheckd and back, behind HAProxy: with the commands of the pages.
 
-The tests of this file run in order on one system for each release.
+The tests of this file run in order in one booted system for each release.
 """
 
 import pytest
@@ -16,10 +15,10 @@ PAGE = "docs/migrating-from-clustercheck.md"
 PASSWORD = "of-the-script"
 # The page shows what migrate prints of line 8.
 SCRIPT = r"""#!/bin/bash
-# A minimal version of the clustercheck script: it starts one mysql client for each health check.
-#   usage: clustercheck USER PASSWORD [AVAILABLE_WHEN_DONOR]
+# A minimal version of the clustercheck script: USER PASSWORD [AVAILABLE_WHEN_DONOR].
 say() {
-    printf 'HTTP/1.1 %s\r\nConnection: close\r\n\r\nPercona XtraDB Cluster Node is %s.\r\n' "$1" "$2"
+    printf 'HTTP/1.1 %s\r\nConnection: close\r\n\r\n' "$1"
+    printf 'Percona XtraDB Cluster Node is %s.\r\n' "$2"
     exit
 }
 AVAILABLE_WHEN_DONOR=${3:-1}
@@ -41,6 +40,11 @@ XINETD = f"""service mysqlchk
     per_source = UNLIMITED
 }}
 """
+# One unit at a time, without standard error: Debian 12's xinetd has no unit of its own.
+STATES = (
+    "for unit in clustercheckd xinetd; do"
+    " systemctl is-active $unit; systemctl is-enabled $unit; done 2>/dev/null"
+)
 SECONDS = 60
 BY_THE_SCRIPT = "200"
 """An answer without a reason: only clustercheckd sends one."""
@@ -48,9 +52,11 @@ BY_THE_SCRIPT = "200"
 
 @pytest.fixture(scope="module")
 def node(machine: Machine) -> Machine:
-    """Give a node with the script under xinetd."""
-    for account, password in (("clustercheckuser@localhost", PASSWORD), ("app@'%'", "app")):
-        machine.run(f"mariadb -e \"CREATE USER {account} IDENTIFIED BY '{password}'\"")
+    """Return a node with the script under xinetd."""
+    machine.run(
+        f"mariadb -e \"CREATE USER clustercheckuser@localhost IDENTIFIED BY '{PASSWORD}',"
+        " app@'%' IDENTIFIED BY 'app'\""
+    )
     machine.path("/usr/bin/clustercheck").write_text(SCRIPT)
     machine.path("/etc/xinetd.d/mysqlchk").write_text(XINETD)
     machine.run("chmod +x /usr/bin/clustercheck && systemctl restart xinetd")
@@ -72,22 +78,15 @@ def test_the_steps_of_the_page_replace_the_script(node: Machine, packages: Packa
 
 
 def test_the_way_back_lasts_and_so_does_the_way_forward(node: Machine) -> None:
-    # One unit at a time, without standard error: Debian 12's xinetd has no unit of its own.
-    asked = [
-        f"{state} {unit}"
-        for state in ("is-active", "is-enabled")
-        for unit in ("clustercheckd", "xinetd")
-    ]
-    states = "; ".join(f"systemctl {words} 2>/dev/null" for words in asked)
-    for way, answer, expected in (
-        (BACK, BY_THE_SCRIPT, ["inactive", "active", "disabled", "enabled"]),
-        (SWITCH, "200 synced", ["active", "inactive", "enabled", "disabled"]),
+    for way, answer, states in (
+        (BACK, BY_THE_SCRIPT, "inactive disabled active enabled"),
+        (SWITCH, "200 synced", "active enabled inactive disabled"),
     ):
         node.run(way)
         node.wait_for(answer, SECONDS)
         node.reboot()
         node.wait_for(answer, SECONDS)
-        assert node.run(states, check=False).split() == expected
+        assert node.run(STATES, check=False).split() == states.split()
 
 
 def test_haproxy_leads_clients_to_the_node_unless_it_is_drained(node: Machine) -> None:
