@@ -40,7 +40,16 @@ _ZERO_AT_THE_END = re.compile(r"\.0(\s|$)")
 
 _NAMES = "|".join(script.VARIABLES)
 _ARGUMENTS = "|".join(script.DEFAULTS)
-_HARMLESS = re.compile("|".join([r"(?m)^[ \t]*#.*", DISABLED_FILE, *script.CONFIGURATION_FILES]))
+# Comments, and the paths that the service and migrate read too.
+_HARMLESS = re.compile(
+    "|".join(
+        [
+            r"(?m)^[ \t]*#.*",
+            DISABLED_FILE,
+            *script.CONFIGURATION_FILES,
+        ]
+    )
+)
 # Every form that may set a variable (declare, read, printf -v ...), another file to source, another
 # disabled file.
 _TO_CHECK = re.compile(
@@ -232,7 +241,7 @@ def _write_both(output: str | None, env_file: str, password_file: str, password:
         return
     if Path(output).exists() and any(read_env_file(output)):
         raise SettingsError(f"{output} is more than a file of comments: move it away")
-    if Path(password_file).exists():
+    if password and Path(password_file).exists():
         complain(f"check: {password_file} exists and stays as it is: is the password in it?")
     elif password:
         _write(Path(password_file), f"{password}\n")
