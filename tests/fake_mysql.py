@@ -23,10 +23,10 @@ Value = str | bytes
 """A variable's value."""
 
 SYNCED_STATUS: Mapping[str, str] = {
-    name: SYNCED[name] for name in STATUS_VARIABLES if name in SYNCED
+    name: value for name, value in SYNCED.items() if name.lower() in STATUS_VARIABLES
 }
 SYNCED_VARIABLES: Mapping[str, str] = {
-    name: SYNCED[name] for name in SYSTEM_VARIABLES if name in SYNCED
+    name: value for name, value in SYNCED.items() if name in SYSTEM_VARIABLES
 }
 
 OK = b"\x00\x00\x00\x02\x00\x00\x00"

@@ -33,54 +33,9 @@ class PollFailure:
     detail: str
 
 
-STATUS_VARIABLES = (
-    "wsrep_local_state",
-    "wsrep_local_state_comment",
-    "wsrep_cluster_status",
-    "wsrep_ready",
-    "wsrep_connected",
-    "wsrep_cluster_size",
-    "wsrep_local_index",
-    "wsrep_last_committed",
-    "wsrep_local_recv_queue",
-    "wsrep_flow_control_active",
-    "wsrep_flow_control_status",
-    "Threads_connected",
-)
-"""The status variables that a poll reads. A server omits those it does not have."""
-
-SYSTEM_VARIABLES = (
-    "wsrep_on",
-    "wsrep_provider",
-    "wsrep_desync",
-    "wsrep_reject_queries",
-    "wsrep_node_name",
-    "read_only",
-    "super_read_only",
-    "offline_mode",
-    "tx_read_only",
-    "transaction_read_only",
-    "skip_networking",
-    "pxc_maint_mode",
-    "max_connections",
-    "version",
-)
-"""The global system variables that a poll reads. A server omits those it does not have."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """What one poll read from a node. The fields are the variables above, in lower case.
-
-    A field is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER` if
-    the value was anything else. Text is stripped, shortened and printable ASCII.
-
-    The last fields are no variables, but what the poller found in other ways. rejects_logins: why
-    the server takes no logins, None if it does. returning: whether the server hung, and no read in
-    sync has been answered since. sync_wait_seconds: for how long no read in sync has been answered:
-    0 if the latest was, None if nothing is known. sync_refused: whether the server refused a read
-    in sync since then.
-    """
+@dataclass(frozen=True)
+class StatusVariables:
+    """The status variables that a poll reads. A server omits those it does not have."""
 
     wsrep_local_state: int | None = None
     wsrep_local_state_comment: str | None = None
@@ -94,6 +49,12 @@ class NodeState:
     wsrep_flow_control_active: str | None = None
     wsrep_flow_control_status: str | None = None
     threads_connected: int | None = None
+
+
+@dataclass(frozen=True)
+class SystemVariables:
+    """The global system variables that a poll reads. A server omits those it does not have."""
+
     wsrep_on: str | None = None
     wsrep_provider: str | None = None
     wsrep_desync: str | None = None
@@ -108,15 +69,33 @@ class NodeState:
     pxc_maint_mode: str | None = None
     max_connections: int | None = None
     version: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeState(SystemVariables, StatusVariables):
+    """What one poll read from a node: the variables, and what the poller found in other ways.
+
+    The names are in lower case. A variable is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER`
+    if the value was anything else. Text is stripped, shortened and printable ASCII.
+
+    rejects_logins: why the server takes no logins, None if it does. returning: whether the server
+    hung, and no read in sync has been answered since. sync_wait_seconds: for how long no read in
+    sync has been answered: 0 if the latest was, None if nothing is known. sync_refused: whether
+    the server refused a read in sync since then.
+    """
+
     rejects_logins: str | None = None
     returning: bool = False
     sync_wait_seconds: float | None = None
     sync_refused: bool = False
 
 
-_NAMES = {name.lower() for name in STATUS_VARIABLES + SYSTEM_VARIABLES}
-_INTEGER_FIELDS = frozenset(field.name for field in fields(NodeState) if field.type == int | None)
-_TEXT_FIELDS = _NAMES - _INTEGER_FIELDS
+STATUS_VARIABLES = tuple(field.name for field in fields(StatusVariables))
+SYSTEM_VARIABLES = tuple(field.name for field in fields(SystemVariables))
+"""The names that a poll asks for. To a server, upper and lower case are the same."""
+
+_INTEGER_FIELDS = {field.name for field in fields(NodeState) if field.type == int | None}
+_TEXT_FIELDS = {*STATUS_VARIABLES, *SYSTEM_VARIABLES} - _INTEGER_FIELDS
 _FREE_TEXT = ("wsrep_node_name", "version")
 # A switch is 1 or 0 if it was read with SELECT.
 _SWITCH_POSITIONS = {"1": "ON", "0": "OFF"}
@@ -137,32 +116,30 @@ def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | PollFailur
     Return a `PollFailure` if a row is not a pair, or if a name comes twice with different values:
     to guess which value is true would be to risk a false 200.
     """
-    fields: dict[str, int | str] = {}
+    values: dict[str, int | str] = {}
     for row in rows:
         if len(row) != 2:  # noqa: PLR2004 (a name and a value)
             return PollFailure(Reason.ERROR, "the server sent a row that is not a name and a value")
         name = _text(row[0]).lower()
-        parsed: int | str
+        value: int | str
         if name in _INTEGER_FIELDS:
-            parsed = _integer(row[1])
+            value = _integer(row[1])
         elif name in _TEXT_FIELDS:
-            parsed = _text(row[1])
+            value = _text(row[1])
             if name not in _FREE_TEXT:
-                parsed = _SWITCH_POSITIONS.get(parsed, parsed)
+                value = _SWITCH_POSITIONS.get(value, value)
         else:
             continue
-        if fields.setdefault(name, parsed) != parsed:
+        if values.setdefault(name, value) != value:
             return PollFailure(Reason.ERROR, f"the server sent two different values for {name}")
-    return NodeState(**fields)  # type: ignore[arg-type]
+    return NodeState(**values)  # type: ignore[arg-type]
 
 
 def _text(cell: Cell) -> str:
-    raw = (
-        cell.decode("ascii", "replace")
-        if isinstance(cell, bytes)
-        else str("" if cell is None else cell)
-    )
-    return _UNSAFE.sub("?", raw.strip()[:_TEXT_LIMIT])
+    if cell is None:
+        return ""
+    text = cell.decode("ascii", "replace") if isinstance(cell, bytes) else str(cell)
+    return _UNSAFE.sub("?", text.strip()[:_TEXT_LIMIT])
 
 
 def _integer(cell: Cell) -> int:

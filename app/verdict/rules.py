@@ -47,7 +47,7 @@ clients.
 import math
 from dataclasses import dataclass
 
-from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.node_state import NOT_A_NUMBER, NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
 from app.verdict.text import one_line
 
@@ -110,7 +110,9 @@ class Verdict:
     @property
     def word(self) -> str:
         """The verdict in one word, the same wherever it is shown."""
-        return "available" if self.available else "draining" if self.draining else "NOT available"
+        if self.available:
+            return "available"
+        return "draining" if self.draining else "NOT available"
 
 
 def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
@@ -153,9 +155,9 @@ def _component_verdict(node: NodeState) -> Verdict | None:
             Reason.NOT_GALERA, "the server sent no wsrep_local_state: it runs without Galera"
         )
     if not _absent_or(node.wsrep_on, "ON"):
-        return _no(Reason.NOT_GALERA, f"wsrep_on is {_seen(node.wsrep_on)}")
+        return _no(Reason.NOT_GALERA, f"wsrep_on is {_or_missing(node.wsrep_on)}")
     if not _is_provider(node.wsrep_provider):
-        return _no(Reason.NOT_GALERA, f"wsrep_provider is {_seen(node.wsrep_provider)}")
+        return _no(Reason.NOT_GALERA, f"wsrep_provider is {_or_missing(node.wsrep_provider)}")
     if state >= _INCONSISTENT:
         return _no(Reason.INCONSISTENT, _state(node))
     if state == _JOINING:
@@ -164,15 +166,18 @@ def _component_verdict(node: NodeState) -> Verdict | None:
         return _no(Reason.DISCONNECTED, f"wsrep_cluster_status is Disconnected, {_state(node)}")
     if not _is(node.wsrep_connected, "ON"):
         return _no(
-            Reason.DISCONNECTED, f"wsrep_connected is {_seen(node.wsrep_connected)}, {_state(node)}"
+            Reason.DISCONNECTED,
+            f"wsrep_connected is {_or_missing(node.wsrep_connected)}, {_state(node)}",
         )
     if not _is(node.wsrep_cluster_status, "PRIMARY"):
         return _no(
             Reason.NON_PRIMARY,
-            f"wsrep_cluster_status is {_seen(node.wsrep_cluster_status)}, {_state(node)}",
+            f"wsrep_cluster_status is {_or_missing(node.wsrep_cluster_status)}, {_state(node)}",
         )
     if not _is(node.wsrep_ready, "ON"):
-        return _no(Reason.NOT_READY, f"wsrep_ready is {_seen(node.wsrep_ready)}, {_state(node)}")
+        return _no(
+            Reason.NOT_READY, f"wsrep_ready is {_or_missing(node.wsrep_ready)}, {_state(node)}"
+        )
     return None
 
 
@@ -185,29 +190,28 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
         return _no(Reason.BLOCKED, "the server hung, and no read in sync has been answered since")
     if not _absent_or(node.wsrep_reject_queries, "NONE"):
         return _no(
-            Reason.REJECTS_QUERIES, f"wsrep_reject_queries is {_seen(node.wsrep_reject_queries)}"
+            Reason.REJECTS_QUERIES,
+            f"wsrep_reject_queries is {_or_missing(node.wsrep_reject_queries)}",
         )
     if not _absent_or(node.offline_mode, *_OFF):
-        return _no(Reason.OFFLINE, f"offline_mode is {_seen(node.offline_mode)}")
+        return _no(Reason.OFFLINE, f"offline_mode is {_or_missing(node.offline_mode)}")
     if not _absent_or(node.skip_networking, *_OFF):
-        seen = _seen(node.skip_networking)
-        return _no(
-            Reason.NO_NETWORKING, f"skip_networking is {seen}: no client can connect over TCP"
-        )
+        detail = f"skip_networking is {_or_missing(node.skip_networking)}"
+        return _no(Reason.NO_NETWORKING, f"{detail}: no client can connect over TCP")
     if not _absent_or(node.pxc_maint_mode, "DISABLED"):
-        return _no(Reason.MAINTENANCE, f"pxc_maint_mode is {_seen(node.pxc_maint_mode)}")
-    if not policy.available_when_donor and state in (_DONOR, _JOINED):
-        reason = Reason.DONOR if state == _DONOR else Reason.JOINED
-        if state == _DONOR and _is(node.wsrep_desync, "ON"):
-            reason = Reason.DESYNCED
-        return _no(reason, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
+        return _no(Reason.MAINTENANCE, f"pxc_maint_mode is {_or_missing(node.pxc_maint_mode)}")
+    if state in (_DONOR, _JOINED) and not policy.available_when_donor:
+        return _no(_reason_of_donor(node), f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
     if state not in (_DONOR, _JOINED, _SYNCED):
         return _no(Reason.UNKNOWN_STATE, _state(node))
-    return _load_verdict(node, policy) or Verdict(
-        available=True,
-        reason=Reason.SYNCED if state == _SYNCED else Reason.DONOR,
-        detail=_state(node) if state == _SYNCED else f"{_state(node)}; AVAILABLE_WHEN_DONOR=1",
-    )
+    return _load_verdict(node, policy) or _yes(node)
+
+
+def _reason_of_donor(node: NodeState) -> Reason:
+    """Return the reason of rules 17 to 19."""
+    if node.wsrep_local_state == _JOINED:
+        return Reason.JOINED
+    return Reason.DESYNCED if _is(node.wsrep_desync, "ON") else Reason.DONOR
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
@@ -218,29 +222,30 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     if not policy.available_when_readonly:
         if not _is(node.read_only, *_OFF):
             return _no(
-                Reason.READ_ONLY, f"read_only is {_seen(node.read_only)}; AVAILABLE_WHEN_READONLY=0"
+                Reason.READ_ONLY,
+                f"read_only is {_or_missing(node.read_only)}; AVAILABLE_WHEN_READONLY=0",
             )
         for name in ("super_read_only", "tx_read_only", "transaction_read_only"):
             value: str | None = getattr(node, name)
             if not _absent_or(value, *_OFF):
-                return _no(Reason.READ_ONLY, f"{name} is {_seen(value)}; AVAILABLE_WHEN_READONLY=0")
-    limit, queue = policy.max_recv_queue, node.wsrep_local_recv_queue
-    if limit is not None and (queue is None or not 0 <= queue <= limit):
+                return _no(
+                    Reason.READ_ONLY, f"{name} is {_or_missing(value)}; AVAILABLE_WHEN_READONLY=0"
+                )
+    queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
+    if longest is not None and (queue is None or not 0 <= queue <= longest):
         return _no(
-            Reason.LAGGING, f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={limit}"
+            Reason.LAGGING, f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={longest}"
         )
-    if policy.max_sync_wait is not None:
+    if policy.max_sync_wait is not None and not _is_in_sync(node, policy.max_sync_wait):
         what = "was refused" if node.sync_refused else "waits longer"
-        # Before the first read in sync, nothing is known.
-        if node.sync_refused or not (node.sync_wait_seconds or 0.0) <= policy.max_sync_wait:
-            return _no(
-                Reason.BLOCKED, f"a read in sync {what}; MAX_SYNC_WAIT={policy.max_sync_wait:g} s"
-            )
+        return _no(
+            Reason.BLOCKED, f"a read in sync {what}; MAX_SYNC_WAIT={policy.max_sync_wait:g} s"
+        )
     if not policy.available_when_full:
-        connected, most = node.threads_connected, node.max_connections
-        if connected is None or most is None or not 0 <= connected < most:
-            seen = f"Threads_connected is {_count(connected)} of max_connections {_count(most)}"
-            return _no(Reason.FULL, f"{seen}; AVAILABLE_WHEN_FULL=0")
+        connected, limit = node.threads_connected, node.max_connections
+        if connected is None or limit is None or not 0 <= connected < limit:
+            used = f"Threads_connected is {_count(connected)} of max_connections {_count(limit)}"
+            return _no(Reason.FULL, f"{used}; AVAILABLE_WHEN_FULL=0")
     return None
 
 
@@ -251,6 +256,20 @@ _OFF = ("OFF", "0", "NO")
 def _no(reason: Reason, detail: str) -> Verdict:
     # A path in the detail may contain any byte.
     return Verdict(available=False, reason=reason, detail=one_line(detail))
+
+
+def _yes(node: NodeState) -> Verdict:
+    """Apply rules 25 and 26."""
+    if node.wsrep_local_state == _SYNCED:
+        return Verdict(available=True, reason=Reason.SYNCED, detail=_state(node))
+    detail = f"{_state(node)}; AVAILABLE_WHEN_DONOR=1"
+    return Verdict(available=True, reason=Reason.DONOR, detail=detail)
+
+
+def _is_in_sync(node: NodeState, limit_seconds: float) -> bool:
+    # Before the first read in sync, nothing is known. NaN is no short time.
+    waited_seconds = node.sync_wait_seconds or 0.0
+    return waited_seconds <= limit_seconds and not node.sync_refused
 
 
 def _is(value: str | None, *words: str) -> bool:
@@ -266,14 +285,18 @@ def _is_provider(value: str | None) -> bool:
     return value is not None and value.upper() != "NONE" and any(map(str.isalnum, value))
 
 
-def _seen(value: str | None) -> str:
-    return "missing" if value is None else value or "empty"
+def _or_missing(value: str | None) -> str:
+    if value is None:
+        return "missing"
+    return value or "empty"
 
 
 def _count(value: int | None) -> str:
-    return "missing" if value is None else "unreadable" if value < 0 else str(value)
+    if value is None:
+        return "missing"
+    return "unreadable" if value == NOT_A_NUMBER else str(value)
 
 
 def _state(node: NodeState) -> str:
-    number, comment = _count(node.wsrep_local_state), _seen(node.wsrep_local_state_comment)
-    return f"wsrep_local_state is {number} ({comment})"
+    comment = _or_missing(node.wsrep_local_state_comment)
+    return f"wsrep_local_state is {_count(node.wsrep_local_state)} ({comment})"

@@ -79,7 +79,7 @@ def check_select_is_like_show(database: Database) -> set[str]:
         return readings
 
     shown, selected = (
-        {name: getattr(reading, name.lower()) for name in SYSTEM_VARIABLES}
+        {name: getattr(reading, name) for name in SYSTEM_VARIABLES}
         for reading in asyncio.run(two_readings())
     )
     assert shown == selected
