@@ -317,8 +317,8 @@ def no_rule_refuses(node: NodeState, age_seconds: float, policy: Policy) -> bool
     # No text that was parsed holds this character.
     missing = "<"
     off = ("OFF", "0", "NO")
-    accepted = {
-        "wsrep_local_state": "234" if policy.available_when_donor else "4",
+    accepted: dict[str, tuple[str, ...]] = {
+        "wsrep_local_state": ("2", "3", "4") if policy.available_when_donor else ("4",),
         "wsrep_cluster_status": ("PRIMARY",),
         "wsrep_ready": ("ON",),
         "wsrep_connected": ("ON",),
