@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.monitor.monitor import IDLE_SECONDS, Monitor, oldest_usable_seconds
+from app.monitor.monitor import IDLE_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches
@@ -39,7 +39,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-Step = NodeState | PollFailure | Callable[[], Awaitable[NodeState]]
+Step = NodeState | PollFailure | Callable[[], Awaitable[NodeState | PollFailure]]
 
 
 class ScriptedPoller:
@@ -81,6 +81,7 @@ async def running(
     *,
     interval_seconds: float = INTERVAL_SECONDS,
     max_age_seconds: float = MAX_AGE_SECONDS,
+    clock: Callable[[], float] = boot_seconds,
 ) -> AsyncIterator[Monitor]:
     """Run a monitor on the poller."""
     monitor = Monitor(
@@ -89,6 +90,7 @@ async def running(
         deadline_seconds=DEADLINE_SECONDS,
         policy=Policy(max_age_seconds),
         switches=switches,
+        clock=clock,
     )
     task = asyncio.create_task(monitor.run())
     try:

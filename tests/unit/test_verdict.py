@@ -135,9 +135,9 @@ ROWS = [
             Reason.READ_ONLY,
             but(read_only=value),
             WRITERS,
-            detail="AVAILABLE_WHEN_READONLY=0",
+            detail=f"read_only is {value or 'missing'}; AVAILABLE_WHEN_READONLY=0",
         )
-        for value in ("ON", "NO_LOCK", "", None)
+        for value in ("ON", "NO_LOCK", None)
     ),
     *(
         Row(f"{name} {value}", Reason.READ_ONLY, but(**{name: value}), WRITERS)
@@ -194,7 +194,10 @@ ROWS = [
         NOT_FULL,
         detail="AVAILABLE_WHEN_FULL=0",
     ),
-    Row("one below full", Reason.SYNCED, but(threads_connected=150), NOT_FULL),
+    *(
+        Row(f"{connected} connected", Reason.SYNCED, but(threads_connected=connected), NOT_FULL)
+        for connected in (0, 150)
+    ),
     *(
         Row(f"{name} {value}", Reason.FULL, but(**{name: value}), NOT_FULL)
         for name in ("threads_connected", "max_connections")
