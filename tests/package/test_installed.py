@@ -5,7 +5,6 @@ The tests of this file run in order on one system for each release: installed, u
 rebooted, removed.
 """
 
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -99,52 +98,32 @@ def test_a_restart_fails_no_health_check(machine: Machine) -> None:
     assert machine.show("MainPID") != before
 
 
-def wait_for_limit(machine: Machine, limit: int) -> None:
-    """Wait until the service has this limit for the receive queue."""
-    status = "curl -s http://localhost:9200/status"
-    wait_for("the setting", lambda: f'"max_recv_queue":{limit}' in machine.run(status))
+@contextmanager
+def settings(machine: Machine, lines: str) -> Iterator[None]:
+    """Add lines to the file of settings while the block runs. The caller tells the service."""
+    before = machine.run(f"cat {SETTINGS}")
+    machine.path(SETTINGS).write_text(before + lines)
+    try:
+        yield
+    finally:
+        machine.path(SETTINGS).write_text(before)
 
 
-def test_a_reload_takes_new_settings_and_fails_no_health_check(machine: Machine) -> None:
-    before, process = machine.run(f"cat {SETTINGS}"), machine.show("MainPID")
-    with no_failed_health_check(machine):
-        for limit in (1111, 2222):
-            machine.path(SETTINGS).write_text(f"{before}MAX_RECV_QUEUE={limit}\n")
-            (reload,) = commands_of(PAGE, "Settings")
-            machine.run(reload)
-            wait_for_limit(machine, limit)
-        # The watchdog has to be fed by the same process.
-        assert machine.show("MainPID") == process
-        machine.path(SETTINGS).write_text(f"{before}MAX_RECV_QUEUE=many\n")
-        assert not machine.succeeds(reload)
-        assert machine.run("clustercheckd serve --check-settings", check=False).count("\n") == 1
-        # A signal alone, without the check of the unit.
-        machine.run("systemctl kill --signal HUP clustercheckd")
-        log = "journalctl --unit clustercheckd --no-pager --output cat --priority err"
-        wait_for("the line", lambda: f'not reloaded detail="{SETTINGS}, line ' in machine.run(log))
-    assert (machine.show("MainPID"), machine.show("NRestarts"), machine.show("ActiveState")) == (
-        process,
-        "0",
-        "active",
-    )
-    machine.path(SETTINGS).write_text(before)
-    machine.run(reload)
-    machine.wait_for("200 synced")
-
-
-def test_a_service_that_was_reloaded_is_watched_as_before(machine: Machine) -> None:
+def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> None:
+    (reload,) = commands_of(PAGE, "Settings")
     process = machine.show("MainPID")
-    machine.run("systemctl reload clustercheckd")
-    machine.wait_for("200 synced")
     with no_failed_health_check(machine):
-        # Longer than the watchdog waits.
+        with settings(machine, f"{EDIT}\n"):
+            machine.run(reload)
+            status = "curl -s http://localhost:9200/status"
+            wait_for("the setting", lambda: '"max_recv_queue":12345' in machine.run(status))
+        with settings(machine, "MAX_RECV_QUEUE=many\n"):
+            assert not machine.succeeds(reload)
+        machine.run(reload)
+        # systemd kills a process that feeds its watchdog no more.
         deadline = time.monotonic() + WATCHDOG_SECONDS + 3
-        wait_for(
-            "the watchdog's time to pass",
-            lambda: time.monotonic() > deadline,
-            seconds=2 * WATCHDOG_SECONDS,
-        )
-    assert machine.show("MainPID") == process
+        wait_for("the watchdog's time to pass", lambda: time.monotonic() > deadline)
+    assert (machine.show("MainPID"), machine.show("NRestarts")) == (process, "0")
 
 
 @pytest.mark.parametrize("fault", ["KILL", "STOP"])
@@ -176,40 +155,33 @@ def test_a_drain_may_take_longer_than_systemd_waits_for_others(machine: Machine)
     machine.restart()
 
 
-def test_the_metrics_of_the_process_are_there(machine: Machine) -> None:
-    # The sandbox hides /proc/stat (ProcSubset=pid), which prometheus_client asks for the boot time.
+def test_the_sandbox_shows_the_process_its_start_and_memory(machine: Machine) -> None:
+    # It hides /proc/stat (ProcSubset=pid), which prometheus_client asks for the boot time.
     metrics = machine.run("curl -s http://localhost:9200/metrics")
-    for name in (
-        "resident_memory_bytes",
-        "open_fds",
-        "max_fds",
-        "cpu_seconds_total",
-        "start_time_seconds",
-    ):
-        assert re.search(rf"^process_{name} \S+$", metrics, re.MULTILINE), name
+    assert "\nprocess_resident_memory_bytes " in metrics
     (started,) = re.findall(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
     assert 0 < time.time() - float(started) < 3600
 
 
 def test_a_password_may_come_from_a_file_or_from_systemds_credentials(machine: Machine) -> None:
-    before = machine.run(f"cat {SETTINGS}")
-    machine.run("mariadb -e \"ALTER USER clustercheck@localhost IDENTIFIED BY 'geheim'\"")
+    identified = 'mariadb -e "ALTER USER clustercheck@localhost IDENTIFIED'
+    machine.run(f"{identified} BY 'geheim'\"")
     machine.restart("503 access-denied")
-    keep, name, reload = commands_of(PAGE, "The account")
-    machine.run(f"echo geheim | {keep} && {name} && {reload}")
-    machine.wait_for("200 synced")
+    with settings(machine, ""):
+        keep, name, reload = commands_of(PAGE, "The account")
+        machine.run(f"echo geheim | {keep} && {name} && {reload}")
+        machine.wait_for("200 synced")
     # Nobody but root may read it now, and no setting names it.
     machine.run("chmod 0600 /etc/clustercheckd/password")
-    machine.path(SETTINGS).write_text(before)
     machine.restart("503 access-denied")
     override(machine, block_of(PAGE, "The account", "ini"))
     machine.restart()
     # systemd reads a credential when the service starts. Debian 13's does not read it for a reload,
     # and hides it there.
-    machine.run("mariadb -e \"ALTER USER clustercheck@localhost IDENTIFIED BY 'neu'\"")
+    machine.run(f"{identified} BY 'neu'\"")
     machine.run("echo neu > /etc/clustercheckd/password && systemctl reload clustercheckd")
     machine.restart()
-    machine.run('mariadb -e "ALTER USER clustercheck@localhost IDENTIFIED VIA unix_socket"')
+    machine.run(f'{identified} VIA unix_socket"')
     machine.run("rm /etc/clustercheckd/password && systemctl revert clustercheckd")
     machine.restart()
 
@@ -217,56 +189,40 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(machine: M
 @pytest.mark.parametrize("port", [9209, 9200])
 def test_the_address_is_that_of_the_settings(machine: Machine, port: int) -> None:
     # On 9200 as well, where systemd keeps the socket for every address over the restart.
-    lines = f"CLUSTERCHECK_HOST=127.0.0.1\nCLUSTERCHECK_PORT={port}\n"
-    before = machine.run(f"cat {SETTINGS}")
-    machine.path(SETTINGS).write_text(before + lines)
-    machine.run("systemctl restart clustercheckd")
-    assert machine.run(f"curl -si http://127.0.0.1:{port}/").startswith("HTTP/1.1 200 OK")
-    assert "127.0.0.1" in machine.run(f"ss -Hltn 'sport = :{port}'")
-    assert port == 9200 or machine.answer == ""
-    # The commands ask there too.
-    machine.run("clustercheckd drain && clustercheckd undrain && clustercheckd status")
-    machine.path(SETTINGS).write_text(before)
+    with settings(machine, f"CLUSTERCHECK_HOST=127.0.0.1\nCLUSTERCHECK_PORT={port}\n"):
+        machine.run("systemctl restart clustercheckd")
+        assert machine.run(f"curl -si http://127.0.0.1:{port}/").startswith("HTTP/1.1 200 OK")
+        assert "127.0.0.1" in machine.run(f"ss -Hltn 'sport = :{port}'")
+        # The commands ask there too.
+        machine.run("clustercheckd drain && clustercheckd undrain && clustercheckd status")
     machine.restart()
 
 
 def test_stopped_it_stays_stopped(machine: Machine) -> None:
     machine.run("systemctl stop clustercheckd")
-    units = "systemctl is-active clustercheckd clustercheckd-retry.timer"
     assert machine.answer == ""
-    assert machine.run(units, check=False) == "inactive\ninactive\n"
+    units = "clustercheckd clustercheckd-retry.timer"
+    assert machine.run(f"systemctl is-active {units}", check=False) == "inactive\ninactive\n"
+    # Nor does a socket unit start it again.
     assert machine.run("ss -Hltn 'sport = :9200'") == ""
-    assert machine.run("systemctl list-jobs --no-legend | grep clustercheckd", check=False) == ""
     machine.run("systemctl start clustercheckd")
     machine.wait_for("200 synced")
 
 
-def test_a_bad_setting_is_one_line_in_half_a_minute_until_it_is_corrected(machine: Machine) -> None:
-    machine.run(f"echo CLUSTERCHECK_DEADLINE=soon >> {SETTINGS}")
-    begun = machine.run("date +%s").strip()
+def test_with_a_bad_setting_it_is_tried_again_until_it_is_corrected(machine: Machine) -> None:
+    since = machine.run("date +%s").strip()
+    log = f"journalctl --unit clustercheckd --no-pager --output cat --since @{since}"
 
-    def said() -> list[str]:
-        return machine.run(
-            f"journalctl --unit clustercheckd --no-pager --output cat --since @{begun}"
-        ).splitlines()
-
-    def attempts() -> int:
-        return sum(one.startswith("Starting clustercheckd") for one in said())
-
-    try:
+    with settings(machine, "CLUSTERCHECK_DEADLINE=soon\n"):
         assert not machine.succeeds("systemctl restart clustercheckd")
         # Refused, not left hanging.
         assert machine.run("curl -s -m 2 http://localhost:9200/ || echo $?", check=False) == "7\n"
-        line = rf"clustercheckd: {SETTINGS}, line \d+: CLUSTERCHECK_DEADLINE: 'soon' is not a duration; examples: .*"
-        # The start of the test before this one may have been in the same second.
-        first = attempts()
-        wait_for("a second attempt", lambda: attempts() > first, seconds=60)
-        wait_for("the line", lambda: any(re.fullmatch(line, one) for one in said()))
-        assert attempts() <= first + 2
-        assert len(said()) < 30
-        assert not any("Traceback" in one for one in said())
-    finally:
-        machine.run(f"sed -i /soon/d {SETTINGS}")
+        wait_for(
+            "another attempt",
+            lambda: machine.run(log).count(": CLUSTERCHECK_DEADLINE: ") > 1,
+            seconds=60,
+        )
+    assert len(machine.run(log).splitlines()) < 30
     # By itself.
     machine.wait_for("200 synced", seconds=60)
 
@@ -283,14 +239,10 @@ def test_it_fails_no_health_check_and_keeps_what_was_edited(
         said = machine.run(f"apt install -y --allow-downgrades ./{to.deb.name}")
         machine.wait_for("200 synced")
     assert machine.show("MainPID") not in {before, "0"}
-    assert (
-        machine.run("dpkg-query --show --showformat '${Version}' clustercheckd")
-        == f"{to.version}-1"
-    )
-    status = json.loads(machine.run("curl -s http://localhost:9200/status"))
-    assert f"MAX_RECV_QUEUE={status['policy']['max_recv_queue']}" == EDIT
+    shown = machine.run("dpkg-query --show --showformat '${Version}' clustercheckd")
+    assert shown == f"{to.version}-1"
+    assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
     assert "Run:" not in said
-    assert "not enabled" not in said
 
 
 def test_every_file_is_as_the_package_has_it(machine: Machine) -> None:
@@ -305,18 +257,6 @@ def test_it_comes_up_by_itself_after_a_reboot_and_starts_while_the_server_is_dow
     machine.wait_for("200 synced")
     machine.run("systemctl stop mariadb")
     machine.restart("503 unreachable")
-
-    def warned() -> set[str]:
-        command = (
-            "journalctl --unit clustercheckd --boot --priority warning --no-pager --output cat"
-        )
-        return {
-            line.partition(" reason=")[0] for line in machine.run(command, check=False).splitlines()
-        }
-
-    # Each line of the log has its priority in the journal.
-    wait_for("the journal to have the warning", lambda: "unavailable" in warned())
-    assert "available" not in warned()
     machine.run("systemctl start mariadb")
     machine.wait_for("200 synced", seconds=60)
 
@@ -329,8 +269,7 @@ def test_removed_and_installed_again_it_says_that_it_is_not_enabled(
     assert machine.answer == ""
     assert machine.run("systemctl list-unit-files | grep clustercheck", check=False) == ""
     said = machine.run(f"apt install -y ./{packages.deb.name}")
-    (line,) = (line for line in said.splitlines() if "enable" in line)
-    assert line.endswith("run: systemctl enable --now clustercheckd")
+    assert "run: systemctl enable --now clustercheckd\n" in said
     assert machine.show("ActiveState") == "inactive"
     assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
     machine.run("systemctl enable --now clustercheckd")
@@ -339,24 +278,19 @@ def test_removed_and_installed_again_it_says_that_it_is_not_enabled(
 
 def test_purged_it_leaves_what_it_names(machine: Machine) -> None:
     machine.run("clustercheckd drain && touch /etc/clustercheckd/password")
-    said = machine.run("apt purge -y clustercheckd").splitlines()
+    said = machine.run("apt purge -y clustercheckd")
     assert machine.answer == ""
-    named = [
-        line.removeprefix("clustercheckd leaves ")
-        for line in said
-        if line.startswith("clustercheckd leaves ")
-    ]
-    assert named[:2] == ["/etc/clustercheckd", "/var/tmp/clustercheck.disabled"]  # noqa: S108 (the script's place)
+    kept = ["/etc/clustercheckd", "/var/tmp/clustercheck.disabled"]  # noqa: S108 (the script's place)
+    named = re.findall("^clustercheckd leaves (.*)$", said, re.MULTILINE)
+    assert named[:2] == kept
     assert named[2].startswith("the user clustercheck. ")
-    left = machine.run(
-        "find / -xdev -path /proc -prune -o -name '*clustercheck*' -print | sort"
-    ).splitlines()
-    assert [
-        path for path in left if not path.startswith(("/root/", "/var/cache/", "/var/lib/apt/"))
-    ] == named[:2]
+    of_others = ["/proc", "/root", "/var/cache", "/var/lib/apt"]
+    skipped = " -o ".join(f"-path {folder}" for folder in of_others)
+    left = f"find / -xdev \\( {skipped} \\) -prune -o -name '*clustercheck*' -print | sort"
+    assert machine.run(left).splitlines() == kept
     assert machine.run("systemctl list-unit-files | grep clustercheck", check=False) == ""
     assert machine.run("getent passwd clustercheck").startswith("clustercheck:")
-    machine.run("rm -r /etc/clustercheckd /var/tmp/clustercheck.disabled")
+    machine.run(f"rm -r {' '.join(kept)}")
 
 
 def test_purged_as_it_was_installed_it_leaves_only_the_user(
@@ -375,10 +309,8 @@ def test_the_rpms_scripts_do_the_same(
     rpm = "rpm --nodeps"
     for build in (packages, next_packages):
         machine.copy(build.rpm)
-    said = machine.run(f"{rpm} --install {packages.rpm.name}")
-    assert "Run:" in said
+    assert "Run:" in machine.run(f"{rpm} --install {packages.rpm.name}")
     assert machine.run("systemctl is-enabled clustercheckd", check=False) == "disabled\n"
-    assert machine.run(f"stat --format '%a %U:%G' {SETTINGS}") == "640 root:clustercheck\n"
     assert machine.run("rpm --verify --nodeps clustercheckd") == ""
     machine.run("systemctl enable --now clustercheckd")
     machine.wait_for("200 synced")
@@ -392,4 +324,3 @@ def test_the_rpms_scripts_do_the_same(
     machine.run(f"{rpm} --erase clustercheckd")
     assert machine.answer == ""
     assert not machine.succeeds("ls -d /usr/lib/clustercheckd /usr/share/doc/clustercheckd")
-    assert not machine.succeeds("systemctl is-enabled clustercheckd")
