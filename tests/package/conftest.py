@@ -59,17 +59,17 @@ def build(*arguments: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def build_all(directory: Path) -> None:
+    """Build both packages and the bill of materials, as `make package` does."""
+    build("build.py", f"--work={directory}/work", f"--output={directory}")
+
+
 @pytest.fixture(scope="session")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Packages, Packages]:
-    """Build everything twice, as `make package` does, in directories of different names."""
+    """Build everything twice, in directories of different names."""
     first, second = (tmp_path_factory.mktemp(name) for name in ("first", "another-build"))
     with ThreadPoolExecutor() as executor:
-        list(
-            executor.map(
-                lambda path: build("build.py", f"--work={path}/work", f"--output={path}"),
-                (first, second),
-            )
-        )
+        list(executor.map(build_all, (first, second)))
     return Packages(first), Packages(second)
 
 

@@ -47,14 +47,7 @@ class Podman:
     """podman, with a store of its own that has the image and its base."""
 
     def __init__(self, store: str) -> None:
-        self._options = (
-            "--root",
-            f"{store}/root",
-            "--runroot",
-            f"{store}/run",
-            "--storage-driver",
-            "vfs",
-        )
+        self._options = (f"--root={store}/root", f"--runroot={store}/run", "--storage-driver=vfs")
 
     def __call__(self, *arguments: str) -> str:
         """Run a command of podman; return what it prints, without the last end of a line."""
@@ -68,29 +61,11 @@ class Podman:
         """Return the command line that runs the image as the pages say, without any place to write
         to.
         """
-        settings = [
-            word for name, value in environ.items() for word in ("--env", f"{name}={value}")
-        ]
-        restricted = (
-            "--read-only",
-            "--read-only-tmpfs=false",
-            "--cap-drop",
-            "ALL",
-            "--network",
-            "host",
-        )
-        as_user = ("--user", str(uid), "--security-opt", "no-new-privileges")
+        settings = [f"--env={name}={value}" for name, value in environ.items()]
         return self.command(
-            "run",
-            "--rm",
-            "--cgroups",
-            "disabled",
-            *_LIMITS,
-            *restricted,
-            *as_user,
-            *settings,
-            IMAGE,
-            *arguments,
+            *("run", "--rm", "--cgroups=disabled", "--network=host", *_LIMITS),
+            *("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
+            *(f"--user={uid}", "--security-opt=no-new-privileges", *settings, IMAGE, *arguments),
         )
 
     def files(self, image: str) -> Path:
@@ -133,18 +108,7 @@ def _base_archive() -> Path:
             shutil.rmtree(root / name)
             (root / name).mkdir()
         made = Path(directory) / "base.tar"
-        _run(
-            [
-                "tar",
-                "--create",
-                "--numeric-owner",
-                "--file",
-                str(made),
-                "--directory",
-                str(root),
-                ".",
-            ]
-        )
+        _run(["tar", "--create", "--numeric-owner", f"--file={made}", f"--directory={root}", "."])
         made.rename(archive)
     return archive
 
@@ -155,15 +119,10 @@ def _wheels() -> Path:
     _run(
         [
             *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
-            *("--require-hashes", "--only-binary", ":all:", "--implementation", "cp"),
-            *("--python-version", _PYTHON_VERSION),
-            *(word for platform in _LINUX_WHEELS for word in ("--platform", platform)),
-            *(
-                "--requirement",
-                str(ROOT / "requirements" / "service.txt"),
-                "--dest",
-                str(directory),
-            ),
+            *("--require-hashes", "--only-binary=:all:", "--implementation=cp"),
+            *(f"--python-version={_PYTHON_VERSION}", f"--dest={directory}"),
+            *(f"--platform={platform}" for platform in _LINUX_WHEELS),
+            f"--requirement={ROOT}/requirements/service.txt",
         ]
     )
     return directory

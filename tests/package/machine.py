@@ -27,6 +27,12 @@ _HERE = Path(__file__).parent
 _MAKE_SECONDS = 900
 _BOOT_SECONDS = 60.0
 _COMMAND_SECONDS = 300.0
+_ENVIRONMENT = {
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
+    "TERM": "dumb",
+}
 
 
 def system(release: str) -> Path:
@@ -34,11 +40,8 @@ def system(release: str) -> Path:
 
     Raises `subprocess.CalledProcessError` if it cannot be made.
     """
-    recipe, directory, complete = (
-        _HERE / "system.sh",
-        SYSTEMS / release,
-        SYSTEMS / f"{release}.complete",
-    )
+    recipe = _HERE / "system.sh"
+    directory, complete = SYSTEMS / release, SYSTEMS / f"{release}.complete"
     SYSTEMS.mkdir(mode=0o700, parents=True, exist_ok=True)
     stamp = hashlib.sha256(recipe.read_bytes()).hexdigest()
     with (SYSTEMS / f"{release}.lock").open("w") as lock:
@@ -86,20 +89,9 @@ class Machine:
         # host's groups.
         enter = f'echo $$ > "{self._cgroup}/cgroup.procs" && exec "$@"'
         boot = [str(_HERE / "boot.sh"), str(self._base), str(self._directory)]
-        unshare = [
-            "unshare",
-            *NAMESPACES,
-            "--fork",
-            "--kill-child",
-            "--propagation",
-            "private",
-            *boot,
-        ]
-        return Process(
-            f"Debian {self.release}",
-            ["sh", "-c", enter, "sh", *unshare],
-            self._directory / "boot.log",
-        )
+        unshare = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--propagation=private", *boot]
+        command = ["sh", "-c", enter, "sh", *unshare]
+        return Process(f"Debian {self.release}", command, self._directory / "boot.log")
 
     def wait_until_up(self) -> None:
         """Wait until the system has booted and its Galera node is Synced."""
@@ -109,7 +101,7 @@ class Machine:
             self._process.check()
             with contextlib.suppress(IndexError, subprocess.TimeoutExpired):
                 return "Synced" in self.run(
-                    f"systemctl is-system-running --wait >/dev/null; {state}", check=False
+                    f"systemctl is-system-running --wait; {state}", check=False
                 )
             return False
 
@@ -129,22 +121,10 @@ class Machine:
 
         Raises `AssertionError` with the output if check is set and the command fails.
         """
+        enter = ["nsenter", f"--target={self._init()}", *NAMESPACES, "--", "/bin/bash", "-c"]
         done = subprocess.run(
-            [
-                "nsenter",
-                f"--target={self._init()}",
-                *NAMESPACES,
-                "--",
-                "/bin/bash",
-                "-c",
-                f"cd /root && {command}",
-            ],
-            env={
-                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-                "HOME": "/root",
-                "LC_ALL": "C.UTF-8",
-                "TERM": "dumb",
-            },
+            [*enter, f"cd /root && {command}"],
+            env=_ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
