@@ -75,8 +75,9 @@ class SystemVariables:
 class NodeState(SystemVariables, StatusVariables):
     """What one poll read from a node: the variables, and what the poller found in other ways.
 
-    The names are in lower case. A variable is None if the server sent no such row. Integers are non-negative, or `NOT_A_NUMBER`
-    if the value was anything else. Text is stripped, shortened and printable ASCII.
+    The names are in lower case. A variable is None if the server sent no such row. Integers are
+    non-negative, or `NOT_A_NUMBER` if the value was anything else. Text is stripped, shortened and
+    printable ASCII.
 
     rejects_logins: why the server takes no logins, None if it does. returning: whether the server
     hung, and no read in sync has been answered since. sync_wait_seconds: for how long no read in

@@ -1,5 +1,4 @@
-"""Mock nodes and clients: hundreds of clients at once, and faults that no real node shows on
-demand.
+"""Mock nodes and clients, for hundreds of clients at once and faults on demand.
 
 A mock node has two ports. The database port sends the node's name and keeps the session open. The
 check port answers like clustercheckd beside a node in a given state. Clients read the name, so each
@@ -62,16 +61,15 @@ class MockNode:
         A port that opens is in the network namespace that this thread has entered.
         """
         self.state = state
-        clients, checks = self.server.port, self.server.check_port
-        closed = {"refusing": {clients}, "unchecked": {checks}, "killed": {clients, checks}}.get(
-            state, set()
-        )
-        for port, answer in ((clients, self._answer_client), (checks, self._answer_check)):
-            if port in closed and port in self._listening:
+        for port, answer, closed_in in (
+            (self.server.port, self._answer_client, {"refusing", "killed"}),
+            (self.server.check_port, self._answer_check, {"unchecked", "killed"}),
+        ):
+            if state in closed_in and port in self._listening:
                 listening = self._listening.pop(port)
                 _shut(listening)
                 listening.close()
-            elif port not in closed and port not in self._listening:
+            elif state not in closed_in and port not in self._listening:
                 self._listen(port, answer)
         if state == "killed":
             self.end_sessions()
@@ -122,9 +120,7 @@ class MockNode:
 
 
 class Client(threading.Thread):
-    """A client of HAProxy: when it asked, the node it is on and since when, and when its session
-    ended.
-    """
+    """A client of HAProxy: when it asked, which node serves it since when, and its end."""
 
     def __init__(self, port: int, *, stays: bool, seconds: float = _CLIENT_SECONDS) -> None:
         super().__init__(daemon=True)
@@ -193,7 +189,7 @@ class Clients:
 
     @contextmanager
     def arriving(self) -> Iterator[list[Client]]:
-        """Have one client after the other come and go while the block runs; gives those that came."""
+        """Have one client after the other come and go while the block runs: those that came."""
         came: list[Client] = []
         ended = threading.Event()
 

@@ -1,6 +1,4 @@
-"""The runbook of docs/haproxy.md on real nodes: a rolling restart under clients, and what a full
-node keeps.
-"""
+"""The runbook of docs/haproxy.md on real nodes, under clients, and what a full node keeps."""
 
 import re
 import threading
@@ -61,8 +59,9 @@ class Application(threading.Thread):
 
 @contextmanager
 def working(haproxy: HAProxy) -> Iterator[tuple[list[Application], Application]]:
-    """Have some clients write and one read while the block runs, and for as long as each still has
-    to commit.
+    """Have some clients write and one read while the block runs.
+
+    Each has to work on after it.
     """
     writers = [Application(haproxy, WRITER) for _ in range(WRITERS)]
     reader = Application(haproxy, READER)
@@ -122,9 +121,7 @@ def restart_by_the_runbook(stack: Stack, backend: Backend) -> None:
 
 
 def restart_all(stack: Stack) -> None:
-    """Restart one node after the other, the writer last, under clients that write and one that
-    reads.
-    """
+    """Restart one node after the other, the writer last, under clients."""
     order = [*stack.backends[1:], stack.backends[0]]
     with working(stack.haproxy) as (writers, reader):
         for backend in order:
@@ -133,9 +130,8 @@ def restart_all(stack: Stack) -> None:
     runs = [name for name, _ in groupby(committed, key=lambda done: done[1])]
     lost = [fault for client in writers for fault in client.lost]
     log = stack.haproxy.log.read_text()
-    if stalls := [
-        line for line in re.findall(r"^<1>.* is DOWN.*", log, re.MULTILINE) if _shows_a_stall(line)
-    ]:
+    downs = re.findall(r"^<1>.* is DOWN.*", log, re.MULTILINE)
+    if stalls := [line for line in downs if _shows_a_stall(line)]:
         raise DisturbedError(f"nodes with sessions stalled: {stalls}")
     # The writer is switched when it is drained, and when it becomes the donor of the node that
     # joins.
@@ -149,9 +145,7 @@ def restart_all(stack: Stack) -> None:
 
 
 def _shows_a_stall(down: str) -> bool:
-    """Whether a line of HAProxy's log says that a node with sessions was DOWN because it got no
-    time.
-    """
+    """Whether a line of HAProxy's log says that a node in use was DOWN for want of time."""
     why = re.search(r'Layer7 (timeout)|info: "(.*?)"', down)
     return (
         why is not None

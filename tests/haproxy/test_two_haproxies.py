@@ -1,6 +1,4 @@
-"""Two HAProxies with peers, as in docs/haproxy.md: one writer for both, whichever of them
-restarts.
-"""
+"""Two HAProxies with peers, as in docs/haproxy.md: one writer for both, whichever restarts."""
 
 import re
 import time
@@ -64,15 +62,6 @@ def test_both_choose_alike_and_no_client_strays(
         with one.writers.arriving() as here, two.writers.arriving() as there:
             again()
             back = len(there)
-            wait_for("clients after it", lambda: len(there) > back + CROWD // 2)  # noqa: B023 (runs in this turn)
+            # The function that ruff suspects runs before the next turn.
+            wait_for("clients after it", lambda: len(there) > back + CROWD // 2)  # noqa: B023
         assert (served(here), served(there)) == ({second.name}, {second.name}), again.__name__
-
-    two.haproxy.process.stop()
-    one.fail_over(second)
-    with two.writers.arriving() as there:
-        two.haproxy.restart()
-        wait_for(
-            "clients after it",
-            lambda: len([client for client in there if client.node]) > CROWD // 2,
-        )
-    assert served(there) == {first.name}

@@ -84,10 +84,8 @@ def next_packages(packages: Packages) -> Packages:
     """Pack the same once more, under a higher version."""
     for kind in ("deb", "rpm"):
         path = f"pathlib.Path({str(packages.directory)!r})"
-        build(
-            "-c",
-            f"import build, pathlib; build.pack({path} / 'work', {NEXT_VERSION!r}, {kind!r}, {path})",
-        )
+        pack = f"build.pack({path} / 'work', {NEXT_VERSION!r}, {kind!r}, {path})"
+        build("-c", f"import build, pathlib; {pack}")
     return Packages(packages.directory, NEXT_VERSION)
 
 
@@ -124,16 +122,14 @@ def machine(request: pytest.FixtureRequest, namespaces: None) -> Iterator[Machin
     skip_where_glibc_is_newer_than_of(request.param)
     if subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode:
         pytest.skip(
-            "NOT TESTED: the unit's sandbox takes a namespace of users, which Linux refuses in a chroot"
+            "NOT TESTED: the unit's sandbox takes a user namespace, which Linux refuses in a chroot"
         )
     with booted(request.param) as running:
         yield running
 
 
 def commands_of(page: str, heading: str, number: int = 0) -> list[str]:
-    """Return the commands that a page of the documentation tells its readers to type in a block
-    under a heading.
-    """
+    """Return the commands that a page tells its readers to type in a block under a heading."""
     return [
         command.line
         for command in pages.commands_of(pages.blocks_under(page, heading, "console")[number])

@@ -58,9 +58,7 @@ class Podman:
         return [*_WITH_CGROUP2, "podman", *self._options, *arguments]
 
     def run(self, uid: int, *arguments: str, **environ: str) -> list[str]:
-        """Return the command line that runs the image as the pages say, without any place to write
-        to.
-        """
+        """Return the command line that runs the image as the pages say: it can write nowhere."""
         settings = [f"--env={name}={value}" for name, value in environ.items()]
         return self.command(
             *("run", "--rm", "--cgroups=disabled", "--network=host", *_LIMITS),

@@ -116,8 +116,7 @@ class Machine:
         self.path(f"/root/{path.name}").write_bytes(path.read_bytes())
 
     def run(self, command: str, *, check: bool = True) -> str:
-        """Run a command in a root shell of the system, and return its output, with that on standard
-        error.
+        """Run a command in a root shell of the system, and return its output, errors included.
 
         Raises `AssertionError` with the output if check is set and the command fails.
         """

@@ -1,6 +1,4 @@
-"""The container image, built for real and run as a random user on a read-only root, beside a real
-node.
-"""
+"""The container image, built and run as a random user on a read-only root, beside a real node."""
 
 import json
 import re

@@ -1,5 +1,4 @@
-"""The packages in booted systems without Python, beside a real Galera node: what an administrator
-does, and sees.
+"""The packages in booted systems without Python: what an administrator does, and sees.
 
 The tests of this file run in order on one system for each release: installed, used, upgraded,
 rebooted, removed.
@@ -25,8 +24,9 @@ WATCHDOG_SECONDS = 10
 
 @contextmanager
 def no_failed_health_check(machine: Machine) -> Iterator[None]:
-    """Check that ten health checks a second get 200 during the block, each sent whether or not
-    others are answered.
+    """Fail unless all of ten health checks a second get 200 while the block runs.
+
+    Each is sent whether or not others are answered.
     """
     ask = "curl -s -m 10 -o /dev/null -w '%{http_code}\\n' http://localhost:9200/"
     machine.run("touch /run/asking")
@@ -77,7 +77,8 @@ def test_it_runs_as_its_user_and_logs_in_without_a_password(machine: Machine) ->
 
 def test_systemd_shows_the_verdict_and_has_nothing_against_the_units(machine: Machine) -> None:
     assert machine.show("StatusText") == "available synced: wsrep_local_state is 4 (Synced)"
-    units = "/usr/lib/systemd/system/clustercheckd.service /usr/lib/systemd/system/clustercheckd-retry.timer"
+    folder = "/usr/lib/systemd/system"
+    units = f"{folder}/clustercheckd.service {folder}/clustercheckd-retry.timer"
     assert machine.run(f"systemd-analyze verify --man=no {units}") == ""
     said = machine.run("systemd-analyze security --threshold=15 clustercheckd.service")
     assert "Overall exposure level for clustercheckd.service: 1." in said

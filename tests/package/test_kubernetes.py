@@ -1,6 +1,4 @@
-"""contrib/kubernetes, applied by kustomize to StatefulSets as people write them, against the
-schemas of Kubernetes.
-"""
+"""contrib/kubernetes, applied by kustomize to StatefulSets, against the schemas of Kubernetes."""
 
 import shutil
 import subprocess

@@ -134,7 +134,7 @@ def running(ports: Ports) -> Iterator[MySQL]:
         root = system("sid")
     except subprocess.CalledProcessError as fault:
         pytest.skip(
-            f"NOT TESTED: no Debian sid with MySQL here: system.sh exited with status {fault.returncode}"
+            f"NOT TESTED: no Debian sid with MySQL: system.sh exited with {fault.returncode}"
         )
     with tempfile.TemporaryDirectory(dir=root / "tmp") as directory:
         mysql = MySQL(root, Path(directory), ports)

@@ -1,6 +1,4 @@
-"""The monitor, with hand-written pollers that take their time and fail in ways no server can be
-brought to.
-"""
+"""The monitor, with pollers that take their time and fail in ways no server can be brought to."""
 
 import asyncio
 import dataclasses

@@ -1,6 +1,4 @@
-"""The decision table: named rows seen on real servers or thought up, and the rules once more in
-another form.
-"""
+"""The decision table: named rows, and the rules once more in another form."""
 
 import re
 from collections.abc import Mapping
