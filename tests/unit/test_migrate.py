@@ -80,8 +80,9 @@ def settings(path: str = "") -> dict[str, str]:
     assert run(ENV_FILE, path) == DONE
     variables, _ = read_env_file(str(ENV_FILE))
     values = {variable.name: variable.value for variable in variables}
-    # The script's own default, where it can be read.
-    values.pop("DEFAULTS_EXTRA_FILE", None)
+    if values.get("DEFAULTS_EXTRA_FILE") == "/etc/my.cnf":
+        # The script's own default, where it can be read.
+        del values["DEFAULTS_EXTRA_FILE"]
     if PASSWORD_FILE.exists():
         assert values["MYSQL_PASSWORD_FILE"] == str(PASSWORD_FILE.absolute())
         values["MYSQL_PASSWORD_FILE"] = PASSWORD_FILE.read_text().removesuffix("\n")
@@ -112,7 +113,8 @@ class TestXinetd:
     def test_the_service_as_packages_install_it(self) -> None:
         for name in ("mysqlchk", "mysqlchk.rpmsave", "mysqlchk~"):
             serve(name=name)
-        (XINETD / "daytime").write_text("service daytime\n{\n type = INTERNAL\n}\n")
+        with (XINETD / "mysqlchk").open("a") as file:
+            file.write("service daytime\n{\n type = INTERNAL\n port = 13\n}\n")
         (XINETD / "directory").mkdir()
         assert settings() == named(
             "MYSQL_USERNAME=clustercheckuser MYSQL_PASSWORD_FILE=clustercheckpassword!"
@@ -126,15 +128,16 @@ class TestXinetd:
     ) -> None:
         serve(
             "bind = 192.0.2.1",
-            f"server_args = check {SECRET} 1 /var/log/cc.log 0 /no/file",
+            f"server_args = check {SECRET} 1 /var/log/cc.log 0 my.cnf",
             "env = MYSQL_USERNAME=check MYSQL_PORT=1 MYSQL_PORT=3307",
             "env += PATH=/bin CLUSTERCHECK_DEADLINE=3",
         )
+        Path("my.cnf").touch()
         SYSCONFIG.write_text("MYSQL_HOST='db1'\nMYSQL_PORT=3307\nAVAILABLE_WHEN_DONOR=0\n")
         assert settings() == named(
             f"MYSQL_USERNAME=check MYSQL_PASSWORD_FILE={SECRET} MYSQL_HOST=db1 MYSQL_PORT=3307"
             " AVAILABLE_WHEN_DONOR=1 AVAILABLE_WHEN_READONLY=0 CLUSTERCHECK_DEADLINE=3"
-            " CLUSTERCHECK_HOST=192.0.2.1 CLUSTERCHECK_PORT=9200"
+            " CLUSTERCHECK_HOST=192.0.2.1 CLUSTERCHECK_PORT=9200 DEFAULTS_EXTRA_FILE=my.cnf"
             " CLUSTERCHECK_ALLOW_FROM=0.0.0.0/0 CLUSTERCHECK_ANY_PATH=1"
         )
         # The script may source its files last.
@@ -143,8 +146,9 @@ class TestXinetd:
     def test_a_wrapper_is_not_the_script_and_a_dash_is_an_account_without_a_password(self) -> None:
         serve("server = /usr/bin/timeout", f"server_args = 5 ./clustercheck me {SECRET}")
         assert settings().items() >= {("MYSQL_USERNAME", "me"), ("MYSQL_PASSWORD_FILE", SECRET)}
-        serve("server_args = - 1 /dev/null 1")
-        assert not {"MYSQL_USERNAME", "MYSQL_PASSWORD_FILE"} & set(settings())
+        serve("server_args = - 1 /dev/null 1 /no/file")
+        names = {"MYSQL_USERNAME", "MYSQL_PASSWORD_FILE", "DEFAULTS_EXTRA_FILE"}
+        assert not names & set(settings())
         assert not PASSWORD_FILE.exists()
 
     @pytest.mark.parametrize(
