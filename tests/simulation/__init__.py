@@ -1,3 +1,1 @@
-"""The poller and the monitor in a world with its own clock, beside a server whose faults come from
-a seed.
-"""
+"""The poller and the monitor in a world with its own clock, whose faults come from a seed."""

@@ -1,5 +1,6 @@
-"""Runs worlds by their seeds: `python -m tests.simulation 1234`, or a range, `python -m
-tests.simulation 0 20000`.
+"""Runs worlds by their seeds.
+
+One with `python -m tests.simulation 1234`, a range with `python -m tests.simulation 0 20000`.
 """
 
 import sys

@@ -1,5 +1,6 @@
-"""What happens in a world, from its seed: when the server changes, which sessions suffer, when our
-process pauses.
+"""What happens in a world, from its seed.
+
+When the server changes, which sessions suffer, when our process pauses.
 """
 
 import random
@@ -12,6 +13,8 @@ _KINDS = 5
 """So many kinds of events happen in one world: with few, more of the worlds are extreme."""
 
 _FATES = [*Fate, *[Fate.NO_THREAD] * 3, Fate.CUT, Fate.SLOW, Fate.DIES]
+_ACCIDENTS = [Fate.CUT, Fate.DIES, Fate.SILENT, Fate.SILENT]
+_ENDING = (Fate.WELCOME, *ACCOUNT)
 
 
 class Plan:
@@ -26,22 +29,11 @@ class Plan:
         self.rng = rng
         self.ends_at = rng.uniform(6.0, 22.0)
         self.pauses_after_poll: list[float] = []
-        kinds = [
-            *(
-                self.befall,
-                self.befall,
-                self.befall,
-                self.befall,
-                self.hang,
-                self.kill,
-                self.kill,
-                self.silence,
-            ),
-            *(self.meet_next, self.strand, self.answer_slowly, self.wait_in_sync),
-            *(self.pause, self.pause, self.pause, self.sleep, self.work),
-        ]
         self._slept_at = 0.0
-        self._kinds = rng.sample(kinds, _KINDS)
+        often = [self.befall] * 4 + [self.pause] * 3 + [self.kill] * 2
+        seldom = [self.hang, self.silence, self.strand, self.work, self.sleep]
+        seldom += [self.have_accident, self.answer_slowly, self.wait_in_sync]
+        self._kinds = rng.sample(often + seldom, _KINDS)
         world.after(rng.uniform(0.5, 4.0), self._go_on)
         world.at(self.ends_at, self.end)
 
@@ -61,33 +53,33 @@ class Plan:
             fate = self.rng.choice(_FATES)
             self.change_fate(fate)
             if fate is Fate.SLOW:
-                self.meet_next(Fate.CUT)
+                self.server.next_fates.append(Fate.CUT)
             self.world.after(self._some_seconds(), self._relieve)
 
     def _relieve(self) -> None:
-        worse = self.server.fate not in (Fate.WELCOME, *ACCOUNT) and self.rng.random() < 0.5
-        self.change_fate(self.rng.choice(ACCOUNT) if worse else Fate.WELCOME)
-        if worse:
+        """Let all new clients in again, or first refuse our account for a while."""
+        if self.server.fate not in _ENDING and self.rng.random() < 0.5:
+            self.change_fate(self.rng.choice(ACCOUNT))
             self.world.after(2.0 + self._some_seconds(), self._relieve)
+        else:
+            self.change_fate(Fate.WELCOME)
 
     def change_fate(self, fate: Fate) -> None:
         """Change what becomes of new clients."""
-        if fate is not self.server.fate:
+        before = self.server.fate
+        if fate is not before:
             self.world.tell(f"from now on a new client {fate.value}")
             self.server.login_seconds = self.rng.uniform(0.3, 3.5) if fate is Fate.SLOW else 0.0
-            self.promises.change_fate(fate)
             self.server.fate = fate
+            self.promises.fate_changed(before)
 
     def hang(self) -> None:
         """Stop the server, or hold the statements while new clients get in."""
-        if self.world.now > self.ends_at:
-            return
-        self.server.stopped = self.rng.random() < 0.5
-        self.server.holds_statements = not self.server.stopped
-        self.world.tell(
-            "the server stops" if self.server.stopped else "the server answers no statement"
-        )
-        self.world.after(self._some_seconds(), self.release)
+        if self.world.now < self.ends_at:
+            self.server.stopped = self.rng.random() < 0.5
+            self.server.holds_statements = not self.server.stopped
+            self.world.tell(f"the server hangs; it takes logins: {self.server.holds_statements}")
+            self.world.after(self._some_seconds(), self.release)
 
     def release(self) -> None:
         """Let the server go on."""
@@ -96,15 +88,15 @@ class Plan:
             self.server.go_on()
             self.promises.settle()
 
-    def kill(self, *, every: bool = False) -> None:
-        """End one session or all, as KILL does."""
-        sessions = [
-            session for session in self.server.sessions if session.logged_in and not session.ended
-        ]
-        for session in sessions if every else self._one_of(sessions):
-            self.promises.lose_session()
-            self.world.tell(f"session {session.number} is killed")
-            session.end()
+    def kill(self) -> None:
+        """End one session, as KILL does."""
+        for session in self._one_of(self.server.logged_in):
+            self._end(session)
+
+    def _end(self, session: Session) -> None:
+        self.promises.lose_session()
+        self.world.tell(f"session {session.number} is killed")
+        session.end()
 
     def silence(self) -> None:
         """Lose what one session sends and is sent."""
@@ -113,20 +105,22 @@ class Plan:
             self.server.silence(session)
             session.cut_off = True
 
-    def meet_next(self, fate: Fate | None = None) -> None:
+    def have_accident(self) -> None:
         """Choose what becomes of the next new client alone."""
-        self.server.next_fates.append(
-            fate or self.rng.choice([Fate.CUT, Fate.DIES, Fate.SILENT, Fate.SILENT])
-        )
+        self.server.next_fates.append(self.rng.choice(_ACCIDENTS))
 
     def strand(self) -> None:
-        """Leave the next client without an answer, and then kill the others, so that only new
-        logins work.
+        """Leave the next client without an answer, and then kill the others.
+
+        Only new logins work then.
         """
-        self.meet_next(self.rng.choice([Fate.NO_GREETING, Fate.SILENT]))
-        self.world.after(
-            LOGIN_INTERVAL_SECONDS + self.rng.uniform(0.3, 2.0), lambda: self.kill(every=True)
-        )
+
+        def kill_all() -> None:
+            for session in self.server.logged_in:
+                self._end(session)
+
+        self.server.next_fates.append(self.rng.choice([Fate.NO_GREETING, Fate.SILENT]))
+        self.world.after(LOGIN_INTERVAL_SECONDS + self.rng.uniform(0.3, 2.0), kill_all)
 
     def answer_slowly(self) -> None:
         """Let each answer take a while."""
@@ -137,20 +131,19 @@ class Plan:
         if seconds != self.server.answer_seconds:
             self.world.tell(f"an answer takes {seconds:g} s")
             self.server.answer_seconds = seconds
-            self.promises.settle(hung=False)
+            self.promises.settle()
 
     def wait_in_sync(self) -> None:
-        """Let reads in sync wait for a time."""
+        """Let reads in sync end in another way for a time."""
         self.change_sync(self.rng.choice(list(Sync)))
         self.world.after(self._some_seconds(), lambda: self.change_sync(Sync.ANSWERED))
 
     def change_sync(self, sync: Sync) -> None:
         """Change what becomes of reads in sync."""
         if sync is not self.server.sync:
-            self.world.tell(f"from now on a read in sync {sync.value}")
-            self.server.sync_seconds = self.rng.choice([0.5, 3.0, 12.0, 60.0])
+            self.world.tell(f"from now on reads in sync are {sync.name}")
             self.server.sync = sync
-            self.promises.settle(hung=False)
+            self.promises.sync_changed()
 
     def pause(self) -> None:
         """Pause our process now, or some turns of the loop after the end of a poll."""
@@ -173,9 +166,7 @@ class Plan:
             self.world.sleep(self.rng.uniform(10.0, 5000.0))
 
     def work(self) -> None:
-        """Let our process work for a while in each turn of the loop, perhaps while the server
-        hangs.
-        """
+        """Let our process work in each turn of the loop, perhaps while the server hangs."""
         if not self.world.turn_seconds:
             self._change_work(self.rng.choice([0.02, 0.15, 0.3]))
         self.world.after(self.rng.uniform(2.0, 20.0), self.rest)
@@ -188,7 +179,6 @@ class Plan:
 
     def _change_work(self, turn_seconds: float) -> None:
         if turn_seconds != self.world.turn_seconds:
-            self.world.tell(f"our process works for {turn_seconds:g} s in each turn")
             self.world.work(turn_seconds)
             self.promises.settle()
 
@@ -201,4 +191,4 @@ class Plan:
         return self.rng.choice([0.2, 0.7, 2.0, 4.0, 6.0, 12.0]) * self.rng.uniform(0.7, 1.3)
 
     def _one_of(self, sessions: list[Session]) -> list[Session]:
-        return [self.rng.choice(sessions)] if sessions else []
+        return self.rng.sample(sessions, min(1, len(sessions)))

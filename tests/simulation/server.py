@@ -1,4 +1,4 @@
-"""A simulated MySQL server: what becomes of a client, and of a statement, is for others to say."""
+"""A simulated MySQL server. What becomes of a client, and of a statement, is for others to say."""
 
 import asyncio
 import contextlib
@@ -31,22 +31,9 @@ class Fate(enum.Enum):
     SILENT = "gets in and then no answer"
 
 
-class Sync(enum.Enum):
-    """What becomes of a read in sync."""
-
-    ANSWERED = "is answered"
-    WAITS = "waits"
-    REFUSED = "is refused"
-    LOST = "is never answered"
-
-
-GREETING_ERRORS = {Fate.NO_THREAD: 1135, Fate.FULL: 1040}
-SYNC_WAIT_SECONDS = 30.0
-"""After so long, Galera refuses a read in sync with error 1205."""
-
-FIRST_POLL = 3
-"""The number of the statement that is the first of a session's first poll: two that prepare the
-session precede it."""
+_GREETING_ERRORS = {Fate.NO_THREAD: 1135, Fate.FULL: 1040}
+_FIRST_POLL = 3
+"""The first statement of a session's first poll. Two that prepare the session precede it."""
 
 _GREETING = fake.packet(0, fake.greeting())
 _STAMP = "0" * 10
@@ -59,6 +46,18 @@ _IN_SYNC = fake.shown(_STATE)
 _LOCK_WAIT_TIMEOUT = fake.packet(1, fake.error(1205))
 _QUIT = b"\x01"
 _NAMES = (("::1", 1), ("::1", 3306))
+
+
+class Sync(enum.Enum):
+    """After how many seconds a read in sync gets which answer: Galera refuses it after 30 s."""
+
+    ANSWERED = 0.0, _IN_SYNC
+    SLOW = 0.5, _IN_SYNC
+    LATE = 3.0, _IN_SYNC
+    TOO_LATE = 12.0, _IN_SYNC
+    GIVEN_UP = 30.0, _LOCK_WAIT_TIMEOUT
+    REFUSED = 0.001, _LOCK_WAIT_TIMEOUT
+    LOST = 3600.0, b""
 
 
 def milliseconds(seconds: float) -> int:
@@ -131,12 +130,10 @@ class Server:
         self.login_seconds = 0.0
         self.answer_seconds = 0.0
         self.sync = Sync.ANSWERED
-        self.sync_seconds = 0.0
         self.stopped = False
         self.holds_statements = False
         self.sessions: list[Session] = []
-        self.on_fate: Callable[[Fate], object] = lambda _: None
-        self.on_expiry: Callable[[Session], object] = lambda _: None
+        self.on_client: Callable[[Fate], object] = lambda _: None
         self._world = world
         self._rng = rng
         self._held: list[Action] = []
@@ -153,11 +150,15 @@ class Server:
     def left(self) -> int:
         """How many sessions the client has left behind, which the server itself still has."""
         return sum(
-            session.logged_in
-            and not (session.ended or session.cut_off or session.held)
+            not (session.cut_off or session.held)
             and self._world.now - session.heard_at < session.idle_seconds
-            for session in self.sessions
+            for session in self.logged_in
         )
+
+    @property
+    def logged_in(self) -> list[Session]:
+        """The sessions that have logged in and have not ended."""
+        return [session for session in self.sessions if session.logged_in and not session.ended]
 
     @property
     def hangs(self) -> bool:
@@ -175,19 +176,19 @@ class Server:
         self._count += 1
         if fate is not Fate.WELCOME:
             self._world.tell(f"client {self._count} {fate.value}")
-        self.on_fate(fate)
+        self.on_client(fate)
         if fate is Fate.REFUSED:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
         if fate is Fate.UNANSWERED:
             await asyncio.Event().wait()
-        session = Session(self._count, fate, self._rng.choice([1, 2, FIRST_POLL, FIRST_POLL]))
+        session = Session(self._count, fate, self._rng.choice([1, 2, _FIRST_POLL, _FIRST_POLL]))
         session.heard_at = self._world.now
         self.sessions = [other for other in self.sessions if not other.ended or other.held]
         self.sessions.append(session)
         if fate is Fate.CUT:
             self._soon(session.end)
-        elif fate in GREETING_ERRORS:
-            self._soon(lambda: self._turn_away(session, 0, GREETING_ERRORS[fate]))
+        elif fate in _GREETING_ERRORS:
+            self._soon(lambda: self._turn_away(session, 0, _GREETING_ERRORS[fate]))
         elif fate is not Fate.NO_GREETING:
             self._soon(lambda: session.send(_GREETING), self.login_seconds)
         return session
@@ -234,10 +235,6 @@ class Server:
             self._soon(lambda: self._log_in(session))
         elif payload == _QUIT:
             session.end()
-        elif self._world.now - session.heard_at > session.idle_seconds:
-            self._world.tell(f"session {session.number} has expired")
-            self.on_expiry(session)
-            session.end()
         else:
             session.heard_at = self._world.now
             session.statements += 1
@@ -257,7 +254,7 @@ class Server:
     def _begin(self, session: Session, statement: str) -> None:
         if session.fate is Fate.SILENT and session.statements == session.silent_at:
             self.silence(session)
-        elif session.fate is Fate.DIES and session.statements == FIRST_POLL:
+        elif session.fate is Fate.DIES and session.statements == _FIRST_POLL:
             session.end()
         elif self.holds_statements:
             self._held.append(lambda: self._execute(session, statement))
@@ -265,27 +262,16 @@ class Server:
             self._execute(session, statement)
 
     def _execute(self, session: Session, statement: str) -> None:
+        sync_wait = re.search(r"wsrep_sync_wait=(\d+)", statement)
+        if sync_wait:
+            session.sync = sync_wait[1] != "0"
+        idle_seconds = re.search(r"wait_timeout=(\d+)", statement)
+        if idle_seconds:
+            session.idle_seconds = float(idle_seconds[1])
+        seconds, answer = self.answer_seconds, self._answer(statement)
         if statement.startswith("SHOW STATUS") and session.sync:
-            self._read_in_sync(session)
-            return
-        if found := re.search(r"wsrep_sync_wait=(\d+)", statement):
-            session.sync = found[1] != "0"
-        if found := re.search(r"wait_timeout=(\d+)", statement):
-            session.idle_seconds = float(found[1])
-        answer = self._answer(statement)
-        self._soon(lambda: self._finish(session, answer), self.answer_seconds)
-
-    def _read_in_sync(self, session: Session) -> None:
-        if self.sync is Sync.ANSWERED:
-            self._soon(lambda: self._finish(session, _IN_SYNC))
-        elif self.sync is Sync.REFUSED:
-            self._soon(lambda: self._finish(session, _LOCK_WAIT_TIMEOUT))
-        elif self.sync is Sync.LOST:
-            self.silence(session)
-        else:
-            waits = min(self.sync_seconds, SYNC_WAIT_SECONDS)
-            answer = _IN_SYNC if waits < SYNC_WAIT_SECONDS else _LOCK_WAIT_TIMEOUT
-            self._soon(lambda: self._finish(session, answer), waits)
+            seconds, answer = self.sync.value
+        self._soon(lambda: self._finish(session, answer), seconds)
 
     def _finish(self, session: Session, answer: bytes) -> None:
         session.busy = False

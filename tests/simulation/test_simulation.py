@@ -1,5 +1,6 @@
-"""The promises of the poller and the monitor, in worlds made from seeds; `python -m
-tests.simulation 17` runs one.
+"""The promises of the poller and the monitor, in worlds made from seeds.
+
+`python -m tests.simulation 17` runs one.
 """
 
 import pytest

@@ -26,8 +26,7 @@ class World:
         self.story: list[str] = []
         self.slept_seconds = 0.0
         self.disturbances = 0  # how often something has kept our process from its work
-        self.turn_seconds = 0.0
-        self._worked: list[tuple[float, float]] = []  # until when it did, and for how long
+        self.turn_seconds = 0.0  # for how long our process works in each turn of the loop
         self.each_turn: list[Action] = []
         self._paused_at: float | None = None
         self._paused_seconds = 0.0
@@ -49,9 +48,9 @@ class World:
         """Return the time with what the machine has slept."""
         return self.now + self.slept_seconds
 
-    def tell(self, words: str) -> None:
+    def tell(self, event: str) -> None:
         """Add a line to the story."""
-        self.story.append(f"{self.now:9.4f}  {words}")
+        self.story.append(f"{self.now:9.4f}  {event}")
 
     def at(self, when: float, action: Action) -> None:
         """Do something at a time, whether our process runs then or not."""
@@ -73,15 +72,9 @@ class World:
 
     def work(self, turn_seconds: float) -> None:
         """Let our process work for so long in each turn of the loop."""
+        self.tell(f"our process works for {turn_seconds:g} s in each turn")
         self.disturbances += 1
-        self._worked.append((self.running, self.turn_seconds))
         self.turn_seconds = turn_seconds
-
-    def most_turn_seconds(self, since: float) -> float:
-        """Return for how long our process has worked in a turn of the loop, at most."""
-        return max(
-            [self.turn_seconds, *(seconds for until, seconds in self._worked if until >= since)]
-        )
 
     def end_turn(self) -> None:
         """Let time pass between two turns of the loop."""
