@@ -354,6 +354,13 @@ class Node:
         """
         return self.holding("FLUSH TABLES WITH READ LOCK")
 
+    def stuck(self) -> AbstractContextManager[None]:
+        """Have the node apply no write while the block runs, and still say Synced.
+
+        A session holds a lock that Galera knows nothing of.
+        """
+        return self.holding("SET SESSION wsrep_on=OFF", f"LOCK TABLES {DEMO}.writes READ")
+
     def without_commits(self) -> AbstractContextManager[None]:
         """Have every commit wait while the block runs, as at the end of a backup by
         mariadb-backup.

@@ -16,30 +16,21 @@ OTHER_ADDRESS = "127.0.0.2"
 
 
 def test_a_defaults_file_is_enough(lone: Node, tmp_path: Path) -> None:
-    directory = tmp_path / "conf.d"
-    directory.mkdir()
-    for path, text in (
-        (
-            directory / "account.cnf",
-            f"[client]\nuser = {ACCOUNT} # ours\npassword='{PASSWORD}'\nquick\n",
-        ),
-        (
-            tmp_path / "my.cnf",
-            f"[client]\nsocket={lone.socket}\n!includedir {directory}\n[mysql]\nuser=mallory\n",
-        ),
-    ):
-        path.write_text(text)
-        path.chmod(0o600)
-    done = run("check", DEFAULTS_EXTRA_FILE=str(tmp_path / "my.cnf"))
+    account, connection = tmp_path / "conf.d/account.cnf", tmp_path / "my.cnf"
+    account.parent.mkdir()
+    account.write_text(f"[client]\nuser = {ACCOUNT} # ours\npassword='{PASSWORD}'\nquick\n")
+    account.chmod(0o600)
+    connection.write_text(
+        f"[client]\nsocket={lone.socket}\n!includedir {account.parent}\n[mysql]\nuser=mallory\n"
+    )
+    done = run("check", DEFAULTS_EXTRA_FILE=str(connection))
     assert done.stdout.startswith("available synced: ")
     assert PASSWORD not in done.stdout + done.stderr
 
 
 @dataclass(frozen=True)
 class TlsServer:
-    """A MariaDB server with a certificate, its authority, and accounts that may come over TLS
-    only.
-    """
+    """A MariaDB server with a certificate, and accounts that may come over TLS only."""
 
     node: Node
     authority: Certificate
@@ -122,7 +113,5 @@ def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(tls_server: T
     node.sql("INSTALL SONAME 'auth_ed25519'")
     node.sql("CREATE USER 'modern'@'localhost' IDENTIFIED VIA ed25519 USING PASSWORD('x')")
     done = run("check", MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME="modern", MYSQL_PASSWORD="x")
-    assert done.stdout.startswith(
-        "NOT available access-denied: user modern authenticates with the plugin client_ed25519, which clustercheckd"
-        " does not support: change it to unix_socket, mysql_native_password or caching_sha2_password"
-    )
+    assert done.stdout.startswith("NOT available access-denied: ")
+    assert "client_ed25519" in done.stdout

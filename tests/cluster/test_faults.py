@@ -1,5 +1,4 @@
-"""Databases that fail in every way, and come back: the right reason in time, and nothing left
-behind.
+"""Databases that fail and come back: the right reason in time, and nothing left behind.
 
 The promise: what fails shows with its reason within interval + deadline, and what is back shows
 within a second. That the server never sees more than three sessions is in test_logins.py.
@@ -7,15 +6,12 @@ within a second. That the server never sees more than three sessions is in test_
 
 import signal
 import time
-from contextlib import ExitStack
 from pathlib import Path
-
-import pytest
 
 from harness.galera import ACCOUNT, PASSWORD, Installation
 from harness.network import RemoteHost
 from harness.ports import Ports
-from harness.service import Reply, Service
+from harness.service import Service
 from harness.waiting import wait_for
 from tests.cluster.lone import lone_node, reasons_since, wait_until_back, watching
 from tests.measured import within
@@ -24,7 +20,7 @@ from tests.measured import within
 BUSY_SECONDS = 0.5
 SHOWN_SECONDS = 0.25 + 0.8 + BUSY_SECONDS
 BACK_SECONDS = 1.0 + BUSY_SECONDS
-# A connection attempt into the void is repeated by the kernel after 1 and 3 s, and begun anew after
+# A connection attempt into the void is repeated by the kernel after 1 and 3 s, and begun again after
 # 5 s.
 NETWORK_BACK_SECONDS = 2.0 + BUSY_SECONDS
 MOST_SESSIONS = 3
@@ -49,35 +45,30 @@ class Footprint:
         assert self._process.resident_kib - self._resident_kib < GROWTH_KIB
 
 
-def wait_until_shown(service: Service, reason: str) -> Reply:
+def wait_until_shown(service: Service, reason: str) -> None:
     """Wait for the reason of a fault that has just begun, and check that it came in time."""
     began_at = time.monotonic()
-    reply = service.wait_for_verdict(503, reason)
+    service.wait_for_verdict(503, reason)
     within(f"{reason} shown", time.monotonic() - began_at, SHOWN_SECONDS)
-    return reply
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long)])
 def test_a_server_that_is_killed_or_stopped_is_unreachable_and_back_after_its_restart(
-    installation: Installation, ports: Ports, tmp_path: Path, times: int
+    installation: Installation, ports: Ports, tmp_path: Path
 ) -> None:
     with (
-        lone_node(installation, f"restarted{times}") as node,
+        lone_node(installation, "restarted") as node,
         watching(node, tmp_path, ports) as service,
     ):
         footprint = Footprint(service)
-        for number in [signal.SIGKILL, signal.SIGTERM] * times:
+        for number in (signal.SIGKILL, signal.SIGTERM):
             before = len(service.status()["changes"])
             node.process.stop(number)
-            reply = wait_until_shown(service, "unreachable")
-            if number is signal.SIGKILL:
-                # Its socket file is still there, and nobody listens.
-                assert f"cannot connect to {node.socket}: Connection refused" in reply.body
+            wait_until_shown(service, "unreachable")
             node.start_alone()
             wait_until_back(service, BACK_SECONDS)
-            seen = reasons_since(service, before)
-            assert seen[-1] == "synced"
-            assert not {"stale", "error"} & set(seen), seen
+            reasons = reasons_since(service, before)
+            assert reasons[-1] == "synced"
+            assert not {"stale", "error"} & set(reasons), reasons
         footprint.check()
 
 
@@ -85,21 +76,15 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
     remote_host: RemoteHost, installation: Installation, ports: Ports, tmp_path: Path
 ) -> None:
     node = installation.node("remote", [f"--bind-address={remote_host.address}"])
-    with ExitStack() as exits:
-        exits.callback(node.kill)
-        with remote_host.entered():
-            node.start_alone()
-        node.sql(f"CREATE USER {ACCOUNT}@'%' IDENTIFIED BY '{PASSWORD}'")
-        service = exits.enter_context(
-            watching(
-                node,
-                tmp_path,
-                ports,
-                MYSQL_SOCKET="",
-                MYSQL_HOST=remote_host.address,
-                MYSQL_PORT=str(node.port),
-            )
-        )
+    over_network = {
+        "MYSQL_SOCKET": "",
+        "MYSQL_HOST": remote_host.address,
+        "MYSQL_PORT": str(node.port),
+    }
+    with remote_host.entered():
+        node.start_alone()
+    node.sql(f"CREATE USER {ACCOUNT}@'%' IDENTIFIED BY '{PASSWORD}'")
+    with watching(node, tmp_path, ports, **over_network) as service:
         footprint = Footprint(service)
         before = len(service.status()["changes"])
         with remote_host.cut_off():
@@ -109,11 +94,10 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
             wait_for("some attempts", lambda: time.monotonic() - seen_at > 2)
             assert service.get().reason == "timeout"
         wait_until_back(service, NETWORK_BACK_SECONDS)
+        reasons = reasons_since(service, before)
         # After a hang, the node is available when it has answered a read in sync.
-        assert [reason for reason in reasons_since(service, before) if reason != "blocked"] == [
-            "timeout",
-            "synced",
-        ]
+        assert reasons in (["timeout", "synced"], ["timeout", "blocked", "synced"])
         footprint.check()
         # A session that was cut off is the server's until its own time-out, half a minute later.
         assert (node.sessions_of(ACCOUNT) or 9) <= MOST_SESSIONS + 2
+    node.kill()

@@ -5,10 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-import pymysql
-import pytest
-
-from harness.galera import DEMO, WRITE, Node
+from harness.galera import WRITE, Node
 from harness.haproxy import READER_QUESTION
 from harness.stack import Stack
 from harness.waiting import wait_for
@@ -86,11 +83,7 @@ def test_a_synced_node_that_has_all_that_flow_control_allows_in_its_queue_still_
             )
         # The clients wait for flow control until the lock below is gone.
         exits.enter_context(clients_that_write(writer))
-        holding = exits.enter_context(slow.connect())
-        with holding.cursor() as cursor:
-            # A lock that Galera knows nothing of: the node stays Synced.
-            cursor.execute("SET SESSION wsrep_on=OFF")
-            cursor.execute(f"LOCK TABLES {DEMO}.writes READ")
+        exits.enter_context(slow.stuck())
         wait_for("flow control", lambda: third.status("wsrep_flow_control_active") == "true")
         assert int(slow.status("wsrep_local_recv_queue") or 0) > int(100 * 3**0.5)
         wait_for("a poll of it", lambda: scrape(stack.services[1])["wsrep_local_recv_queue"] > 100)
@@ -104,40 +97,3 @@ def test_a_synced_node_that_has_all_that_flow_control_allows_in_its_queue_still_
         )
         assert not any("wsrep_flow_control_status" in scrape(service) for service in stack.services)
     stack.wait_until_whole()
-
-
-@pytest.mark.parametrize(
-    ("blocking", "reads_in_sync"),
-    [
-        # What mariabackup does at the end of a backup, since MDEV-23080.
-        (["BACKUP STAGE START", "BACKUP STAGE FLUSH", "BACKUP STAGE BLOCK_DDL"], False),
-        # What a state transfer with rsync does.
-        (["FLUSH TABLES WITH READ LOCK"], True),
-    ],
-    ids=["backup", "read-lock"],
-)
-def test_a_donor_that_takes_all_writes_blocks_them_with_an_empty_queue(
-    stack: Stack, blocking: list[str], *, reads_in_sync: bool
-) -> None:
-    donor = stack.nodes[0]
-    service = stack.service(donor, AVAILABLE_WHEN_DONOR="1", MAX_RECV_QUEUE="0")
-    with donor.holding(*blocking):
-        service.wait_for_verdict(200, "donor")
-        assert not donor.commits()
-        assert donor.status("wsrep_local_recv_queue") == "0"
-        assert reads_in_sync == answers_in_sync(donor)
-        service.wait_for_verdict(200, "donor")
-    stack.wait_until_whole()
-
-
-def answers_in_sync(node: Node) -> bool:
-    """Return whether the node answers within two seconds a read that waits for all that the group
-    had ordered.
-    """
-    try:
-        with node.connect_as_client(seconds=2) as reading, reading.cursor() as cursor:
-            cursor.execute("SET SESSION wsrep_sync_wait=8")
-            cursor.execute("SHOW STATUS LIKE 'wsrep_local_state'")
-    except pymysql.MySQLError:
-        return False
-    return True

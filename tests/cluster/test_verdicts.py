@@ -5,13 +5,14 @@ import getpass
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 
 from app.database.connection import Connection
 from app.database.login import Database
 from app.database.session import Session
 from app.verdict.node_state import SYSTEM_VARIABLES, NodeState, PollFailure
-from harness.galera import ACCOUNT, DEMO, PASSWORD, Installation, Node
+from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.stack import Stack
@@ -22,11 +23,8 @@ from tests.http.test_process import run
 from tests.http.test_requests import REQUESTS, check_answer
 from tests.measured import within
 
-INTERVAL_AND_DEADLINE_SECONDS = 0.25 + 0.8
-# The promises, and what a busy machine may add to the asking itself.
-FRESH_SECONDS = 0.25 + 0.5
-PROMISED_SECONDS = INTERVAL_AND_DEADLINE_SECONDS + 0.6
-
+# A login every 2 s reads in sync, which may wait for 1 s, and a busy machine adds another.
+CUT_OFF_SECONDS = 2.0 + 1.0 + 0.25 + 1.0
 
 # Each node has its own values for these: only whether the server sent one is compared.
 OWN = {
@@ -57,9 +55,7 @@ def comparable(node: Mapping[str, object]) -> dict[str, object]:
 
 
 def assert_select_is_like_show(node: Node) -> None:
-    """Check that a node's system variables are the same to the SELECT, which it must not refuse, as
-    to the SHOW.
-    """
+    """Check that a node answers the SELECT, which it must not refuse, as it does the SHOW."""
     check_select_is_like_show(
         Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD)
     )
@@ -88,12 +84,12 @@ def check_select_is_like_show(database: Database) -> set[str]:
 
 
 def test_a_synced_node_is_available_to_every_form_of_health_check(stack: Stack) -> None:
-    for service in stack.services:
-        for request in REQUESTS.values():
-            answer = service.send(request)
-            check_answer(answer, b"HTTP/1.1 200 OK", b"synced")
-            assert answer.endswith(b"\r\n\r\nPercona XtraDB Cluster Node is synced.\r\n")
-        assert_node_is(service, real_rows.SYNCED)
+    service = stack.services[0]
+    for request in REQUESTS.values():
+        answer = service.send(request)
+        check_answer(answer, b"HTTP/1.1 200 OK", b"synced")
+        assert answer.endswith(b"\r\n\r\nPercona XtraDB Cluster Node is synced.\r\n")
+    assert_node_is(service, real_rows.SYNCED)
     assert_select_is_like_show(stack.nodes[0])
 
 
@@ -101,11 +97,7 @@ def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) 
     node, service = stack.nodes[1], stack.services[1]
     lenient = stack.service(node, AVAILABLE_WHEN_DONOR="1")
     with node.setting("wsrep_desync", "ON", "OFF"):
-        reply = service.wait_for_verdict(503, "desynced")
-        assert reply.body == (
-            "Percona XtraDB Cluster Node is not synced.\r\n"
-            "desynced: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\r\n"
-        )
+        service.wait_for_verdict(503, "desynced")
         assert_node_is(service, real_rows.DESYNCED)
         lenient.wait_for_verdict(200, "donor")
         service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
@@ -148,29 +140,29 @@ def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_all
     assert reasons[-2:] == ["donor", "synced"]
 
 
-def test_an_isolated_node_is_unavailable_and_joining_until_it_has_applied_what_it_missed(
+def test_an_isolated_node_is_blocked_then_non_primary_and_joining_until_it_has_applied_what_it_missed(
     stack: Stack,
 ) -> None:
     node, service = stack.nodes[2], stack.services[2]
-    with node.connect() as holding, holding.cursor() as cursor:
+    with ExitStack() as holding:
         with node.setting("wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
-            assert (
-                "wsrep_cluster_status is non-Primary"
-                in service.wait_for_verdict(503, "non-primary").body
+            began_at = time.monotonic()
+            wait_for("a 503", lambda: service.get("/?max_sync_wait=1").status == 503)
+            within(
+                "a node that is cut off is blocked", time.monotonic() - began_at, CUT_OFF_SECONDS
             )
+            service.wait_for_verdict(503, "non-primary")
             assert_node_is(service, real_rows.NON_PRIMARY)
             assert_select_is_like_show(node)
             # What to compare before a bootstrap is shown, and only there.
-            shown = run("status", *(f"{LOOPBACK}:{one.port}" for one in stack.services)).stdout
+            answer = run("status", *(f"{LOOPBACK}:{other.port}" for other in stack.services)).stdout
             committed = f"{LOOPBACK}:{service.port}: wsrep_last_committed is {node.status('wsrep_last_committed')}"
-            assert [line for line in shown.splitlines() if "last_committed" in line] == [committed]
+            assert [line for line in answer.splitlines() if "last_committed" in line] == [committed]
             # The others are the majority.
-            assert [s.get().status for s in stack.services[:2]] == [200, 200]
+            assert [other.get().status for other in stack.services[:2]] == [200, 200]
             wait_for("the others to commit what the node will miss", stack.nodes[0].commits)
-            # A lock that Galera knows nothing of holds up the applier, and so the incremental
-            # transfer.
-            cursor.execute("SET SESSION wsrep_on=OFF")
-            cursor.execute(f"LOCK TABLES {DEMO}.writes READ")
+            # This holds up the incremental transfer.
+            holding.enter_context(node.stuck())
         service.wait_for_verdict(503, "joining")
     stack.wait_until_whole()
 
@@ -181,10 +173,6 @@ def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_health
     node, service = stack.nodes[0], stack.services[0]
     with node.setting("wsrep_reject_queries", "ALL", "NONE"):
         service.wait_for_verdict(503, "rejects-queries")
-        service.disabled_file.touch()
-        shown = run("status", f"{LOOPBACK}:{service.port}").stdout
-        service.disabled_file.unlink()
-        assert "  disabled; otherwise rejects-queries  " in shown
         assert [node.status(name) for name in ("wsrep_local_state", "wsrep_ready")] == ["4", "ON"]
         assert_node_is(service, real_rows.REJECTING)
         assert_select_is_like_show(node)
@@ -205,25 +193,6 @@ def test_read_only_counts_only_where_it_is_asked_for(stack: Stack) -> None:
         assert_node_is(service, real_rows.READ_ONLY)
         assert service.get().status == 200
     strict.wait_for_verdict(200, "synced")
-
-
-def test_a_hung_server_is_200_while_its_poll_is_fresh_then_a_timeout_and_disabled_where_it_is_drained(
-    stack: Stack,
-) -> None:
-    node, service = stack.nodes[1], stack.services[1]
-    with node.process.paused():
-        hung_at = last_200_at = time.monotonic()
-        while (reply := service.get()).status == 200:
-            last_200_at = time.monotonic()
-        within("a hung server is no longer 200", last_200_at - hung_at, FRESH_SECONDS)
-        within("a hung server is a timeout", time.monotonic() - hung_at, PROMISED_SECONDS)
-        assert reply.reason == "timeout"
-        assert service.get("/livez").status == 200
-        service.disabled_file.touch()
-        reason = service.get().reason
-        service.disabled_file.unlink()
-        assert reason == "disabled"
-    service.wait_for_verdict(200, "synced")
 
 
 def test_a_session_killed_by_an_administrator_costs_no_answer(stack: Stack) -> None:
@@ -263,10 +232,7 @@ def test_a_healthy_node_without_networking_is_unavailable(
     node = installation.node("quiet", ["--skip-networking"])
     node.start_alone()
     service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser())
-    reply = service.wait_for_verdict(503, "no-networking")
-    assert reply.body.endswith(
-        "no-networking: skip_networking is ON: no client can connect over TCP\r\n"
-    )
+    service.wait_for_verdict(503, "no-networking")
     node.stop()
 
 

@@ -5,7 +5,7 @@ When the server changes, which sessions suffer, when our process pauses.
 
 import random
 
-from tests.simulation.promises import ACCOUNT, LOGIN_INTERVAL_SECONDS, Promises
+from tests.simulation.promises import ACCOUNT, Promises
 from tests.simulation.server import Fate, Server, Session, Sync
 from tests.simulation.world import World
 
@@ -31,8 +31,8 @@ class Plan:
         self.pauses_after_poll: list[float] = []
         self._slept_at = 0.0
         often = [self.befall] * 4 + [self.pause] * 3 + [self.kill] * 2
-        seldom = [self.hang, self.silence, self.strand, self.work, self.sleep]
-        seldom += [self.have_accident, self.answer_slowly, self.wait_in_sync]
+        seldom = [self.hang, self.silence, self.work, self.sleep]
+        seldom += [self.have_accident, self.wait_in_sync]
         self._kinds = rng.sample(often + seldom, _KINDS)
         world.after(rng.uniform(0.5, 4.0), self._go_on)
         world.at(self.ends_at, self.end)
@@ -43,7 +43,6 @@ class Plan:
         self.server.next_fates.clear()
         self.rest()
         self.release()
-        self.change_answers(0.0)
         self.change_sync(Sync.ANSWERED)
         self.change_fate(Fate.WELCOME)
 
@@ -69,7 +68,6 @@ class Plan:
         before = self.server.fate
         if fate is not before:
             self.world.tell(f"from now on a new client {fate.value}")
-            self.server.login_seconds = self.rng.uniform(0.3, 3.5) if fate is Fate.SLOW else 0.0
             self.server.fate = fate
             self.promises.fate_changed(before)
 
@@ -91,12 +89,9 @@ class Plan:
     def kill(self) -> None:
         """End one session, as KILL does."""
         for session in self._one_of(self.server.logged_in):
-            self._end(session)
-
-    def _end(self, session: Session) -> None:
-        self.promises.lose_session()
-        self.world.tell(f"session {session.number} is killed")
-        session.end()
+            self.promises.lose_session()
+            self.world.tell(f"session {session.number} is killed")
+            session.end()
 
     def silence(self) -> None:
         """Lose what one session sends and is sent."""
@@ -108,30 +103,6 @@ class Plan:
     def have_accident(self) -> None:
         """Choose what becomes of the next new client alone."""
         self.server.next_fates.append(self.rng.choice(_ACCIDENTS))
-
-    def strand(self) -> None:
-        """Leave the next client without an answer, and then kill the others.
-
-        Only new logins work then.
-        """
-
-        def kill_all() -> None:
-            for session in self.server.logged_in:
-                self._end(session)
-
-        self.server.next_fates.append(self.rng.choice([Fate.NO_GREETING, Fate.SILENT]))
-        self.world.after(LOGIN_INTERVAL_SECONDS + self.rng.uniform(0.3, 2.0), kill_all)
-
-    def answer_slowly(self) -> None:
-        """Let each answer take a while."""
-        self.change_answers(self.rng.choice([0.0, 0.02, 0.2]))
-
-    def change_answers(self, seconds: float) -> None:
-        """Change how long each answer takes."""
-        if seconds != self.server.answer_seconds:
-            self.world.tell(f"an answer takes {seconds:g} s")
-            self.server.answer_seconds = seconds
-            self.promises.settle()
 
     def wait_in_sync(self) -> None:
         """Let reads in sync end in another way for a time."""

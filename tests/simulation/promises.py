@@ -5,7 +5,7 @@ All times are in seconds in which our process runs.
 
 import math
 
-from tests.simulation.server import Fate, Server, Sync
+from tests.simulation.server import SLOW_SECONDS, Fate, Server, Sync
 from tests.simulation.world import World
 
 POLL_INTERVAL_SECONDS = 0.25
@@ -27,8 +27,8 @@ ROUNDING_SECONDS = 1e-5
 MOST_SESSIONS = 3
 """One answers the polls, one logs in, one logs out (app/database/poller.py)."""
 
-SECONDS_PER_SESSION_LEFT = 30.0
-"""A server that hangs is left with no more than these sessions and one more in so many seconds."""
+MOST_SESSIONS_LEFT = 4
+"""A server that hangs for as long as in these worlds is left with no more sessions than these."""
 
 ANSWER_SECONDS = DEADLINE_SECONDS + 0.1
 """How long any answer may take (app/monitor/monitor.py)."""
@@ -40,9 +40,9 @@ DISTURBED_SECONDS = 6.0
 """How long an answer may take while our process works or pauses: a deadline has eight steps, and
 repeats eight that are late (app/monitor/deadline.py)."""
 
-BACK_SECONDS = 1.0
-"""After so long the next login is due. The next poll begins it, and the one after that knows its
-outcome."""
+BACK_SECONDS = 1.1
+"""After a second the next login is due. The next poll begins it, and the one after that knows its
+outcome. A login and a poll take five answers."""
 
 RETURN_SECONDS = 10.0
 """How much longer after a hang, if no read in sync is answered (app/database/sync.py)."""
@@ -59,6 +59,7 @@ REJECTED_WITHIN_SECONDS = {
 """How long after the last login that could succeed a 200 may still be given."""
 
 LATE_SECONDS = {
+    Fate.SLOW: SLOW_SECONDS,
     Fate.DENIED: 5.0,
     Fate.FULL: 5.0,
     Fate.NO_GREETING: 5.0,
@@ -72,11 +73,6 @@ ACCOUNT = (Fate.DENIED, Fate.FULL)
 """These concern our account: a session that works goes on."""
 
 _OPEN = (Fate.WELCOME, Fate.SLOW)
-_STATEMENTS = 5
-"""A login and its first poll take five answers."""
-
-_PROMPT_SECONDS = 0.05
-"""With answers that take longer, a login and a poll together may take more than the deadline."""
 
 
 class Promises:
@@ -122,20 +118,19 @@ class Promises:
 
     def lose_session(self, *, silently: bool = False) -> None:
         """Note that a session ends or falls silent."""
-        answers_late = self._server.answer_seconds > _PROMPT_SECONDS
         next_one_fails = self._server.fate is not Fate.WELCOME or self._server.next_fates
         self._keeps_session = False
         if silently:
             self.settle(LATE_SECONDS[Fate.SILENT])
-        elif answers_late or next_one_fails or not self._is_calm:
+        elif next_one_fails or not self._is_calm:
             self.settle()
         self._be_fragile(0.0)
 
     def settle(self, late_seconds: float = 0.0) -> None:
         """Note that something has ended which may have cost the verdict."""
         now = self._world.running
-        seconds = late_seconds + self._back_seconds + self._server.login_seconds
-        seconds += _STATEMENTS * self._server.answer_seconds
+        seconds = late_seconds + self._back_seconds
+        seconds += LATE_SECONDS.get(self._server.fate, 0.0)
         in_sync = self._server.sync is Sync.ANSWERED and not self._server.waits_in_sync
         if not (in_sync and self._is_calm and self._server.fate is Fate.WELCOME):
             seconds += RETURN_SECONDS

@@ -6,7 +6,6 @@ import enum
 import errno
 import random
 import re
-from collections import deque
 from collections.abc import Callable
 
 from async_solipsism.socket import socketpair
@@ -31,20 +30,22 @@ class Fate(enum.Enum):
     SILENT = "gets in and then no answer"
 
 
+SLOW_SECONDS = 2.5
 _GREETING_ERRORS = {Fate.NO_THREAD: 1135, Fate.FULL: 1040}
 _FIRST_POLL = 3
 """The first statement of a session's first poll. Two that prepare the session precede it."""
 
 _GREETING = fake.packet(0, fake.greeting())
-_STAMP = "0" * 10
+_STAMP = b"0000000000"
 _STATE = {"wsrep_local_state": "4"}
 _WELL = {"wsrep_cluster_status": "Primary", "wsrep_connected": "ON", "wsrep_ready": "ON"}
 _VALUES = {"wsrep_provider": "galera.so"}
-_STATUS = fake.shown({**_STATE, **_WELL, "wsrep_local_recv_queue": _STAMP})
+_STATUS = fake.shown({**_STATE, **_WELL, "wsrep_local_recv_queue": _STAMP.decode()})
 _VARIABLES = fake.shown(_VALUES)
 _IN_SYNC = fake.shown(_STATE)
 _LOCK_WAIT_TIMEOUT = fake.packet(1, fake.error(1205))
 _QUIT = b"\x01"
+_HEADER_BYTES = 4
 _NAMES = (("::1", 1), ("::1", 3306))
 
 
@@ -81,25 +82,30 @@ class Session:
         self.ended = False
         self.busy = False
         self.sync = False
-        self.statements = 0
+        self.statements = 0  # since it has logged in
         self.idle_seconds = 8 * 3600.0
         self.heard_at = 0.0
-        self.packets: deque[bytes] = deque()
         self._received = b""
+        self._gone = False
 
     @property
     def held(self) -> bool:
         """Whether the client has the connection open."""
         return not self.given_up and not (self.transport and self.transport.is_closing())
 
-    def receive(self) -> bool:
-        """Take what has arrived. Return whether that was the end."""
+    def next_packet(self) -> bytes | None:
+        """Take the next packet that has arrived: b"" if there is none yet, None after the last."""
         with contextlib.suppress(BlockingIOError):
-            while received := bytes(self.theirs.recv(65536)):
-                self._received += received
-                self._split()
-            return True
-        return False
+            while not self._gone:
+                data = bytes(self.theirs.recv(65536))
+                self._received += data
+                self._gone = not data
+        end = _HEADER_BYTES + int.from_bytes(self._received[:3], "little")
+        if len(self._received) < end:
+            return None if self._gone else b""
+        packet = self._received[_HEADER_BYTES:end]
+        self._received = self._received[end:]
+        return packet
 
     def send(self, data: bytes) -> None:
         """Send, if the client is still there."""
@@ -112,14 +118,6 @@ class Session:
             self.ended = True
             self.theirs.close()
 
-    def _split(self) -> None:
-        while len(self._received) >= 4:
-            end = 4 + int.from_bytes(self._received[:3], "little")
-            if len(self._received) < end:
-                break
-            self.packets.append(self._received[4:end])
-            self._received = self._received[end:]
-
 
 class Server:
     """Serves its clients as its attributes say."""
@@ -127,8 +125,7 @@ class Server:
     def __init__(self, world: World, rng: random.Random) -> None:
         self.fate = Fate.WELCOME
         self.next_fates: list[Fate] = []
-        self.login_seconds = 0.0
-        self.answer_seconds = 0.0
+        self.answer_seconds = rng.choice([0.0, 0.0, 0.02])
         self.sync = Sync.ANSWERED
         self.stopped = False
         self.holds_statements = False
@@ -190,7 +187,7 @@ class Server:
         elif fate in _GREETING_ERRORS:
             self._soon(lambda: self._turn_away(session, 0, _GREETING_ERRORS[fate]))
         elif fate is not Fate.NO_GREETING:
-            self._soon(lambda: session.send(_GREETING), self.login_seconds)
+            self._soon(lambda: session.send(_GREETING), SLOW_SECONDS if fate is Fate.SLOW else 0.0)
         return session
 
     def silence(self, session: Session) -> None:
@@ -215,30 +212,25 @@ class Server:
             action()
 
     def _listen(self) -> None:
-        if self.stopped:
-            return
-        for session in self.sessions:
-            if not session.ended and not session.silent:
-                gone = session.receive()
-                if not session.busy:
-                    self._serve(session)
-                if gone and not session.busy and not session.packets:
-                    session.end()
+        if not self.stopped:
+            for session in self.sessions:
+                self._serve(session)
 
     def _serve(self, session: Session) -> None:
         """Begin with the next packet."""
-        if not session.packets or session.ended:
+        if session.busy or session.silent or session.ended:
             return
-        payload = session.packets.popleft()
-        session.busy = True
-        if not session.logged_in:
-            self._soon(lambda: self._log_in(session))
-        elif payload == _QUIT:
+        packet = session.next_packet()
+        if packet is None or packet == _QUIT:
             session.end()
-        else:
+        elif packet:
+            session.busy = True
             session.heard_at = self._world.now
-            session.statements += 1
-            self._begin(session, payload[1:].decode())
+            if session.logged_in:
+                session.statements += 1
+                self._begin(session, packet[1:].decode())
+            else:
+                self._soon(lambda: self._log_in(session))
 
     def _log_in(self, session: Session) -> None:
         if session.fate is Fate.DENIED:
@@ -268,9 +260,15 @@ class Server:
         idle_seconds = re.search(r"wait_timeout=(\d+)", statement)
         if idle_seconds:
             session.idle_seconds = float(idle_seconds[1])
-        seconds, answer = self.answer_seconds, self._answer(statement)
+        seconds, answer = self.answer_seconds, fake.packet(1, fake.OK)
         if statement.startswith("SHOW STATUS") and session.sync:
             seconds, answer = self.sync.value
+        elif statement.startswith("SHOW STATUS"):
+            answer = _STATUS.replace(_STAMP, b"%010d" % milliseconds(self._world.now))
+        elif statement.startswith("SHOW"):
+            answer = _VARIABLES
+        elif statement.startswith("SELECT"):
+            answer = fake.selected(statement, _VALUES)
         self._soon(lambda: self._finish(session, answer), seconds)
 
     def _finish(self, session: Session, answer: bytes) -> None:
@@ -278,12 +276,3 @@ class Server:
         if not session.silent and not session.ended:
             session.send(answer)
             self._serve(session)
-
-    def _answer(self, statement: str) -> bytes:
-        if statement.startswith("SHOW STATUS"):
-            return _STATUS.replace(_STAMP.encode(), b"%010d" % milliseconds(self._world.now))
-        if statement.startswith("SHOW"):
-            return _VARIABLES
-        if statement.startswith("SELECT"):
-            return fake.selected(statement, _VALUES)
-        return fake.packet(1, fake.OK)

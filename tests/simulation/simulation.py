@@ -61,7 +61,6 @@ class Simulation:
         self._latest = Poll()
         self._over = False
         self._reason: object = None
-        self._left_since = math.inf
         self.world.each_turn.append(self._check_sessions)
 
     def run(self) -> None:
@@ -224,12 +223,7 @@ class Simulation:
         if self.server.held > promised.MOST_SESSIONS:
             self._break(f"{self.server.held} sessions are open")
         left = self.server.left
-        self._left_since = min(self._left_since, self.world.now) if left else math.inf
-        hangs_seconds = self.world.now - self._left_since
-        if (
-            left
-            and left > promised.MOST_SESSIONS + hangs_seconds / promised.SECONDS_PER_SESSION_LEFT
-        ):
+        if left > promised.MOST_SESSIONS_LEFT:
             self._break(f"the server is left with {left} sessions")
 
     async def _check_end(self) -> None:
