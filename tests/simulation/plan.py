@@ -98,7 +98,6 @@ class Plan:
         for session in self._one_of([session for session in self.server.sessions if session.held]):
             self.promises.lose_session(silently=True)
             self.server.silence(session)
-            session.cut_off = True
 
     def have_accident(self) -> None:
         """Choose what becomes of the next new client alone."""

@@ -5,7 +5,6 @@ import contextlib
 import enum
 import errno
 import random
-import re
 from collections.abc import Callable
 
 from async_solipsism.socket import socketpair
@@ -46,6 +45,8 @@ _IN_SYNC = fake.shown(_STATE)
 _LOCK_WAIT_TIMEOUT = fake.packet(1, fake.error(1205))
 _QUIT = b"\x01"
 _HEADER_BYTES = 4
+_IDLE_SECONDS = 32
+"""After so long the server closes an idle session (app/database/session.py)."""
 _NAMES = (("::1", 1), ("::1", 3306))
 
 
@@ -78,12 +79,10 @@ class Session:
         self.given_up = False
         self.logged_in = False
         self.silent = False
-        self.cut_off = False  # silent by no fault of the server
         self.ended = False
         self.busy = False
         self.sync = False
         self.statements = 0  # since it has logged in
-        self.idle_seconds = 8 * 3600.0
         self.heard_at = 0.0
         self._received = b""
         self._gone = False
@@ -145,10 +144,10 @@ class Server:
 
     @property
     def left(self) -> int:
-        """How many sessions the client has left behind, which the server itself still has."""
+        """How many sessions the client has left behind, and the server, which hangs, still has."""
         return sum(
-            not (session.cut_off or session.held)
-            and self._world.now - session.heard_at < session.idle_seconds
+            not (session.silent or session.held)
+            and self._world.now - session.heard_at < _IDLE_SECONDS
             for session in self.logged_in
         )
 
@@ -218,7 +217,8 @@ class Server:
 
     def _serve(self, session: Session) -> None:
         """Begin with the next packet."""
-        if session.busy or session.silent or session.ended:
+        waits = self.holds_statements and session.logged_in
+        if waits or session.busy or session.silent or session.ended:
             return
         packet = session.next_packet()
         if packet is None or packet == _QUIT:
@@ -227,8 +227,7 @@ class Server:
             session.busy = True
             session.heard_at = self._world.now
             if session.logged_in:
-                session.statements += 1
-                self._begin(session, packet[1:].decode())
+                self._execute(session, packet[1:].decode())
             else:
                 self._soon(lambda: self._log_in(session))
 
@@ -243,23 +242,14 @@ class Server:
         session.send(fake.packet(number, fake.error(error)))
         session.end()
 
-    def _begin(self, session: Session, statement: str) -> None:
+    def _execute(self, session: Session, statement: str) -> None:
+        session.statements += 1
         if session.fate is Fate.SILENT and session.statements == session.silent_at:
             self.silence(session)
-        elif session.fate is Fate.DIES and session.statements == _FIRST_POLL:
+        if session.fate is Fate.DIES and session.statements == _FIRST_POLL:
             session.end()
-        elif self.holds_statements:
-            self._held.append(lambda: self._execute(session, statement))
-        else:
-            self._execute(session, statement)
-
-    def _execute(self, session: Session, statement: str) -> None:
-        sync_wait = re.search(r"wsrep_sync_wait=(\d+)", statement)
-        if sync_wait:
-            session.sync = sync_wait[1] != "0"
-        idle_seconds = re.search(r"wait_timeout=(\d+)", statement)
-        if idle_seconds:
-            session.idle_seconds = float(idle_seconds[1])
+        if "wsrep_sync_wait" in statement:
+            session.sync = "wsrep_sync_wait=0" not in statement
         seconds, answer = self.answer_seconds, fake.packet(1, fake.OK)
         if statement.startswith("SHOW STATUS") and session.sync:
             seconds, answer = self.sync.value
