@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from harness.galera import Installation, Node
-from tests.unit.pages import checked_blocks, typed_on_pages
+from tests.unit.pages import blocks_in, typed_on_pages
 
 ACCOUNT = "clustercheck@localhost"
 
@@ -16,7 +16,7 @@ def statements() -> dict[str, str]:
     for command, words in typed_on_pages("mariadb"):
         for statement in words[2].split(";"):
             found.setdefault(statement.strip(), str(command.block))
-    for block in checked_blocks("sql"):
+    for block in blocks_in("sql"):
         for statement in block.text.split(";"):
             found.setdefault(statement.strip(), str(block))
     found.pop("", None)

@@ -11,7 +11,7 @@ from harness.haproxy import EXAMPLE, READER_QUESTION, WRITER, WRITER_QUESTION
 from harness.process import with_system_path
 from harness.waiting import wait_for
 from tests.haproxy.front import CROWD, VARIATIONS, Front, MockNodes, varied
-from tests.unit.pages import Block, blocks_of, checked_blocks
+from tests.unit.pages import Block, blocks_in, blocks_of
 
 HEADINGS = [block.headings[-1] for block in blocks_of(VARIATIONS) if block.language == "diff"]
 DISTRIBUTION = Path("/etc/haproxy/haproxy.cfg")
@@ -33,7 +33,7 @@ def test_haproxys_own_check_says_nothing(tmp_path: Path, variation: str | None) 
 @pytest.mark.skipif(
     not DISTRIBUTION.exists(), reason="NOT TESTED: there is no haproxy.cfg of the distribution"
 )
-@pytest.mark.parametrize("block", checked_blocks("haproxy"), ids=str)
+@pytest.mark.parametrize("block", blocks_in("haproxy"), ids=str)
 def test_the_lines_of_a_page_serve_clients_below_the_distributions_own_file(
     nodes: MockNodes, tmp_path: Path, block: Block
 ) -> None:

@@ -1,6 +1,4 @@
-"""What docs/haproxy.md shows: the commands for HAProxy's sockets, the line from the log, the
-variations.
-"""
+"""What docs/haproxy.md shows: the commands for its sockets, the line of its log, variations."""
 
 import re
 import subprocess

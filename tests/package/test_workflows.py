@@ -17,9 +17,7 @@ def test_actionlint_has_nothing_to_say() -> None:
     own = ROOT / "build" / "tools" / "actionlint"
     actionlint = str(own) if own.exists() else shutil.which("actionlint")
     if actionlint is None:
-        pytest.skip(
-            "NOT TESTED: there is no actionlint here, and packaging/setup.sh could not install it without Go"
-        )
+        pytest.skip("NOT TESTED: there is no actionlint: packaging/setup.sh needs Go to install it")
     done = subprocess.run([actionlint, *WORKFLOWS], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 

@@ -1,10 +1,7 @@
-"""The pages as the tests read them: fenced blocks with their language, place and mark, and the
-commands in them.
-"""
+"""The pages as the tests read them: fenced blocks, and the commands in them."""
 
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.unit.manifests import ROOT
@@ -14,12 +11,11 @@ PAGES = {
     for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 }
 
-# A mark on the line above a block says why no test checks it.
 _BLOCK = re.compile(
-    r"^(?: *<!-- not checked: (?P<why>\S[^\n]*) -->\n)?"
-    r"(?P<indent> *)```(?P<language>\S*)\n(?P<text>.*?)^(?P=indent)```$",
+    r"^(?P<indent> *)```(?P<language>\S*)\n(?P<text>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
+_HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 _PROMPT = re.compile(r"^(?:[a-z]+[0-9]*)?[#$] ", re.MULTILINE)
 
 
@@ -27,8 +23,7 @@ _PROMPT = re.compile(r"^(?:[a-z]+[0-9]*)?[#$] ", re.MULTILINE)
 class Block:
     """A fenced block, without the indentation of the list that it may be in.
 
-    headings: those it stands under, outermost first. why_not_checked: the reason on the mark above
-    it, None without a mark.
+    headings: those it stands under, outermost first.
     """
 
     page: str
@@ -36,7 +31,6 @@ class Block:
     headings: tuple[str, ...]
     language: str
     text: str
-    why_not_checked: str | None
 
     def __str__(self) -> str:
         """Return where it is."""
@@ -45,8 +39,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """A command that a page tells its readers to type, without comment, prompt and continuation
-    marks.
+    """A command on a page, without its prompt, its comment and the backslashes in it.
 
     printed: what the page says that it prints; empty if the page does not say it.
     """
@@ -56,16 +49,12 @@ class Command:
     printed: str
 
     def programs(self) -> list[list[str]]:
-        """Return the words of each program that the command runs: those of a pipeline, those after
-        `&&`.
-        """
+        """Return the words of each program that it runs, as in a pipeline or after `&&`."""
         lexer = shlex.shlex(self.line, posix=True, punctuation_chars="|&;<>")
         lexer.whitespace_split = True
         programs: list[list[str]] = [[]]
         for word in lexer:
-            if word in {">", ">>", "<"}:
-                next(lexer)
-            elif word in {"|", "||", "&&", ";", "&"}:
+            if word in {"|", "||", "&&", ";", "&"}:
                 programs.append([])
             else:
                 programs[-1].append(word)
@@ -74,54 +63,46 @@ class Command:
 
 def blocks_of(page: str) -> list[Block]:
     """Return the fenced blocks of a page."""
-    return list(blocks_in(page, PAGES[page].read_text()))
+    text = PAGES[page].read_text()
+    blocks = []
+    for match in _BLOCK.finditer(text):
+        before = text[: match.start()]
+        headings: list[str] = []
+        for marks, heading in _HEADING.findall(without_blocks(before)):
+            headings[len(marks) - 1 :] = [heading]
+        line = before.count("\n") + 1
+        inside = re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
+        blocks.append(Block(page, line, tuple(headings), match["language"], inside))
+    return blocks
+
+
+def blocks_in(language: str) -> list[Block]:
+    """Return the blocks of a language on all pages."""
+    return [block for page in PAGES for block in blocks_of(page) if block.language == language]
 
 
 def blocks_under(page: str, heading: str, language: str) -> list[Block]:
-    """Return the blocks of a language under a heading of a page, and under the headings below it."""
-    return [
-        block
-        for block in blocks_of(page)
-        if block.language == language and heading in block.headings
-    ]
-
-
-def blocks_in(page: str, text: str) -> Iterator[Block]:
-    """Yield the fenced blocks of a text."""
-    for found in _BLOCK.finditer(text):
-        headings: list[str] = []
-        for marks, words in re.findall(
-            r"^(#+) (.+)$", without_blocks(text[: found.start()]), re.MULTILINE
-        ):
-            headings[len(marks) - 1 :] = [words]
-        line = text.count("\n", 0, found.start("indent")) + 1
-        inside = re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
-        yield Block(page, line, tuple(headings), found["language"], inside, found["why"])
-
-
-def checked_blocks(*languages: str) -> list[Block]:
-    """Return the blocks of these languages, or of all, that are not marked."""
-    blocks = [block for page in PAGES for block in blocks_of(page) if block.why_not_checked is None]
-    return [block for block in blocks if not languages or block.language in languages]
+    """Return the blocks of a language under a heading of a page, at any depth."""
+    blocks = [block for block in blocks_of(page) if block.language == language]
+    return [block for block in blocks if heading in block.headings]
 
 
 def commands_of(block: Block) -> list[Command]:
     """Return the commands of a console block."""
     before, *typed = _PROMPT.split(re.sub(r"\\\n\s*", "", block.text))
     assert not before, f"{block}: output without a command"
-    lines = [one.partition("\n") for one in typed]
-    return [
-        Command(block, re.sub(r"  #.*", "", line).rstrip(), printed) for line, _, printed in lines
-    ]
+    commands = []
+    for text in typed:
+        line, _, printed = text.partition("\n")
+        commands.append(Command(block, re.sub(r"  #.*", "", line).rstrip(), printed))
+    return commands
 
 
 def typed_on_pages(program: str) -> list[tuple[Command, list[str]]]:
-    """Return every command that runs a program, with that program's words, from blocks that are not
-    marked.
-    """
+    """Return every command that runs a program, with that program's words."""
     return [
         (command, words)
-        for block in checked_blocks("console")
+        for block in blocks_in("console")
         for command in commands_of(block)
         for words in command.programs()
         if words[:1] == [program]

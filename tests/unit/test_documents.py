@@ -1,11 +1,7 @@
-"""The documents cannot drift: reference tables are complete, links lead somewhere, and what is
-typed exists.
-"""
+"""The documents cannot drift: tables are complete, links lead somewhere, what is typed exists."""
 
 import re
-import shutil
 import subprocess
-import sys
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -16,15 +12,14 @@ from app.commands.parser import COMMANDS as NAMES
 from app.commands.parser import Parser, parse
 from app.database.address import USUAL_SOCKETS
 from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
-from app.settings.settings import WITHOUT_FLAG, Settings, default_of, flag_of
+from app.settings.settings import Settings, default_of
 from app.settings.variables import read_env_file
 from app.verdict.reason import PLANNED, Reason
-from app.verdict.rules import decide
 from tests.unit.manifests import ROOT
 from tests.unit.pages import (
     PAGES,
     Block,
-    checked_blocks,
+    blocks_in,
     commands_of,
     flags_in,
     typed_on_pages,
@@ -56,18 +51,15 @@ def test_links_lead_somewhere(page: str) -> None:
             assert not anchor or anchor in anchors(path), target
 
 
-def test_the_readme_links_every_page_and_its_first_screen_tries_and_installs_it() -> None:
+def test_the_readme_links_every_page() -> None:
     linked = set(re.findall(r"\]\(([^()\s#]+)", README))
     assert set(PAGES) - {"README.md"} <= linked
-    first_screen = "\n".join(README.splitlines()[:50])
-    for line in ("# apt install ", "# systemctl enable --now clustercheckd", "$ make demo "):
-        assert f"\n{line}" in first_screen
 
 
 class TestTyped:
     """What the pages have people type exists."""
 
-    @pytest.mark.parametrize("block", checked_blocks("console"), ids=str)
+    @pytest.mark.parametrize("block", blocks_in("console"), ids=str)
     def test_a_shell_reads_it(self, block: Block) -> None:
         typed = "\n".join(command.line for command in commands_of(block))
         subprocess.run(["bash", "-n", "-c", typed], check=True, timeout=30)
@@ -96,30 +88,13 @@ class TestTyped:
             assert path, url
             assert path[1] in PATHS
 
-    @pytest.mark.parametrize("block", checked_blocks("sh"), ids=str)
+    @pytest.mark.parametrize("block", blocks_in("sh"), ids=str)
     def test_each_env_file_has_settings_alone(self, block: Block, tmp_path: Path) -> None:
         env_file = tmp_path / "clustercheckd.env"
         env_file.write_text(block.text)
         variables, complaints = read_env_file(str(env_file))
         assert complaints == []
         assert {variable.name for variable in variables} <= KNOWN_VARIABLES
-
-    @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
-    @pytest.mark.parametrize("block", checked_blocks("ini"), ids=str)
-    def test_systemd_accepts_each_drop_in(self, block: Block, tmp_path: Path) -> None:
-        for name in ("clustercheckd.service", "clustercheckd-retry.timer"):
-            shutil.copy(ROOT / "packaging" / name, tmp_path)
-        folder = tmp_path / "clustercheckd.service.d"
-        folder.mkdir()
-        (folder / "override.conf").write_text(block.text)
-        done = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", f"{tmp_path}/clustercheckd.service"],
-            env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:/usr/lib/systemd/system", "PATH": "/usr/bin"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "override.conf" not in done.stderr
 
 
 class TestSettings:
@@ -133,13 +108,6 @@ class TestSettings:
             if default := default_of(name):
                 row = rf"^\| `{name.upper()}` \| `?{re.escape(default)}( s)?`? \|"
                 assert re.search(row, SETTINGS, re.MULTILINE), name
-
-    def test_its_rule_gives_the_flag_of_every_setting(self) -> None:
-        others = {"clustercheck_poll_interval": "--interval"}
-        assert "`CLUSTERCHECK_POLL_INTERVAL` is `--interval`" in SETTINGS
-        for name in set(Settings.model_fields) - set(WITHOUT_FLAG):
-            rule = f"--{name.removeprefix('clustercheck_').replace('_', '-')}"
-            assert flag_of(name) == others.get(name, rule)
 
     def test_it_names_the_usual_places_of_the_socket(self) -> None:
         assert all(f"`{place}`" in SETTINGS for place in USUAL_SOCKETS)
@@ -156,18 +124,8 @@ class TestSettings:
 class TestReasons:
     """docs/reference/reasons.md."""
 
-    def test_it_has_every_reason_in_the_order_of_the_rules(self) -> None:
-        headings = re.findall(r"^### (.+)$", REASONS, re.MULTILINE)
-        assert sorted(headings) == sorted(Reason)
-        rules = sys.modules[decide.__module__].__doc__ or ""
-        named = [word for word in re.findall(r"[a-z-]+", rules) if word in headings]
-        ordered = [
-            word
-            for word in headings
-            if f"   {word}\n" in rules and word not in (Reason.OFFLINE, Reason.BLOCKED)
-        ]
-        assert len(ordered) > 10
-        assert ordered == [word for word in dict.fromkeys(named) if word in ordered]
+    def test_it_has_every_reason_and_no_other(self) -> None:
+        assert sorted(re.findall(r"^### (.+)$", REASONS, re.MULTILINE)) == sorted(Reason)
 
     @pytest.mark.parametrize("reason", Reason)
     def test_each_has_a_section_that_says_if_it_is_planned_and_what_to_type(

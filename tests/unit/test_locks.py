@@ -1,6 +1,4 @@
-"""The locks agree: what is installed for the image, the packages and the tests has the service's
-own versions.
-"""
+"""The locks agree: image, packages and tests have the service's own versions."""
 
 import re
 

@@ -38,7 +38,8 @@ STABLE = {
             access-denied blocked connection-lost desynced disabled disconnected donor error
             full host-blocked inconsistent joined joining lagging maintenance no-networking
             non-primary not-galera not-ready offline read-only rejects-logins rejects-queries
-            shutting-down stale starting synced timeout too-many-connections unknown-state unreachable
+            shutting-down stale starting synced timeout too-many-connections unknown-state
+            unreachable
         """,
         set(Reason),
     ),
@@ -53,7 +54,8 @@ STABLE = {
             CLUSTERCHECK_DRAIN_SECONDS CLUSTERCHECK_DRAIN_STATUS CLUSTERCHECK_HOST
             CLUSTERCHECK_LOGIN_INTERVAL CLUSTERCHECK_LOG_FORMAT CLUSTERCHECK_LOG_LEVEL
             CLUSTERCHECK_POLL_INTERVAL CLUSTERCHECK_PORT DEFAULTS_EXTRA_FILE MAX_RECV_QUEUE
-            MAX_SYNC_WAIT MYSQL_HOST MYSQL_PASSWORD MYSQL_PASSWORD_FILE MYSQL_PORT MYSQL_SOCKET MYSQL_SSL MYSQL_SSL_CA
+            MAX_SYNC_WAIT MYSQL_HOST MYSQL_PASSWORD MYSQL_PASSWORD_FILE MYSQL_PORT MYSQL_SOCKET
+            MYSQL_SSL MYSQL_SSL_CA
             MYSQL_SSL_CERT MYSQL_SSL_KEY MYSQL_SSL_VERIFY MYSQL_USERNAME
         """,
         {name.upper() for name in Settings.model_fields},
@@ -86,7 +88,10 @@ STABLE = {
     "fields of a change": ("at available detail reason", set(StatusChange.model_fields)),
     "fields of a failure": ("detail reason", names(PollFailure)),
     "fields of the policy": (
-        "available_when_donor available_when_full available_when_readonly max_age_seconds max_recv_queue max_sync_wait",
+        """
+            available_when_donor available_when_full available_when_readonly max_age_seconds
+            max_recv_queue max_sync_wait
+        """,
         names(Policy),
     ),
     "fields of the node": (
@@ -95,9 +100,10 @@ STABLE = {
             skip_networking super_read_only sync_refused sync_wait_seconds threads_connected
             transaction_read_only tx_read_only version
             wsrep_cluster_size wsrep_cluster_status wsrep_connected wsrep_desync
-            wsrep_flow_control_active wsrep_flow_control_status wsrep_last_committed wsrep_local_index
-            wsrep_local_recv_queue wsrep_local_state wsrep_local_state_comment wsrep_node_name wsrep_on
-            wsrep_provider wsrep_ready wsrep_reject_queries
+            wsrep_flow_control_active wsrep_flow_control_status wsrep_last_committed
+            wsrep_local_index wsrep_local_recv_queue wsrep_local_state
+            wsrep_local_state_comment wsrep_node_name wsrep_on wsrep_provider wsrep_ready
+            wsrep_reject_queries
         """,
         names(NodeState),
     ),
@@ -115,8 +121,9 @@ def test_the_log_has_the_events_of_1_0() -> None:
     # Another test compares the page's table with what the code logs.
     events = re.findall(r"^\| `([a-z ]+)` \|", LOG_PAGE, re.MULTILINE)
     assert ", ".join(sorted(events)) == (
-        "available, client refused, draining, in sync again, log lines dropped, login failed, login works again, "
-        "not in sync, not reloaded, poller failed, reloading, setting ignored, started, stopping, unavailable"
+        "available, client refused, draining, in sync again, log lines dropped, login failed, "
+        "login works again, not in sync, not reloaded, poller failed, reloading, "
+        "setting ignored, started, stopping, unavailable"
     )
 
 

@@ -21,10 +21,18 @@ from bench.truth.stretches import (
     stretches,
 )
 
+UP = [Sample(0.0, 5.0, USABLE, "")]
+DOWN = [Sample(0.0, 5.0, UNUSABLE, "")]
 
-def samples(*kinds: str, seconds: float = 0.0) -> list[Sample]:
-    """One a second, each answered after so many seconds."""
-    return [Sample(number, number + seconds, kind, kind) for number, kind in enumerate(kinds)]
+
+def samples(*kinds: str) -> list[Sample]:
+    """Return one a second, each answered at once."""
+    return [Sample(second, second, kind, kind) for second, kind in enumerate(kinds)]
+
+
+def always(kind: str) -> list[Sample]:
+    """Return six seconds of the same."""
+    return samples(*[kind] * 6)
 
 
 def test_a_success_that_waited_after_a_failure_belongs_to_the_failure() -> None:
@@ -38,9 +46,7 @@ def test_a_success_that_waited_after_a_failure_belongs_to_the_failure() -> None:
     assert settled(refused) == refused
 
 
-def test_a_client_that_waits_in_vain_after_a_success_met_a_hang_no_earlier_than_its_last_step() -> (
-    None
-):
+def test_a_client_that_waits_in_vain_met_the_hang_no_earlier_than_its_last_step() -> None:
     asked = [
         Sample(0, 0.1, USABLE, ""),
         Sample(0.1, 1.3, UNUSABLE, ""),
@@ -60,14 +66,14 @@ def test_nothing_is_said_while_a_checker_holds_its_answer() -> None:
 
 
 def test_a_200_on_an_unusable_node_is_false_even_if_it_is_a_donor() -> None:
-    said, unusable = samples(*[SAYS_200] * 6), samples(USABLE, *[UNUSABLE] * 5)
-    assert judge(said, unusable, samples(*[NOT_DESYNCED] * 6))[FALSE_200] == [(1, 5)]
-    assert judge(said, unusable, samples(*[DESYNCED] * 6))[FALSE_200] == [(1, 5)]
-    assert judge(said, samples(*[USABLE] * 6), samples(*[NOT_DESYNCED] * 6))[FALSE_200] == []
+    said, unusable = always(SAYS_200), samples(USABLE, *[UNUSABLE] * 5)
+    assert judge(said, unusable, always(NOT_DESYNCED))[FALSE_200] == [(1, 5)]
+    assert judge(said, unusable, always(DESYNCED))[FALSE_200] == [(1, 5)]
+    assert judge(said, always(USABLE), always(NOT_DESYNCED))[FALSE_200] == []
 
 
 def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced_or_cannot_be_read() -> None:
-    said, usable = samples(*[SAYS_503] * 6), samples(UNUSABLE, *[USABLE] * 5)
+    said, usable = always(SAYS_503), samples(UNUSABLE, *[USABLE] * 5)
     seen = judge(
         said,
         usable,
@@ -75,8 +81,8 @@ def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced_or_cannot_b
     )
     assert seen[FALSE_503] == [(2, 5)]
     # Whatever else is wrong with its variables: it can be used.
-    assert judge(said, usable, samples(*[NOT_DESYNCED] * 6))[FALSE_503] == [(1, 5)]
-    assert judge(said, usable, samples(*[UNREADABLE] * 6))[FALSE_503] == []
+    assert judge(said, usable, always(NOT_DESYNCED))[FALSE_503] == [(1, 5)]
+    assert judge(said, usable, always(UNREADABLE))[FALSE_503] == []
     until = [
         Sample(0, 3, UNREADABLE, ""),
         Sample(3, 4, NOT_DESYNCED, "after a wait"),
@@ -91,24 +97,22 @@ def report(
     truth: list[Sample],
     *,
     ended_at: float = 6.0,
-    checker: str = OURS,
     node: str = "node1",
 ) -> Report:
-    """Report on a node, about which only one checker said something, with one fault on node1."""
+    """Report on a node, about which only clustercheckd said something, with one fault on node1."""
     said = {
-        OURS: [],
+        OURS: ours,
         IN_SYNC: [],
         SCRIPT: [],
-        checker: ours,
         TRUTH: truth,
-        WITNESS: samples(*[NOT_DESYNCED] * 6),
+        WITNESS: always(NOT_DESYNCED),
     }
     return Report("a test", {node: said}, [Window(1, kind, "node1", 0.2, ended_at)])
 
 
 def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> None:
     truth = samples(USABLE, USABLE, UNUSABLE, UNUSABLE, UNUSABLE, USABLE)
-    found = report("desync", samples(*[SAYS_200] * 6), truth)
+    found = report("desync", always(SAYS_200), truth)
     (violation,) = found.violations()
     assert violation.startswith(
         "clustercheckd: false 200 for 2.00 s on node1 at 2.00 s; fault 1, desync on node1\n"
@@ -129,15 +133,13 @@ def test_a_200_may_rest_on_a_poll_of_a_quarter_of_a_second_ago_and_on_a_login_of
             Sample(0.0, last_200_at, SAYS_200, ""),
             Sample(last_200_at + 0.01, 5.0, SAYS_503, ""),
         ]
-        assert len(report(kind, said, [Sample(0.0, 5.0, UNUSABLE, "")]).violations()) == violations
+        assert len(report(kind, said, DOWN).violations()) == violations
 
 
 def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_own() -> None:
-    said, unusable = [Sample(3.0, 3.59, SAYS_200, "")], [Sample(0.0, 5.0, UNUSABLE, "")]
-    during, afterwards = (
-        report(SIGSTOP, said, unusable),
-        report(SIGSTOP, said, unusable, ended_at=2.0),
-    )
+    said = [Sample(3.0, 3.59, SAYS_200, "")]
+    during = report(SIGSTOP, said, DOWN)
+    afterwards = report(SIGSTOP, said, DOWN, ended_at=2.0)
     assert (
         "| SIGSTOP | 0.59 | 0 | 0 | 0 | 0 |\n| SIGSTOP, afterwards | 0 | 0 | 0 | 0 | 0 |"
         in during.text()
@@ -147,7 +149,7 @@ def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_
         in afterwards.text()
     )
     assert (len(during.violations()), len(afterwards.violations())) == (1, 0)
-    elsewhere = report(SIGSTOP, samples(*[SAYS_200] * 6), samples(*[UNUSABLE] * 6), node="node2")
+    elsewhere = report(SIGSTOP, always(SAYS_200), always(UNUSABLE), node="node2")
     assert "| SIGSTOP, other nodes | 5.00 | 0 | 0 | 0 | 0 |" in elsewhere.text()
     assert not elsewhere.violations()
 
@@ -157,9 +159,7 @@ def test_a_503_may_be_older_by_a_second() -> None:
         said = [
             Sample(number / 100, number / 100, SAYS_503, "") for number in range(1, hundredths + 2)
         ]
-        assert (
-            len(report("SIGSTOP", said, [Sample(0.0, 5.0, USABLE, "")]).violations()) == violations
-        )
+        assert len(report("SIGSTOP", said, UP).violations()) == violations
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_a_service_that_was_paused_must_not_answer_503_for_it(
     kind: str, seen: str, violations: int
 ) -> None:
     said = [Sample(0.0, 0.0, SAYS_200, "200 synced"), Sample(0.5, 3.5, SAYS_503, seen)]
-    assert len(report(kind, said, [Sample(0.0, 5.0, USABLE, "")]).violations()) == violations
+    assert len(report(kind, said, UP).violations()) == violations
