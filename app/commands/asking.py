@@ -85,7 +85,7 @@ _NO_STATUS = Status(available=False, reason="-")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """A service's /status, also as its JSON, or a few words that say why there is none."""
 
     service: Service
@@ -141,9 +141,9 @@ def service_at(text: str, default_port: int) -> Service:
     return Service(text, typed["bracketed"] or typed["host"], port)
 
 
-def ask(services: Sequence[Service]) -> list[Answer]:
+def ask(services: Sequence[Service]) -> list[Reply]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers = [Answer(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services]
+    answers = [Reply(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services]
 
     def ask_one(index: int) -> None:
         answers[index] = _answer(services[index])
@@ -161,10 +161,10 @@ def ask(services: Sequence[Service]) -> list[Answer]:
     return list(answers)
 
 
-def _answer(service: Service) -> Answer:
+def _answer(service: Service) -> Reply:
     try:
         document = json.loads(_received(service).decode(errors="replace"))
-        return Answer(service, Status.model_validate(document), document)
+        return Reply(service, Status.model_validate(document), document)
     except UnicodeError:
         fault = "not a valid host name"
     except (ConnectionResetError, BrokenPipeError):
@@ -174,7 +174,7 @@ def _answer(service: Service) -> Answer:
         fault = f"{error.strerror or _NO_ANSWER}{service.hint}"
     except (ValueError, RecursionError):
         fault = _ANOTHER
-    return Answer(service, fault=fault)
+    return Reply(service, fault=fault)
 
 
 def _received(service: Service) -> bytes:

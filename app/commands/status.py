@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from app.commands.asking import Answer, Service, ask
+from app.commands.asking import Reply, Service, ask
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
 from app.commands.output import say
 
@@ -43,7 +43,7 @@ def _in_place(text: str) -> str:
     return f"{clear}{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n{text}"
 
 
-def _as_json(answers: Sequence[Answer]) -> str:
+def _as_json(answers: Sequence[Reply]) -> str:
     """Return one line of JSON."""
     documents = [
         {"target": one.service.name, "status": one.document, "fault": one.fault or None}
@@ -52,7 +52,7 @@ def _as_json(answers: Sequence[Answer]) -> str:
     return json.dumps(documents)
 
 
-def _as_table(answers: Sequence[Answer]) -> str:
+def _as_table(answers: Sequence[Reply]) -> str:
     """Return a row for each service, and below them what else there is to know about it."""
     rows = [_HEADER, *(_row(answer) for answer in answers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -62,7 +62,7 @@ def _as_table(answers: Sequence[Answer]) -> str:
     return "\n".join(lines)
 
 
-def _notes(answer: Answer) -> Iterator[str]:
+def _notes(answer: Reply) -> Iterator[str]:
     node, login_failure = answer.status.node, answer.status.login_failure
     if not answer.available:
         yield answer.reason
@@ -75,7 +75,7 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"wsrep_last_committed is {node.wsrep_last_committed}"
 
 
-def _row(answer: Answer) -> list[str]:
+def _row(answer: Reply) -> list[str]:
     status, node, name = answer.status, answer.status.node, answer.service.name
     if node.wsrep_node_name not in (None, name):
         name = f"{name} ({_cell(node.wsrep_node_name)})"

@@ -11,7 +11,7 @@ from harness.haproxy import EXAMPLE, READER_QUESTION, WRITER, WRITER_QUESTION
 from harness.process import with_system_path
 from harness.waiting import wait_for
 from tests.haproxy.front import CROWD, VARIATIONS, Front, MockNodes, varied
-from tests.unit.pages import Block, blocks_in, blocks_of
+from tests.unit.pages import CodeBlock, blocks_in, blocks_of
 
 HEADINGS = [block.headings[-1] for block in blocks_of(VARIATIONS) if block.language == "diff"]
 DISTRIBUTION = Path("/etc/haproxy/haproxy.cfg")
@@ -35,7 +35,7 @@ def test_haproxys_own_check_says_nothing(tmp_path: Path, variation: str | None) 
 )
 @pytest.mark.parametrize("block", blocks_in("haproxy"), ids=str)
 def test_the_lines_of_a_page_serve_clients_below_the_distributions_own_file(
-    nodes: MockNodes, tmp_path: Path, block: Block
+    nodes: MockNodes, tmp_path: Path, block: CodeBlock
 ) -> None:
     # Without the sections that somebody may have added to it here.
     packaged = re.split(

@@ -20,7 +20,7 @@ _PROMPT = re.compile(r"^(?:[a-z]+[0-9]*)?[#$] ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """A fenced block, without the indentation of the list that it may be in.
 
     headings: those it stands under, outermost first.
@@ -44,7 +44,7 @@ class Command:
     printed: what the page says that it prints; empty if the page does not say it.
     """
 
-    block: Block
+    block: CodeBlock
     line: str
     printed: str
 
@@ -61,7 +61,7 @@ class Command:
         return programs
 
 
-def blocks_of(page: str) -> list[Block]:
+def blocks_of(page: str) -> list[CodeBlock]:
     """Return the fenced blocks of a page."""
     text = PAGES[page].read_text()
     blocks = []
@@ -72,22 +72,22 @@ def blocks_of(page: str) -> list[Block]:
             headings[len(marks) - 1 :] = [heading]
         line = before.count("\n") + 1
         inside = re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE)
-        blocks.append(Block(page, line, tuple(headings), match["language"], inside))
+        blocks.append(CodeBlock(page, line, tuple(headings), match["language"], inside))
     return blocks
 
 
-def blocks_in(language: str) -> list[Block]:
+def blocks_in(language: str) -> list[CodeBlock]:
     """Return the blocks of a language on all pages."""
     return [block for page in PAGES for block in blocks_of(page) if block.language == language]
 
 
-def blocks_under(page: str, heading: str, language: str) -> list[Block]:
+def blocks_under(page: str, heading: str, language: str) -> list[CodeBlock]:
     """Return the blocks of a language under a heading of a page, at any depth."""
     blocks = [block for block in blocks_of(page) if block.language == language]
     return [block for block in blocks if heading in block.headings]
 
 
-def commands_of(block: Block) -> list[Command]:
+def commands_of(block: CodeBlock) -> list[Command]:
     """Return the commands of a console block."""
     before, *typed = _PROMPT.split(re.sub(r"\\\n\s*", "", block.text))
     assert not before, f"{block}: output without a command"

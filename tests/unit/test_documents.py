@@ -18,7 +18,7 @@ from app.verdict.reason import PLANNED, Reason
 from tests.unit.manifests import ROOT
 from tests.unit.pages import (
     PAGES,
-    Block,
+    CodeBlock,
     blocks_in,
     commands_of,
     flags_in,
@@ -60,7 +60,7 @@ class TestTyped:
     """What the pages have people type exists."""
 
     @pytest.mark.parametrize("block", blocks_in("console"), ids=str)
-    def test_a_shell_reads_it(self, block: Block) -> None:
+    def test_a_shell_reads_it(self, block: CodeBlock) -> None:
         typed = "\n".join(command.line for command in commands_of(block))
         subprocess.run(["bash", "-n", "-c", typed], check=True, timeout=30)
 
@@ -89,7 +89,7 @@ class TestTyped:
             assert path[1] in PATHS
 
     @pytest.mark.parametrize("block", blocks_in("sh"), ids=str)
-    def test_each_env_file_has_settings_alone(self, block: Block, tmp_path: Path) -> None:
+    def test_each_env_file_has_settings_alone(self, block: CodeBlock, tmp_path: Path) -> None:
         env_file = tmp_path / "clustercheckd.env"
         env_file.write_text(block.text)
         variables, complaints = read_env_file(str(env_file))
