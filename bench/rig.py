@@ -69,8 +69,9 @@ class Rig(Block):
         server = self.node.sql("SELECT VERSION()")[0][0].partition("-")[0]
         provider = (self.node.status("wsrep_provider_version") or "").partition("(")[0]
         return (
-            f"{len(os.sched_getaffinity(0))} cores, load average {os.getloadavg()[2]:.1f}, Linux {platform.release()},"
-            f" Python {platform.python_version()}, uvicorn {version('uvicorn')}, MariaDB {server}, Galera {provider}"
+            f"{len(os.sched_getaffinity(0))} cores, load average {os.getloadavg()[2]:.1f},"
+            f" Linux {platform.release()}, Python {platform.python_version()},"
+            f" uvicorn {version('uvicorn')}, MariaDB {server}, Galera {provider}"
         )
 
 

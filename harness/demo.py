@@ -102,7 +102,8 @@ class Tour:
 
     def _stall(self, node2: Backend, node1: Backend) -> None:
         self._step(
-            "node2 stalls (FLUSH TABLES WITH READ LOCK) while clients write to node1: readers leave it"
+            "node2 stalls (FLUSH TABLES WITH READ LOCK) while clients write to node1:"
+            " readers leave it"
         )
         with node2.node.stalled():
             self._see(node2, 404, "donor")
@@ -163,7 +164,7 @@ class Tour:
     def _see(
         self, backend: Backend, status: int, reason: str, target: str = "/", **in_haproxy: str
     ) -> None:
-        """Wait for clustercheckd's answer, and then for HAProxy's status of the node, by section."""
+        """Wait for clustercheckd's answer, then for HAProxy's status of the node, by section."""
         backend.service.wait_for_verdict(status, reason, target=target, seconds=_STEP_SECONDS)
         self._seen(f"{backend.node.name}: clustercheckd answers {status} {reason} to {target}")
         self._haproxy.wait_for_status(backend.node, seconds=_STEP_SECONDS, **in_haproxy)
@@ -252,7 +253,8 @@ def _hints(stack: Stack) -> list[str]:
         f'  desync node2     {as_admin} "SET GLOBAL wsrep_desync=ON"    (and OFF)',
         f'  refuse queries   {as_admin} "SET GLOBAL wsrep_reject_queries=ALL"    (and NONE)',
         *(
-            f"  kill {node.name}       kill -9 {node.process.pid}    (starts again after {_RESTART_SECONDS:.0f} s)"
+            f"  kill {node.name}       kill -9 {node.process.pid}"
+            f"    (starts again after {_RESTART_SECONDS:.0f} s)"
             for node in stack.nodes
         ),
         f"  drain node2      touch {stack.services[1].disabled_file}    (and rm)",

@@ -44,7 +44,7 @@ class Stack(Block):
         self._exits.close()
 
     def service(self, node: Node, **environ: str) -> Service:
-        """Start another clustercheckd for a node, with these settings, and wait until it answers."""
+        """Start another clustercheckd for a node, with these settings; wait until it answers."""
         return self._exits.enter_context(
             service_beside(node, self._directory, self._ports, **environ)
         )

@@ -144,7 +144,8 @@ def _write_manual_pages(work: Path) -> None:
         others = ", ".join(rf"\%{_page_of(other)}(8)" for other in names if other != command)
         more = work / f"{name}.h2m"
         more.write_text(
-            f"[NAME]\n{name} \\- {about}\n[SEE ALSO]\n{others}, and the pages in /usr/share/doc/clustercheckd/docs\n"
+            f"[NAME]\n{name} \\- {about}\n[SEE ALSO]\n{others}, and the pages in"
+            " /usr/share/doc/clustercheckd/docs\n"
         )
         asked = ["--help-option", f"{command} --help", "--include", str(more)]
         page = licences.output_of("help2man", "--no-info", "--section=8", *asked, str(program))

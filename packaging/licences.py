@@ -59,8 +59,8 @@ def bundled(contents: Path, binaries: Path) -> list[Component]:
 def overview(components: Sequence[Component], own: str) -> str:
     """Write Debian's file `copyright`: the own licence, and what there is besides."""
     head = (
-        "clustercheckd, and what its package brings along in /usr/lib/clustercheckd/bin. The licences of those parts\n"
-        "are in /usr/share/doc/clustercheckd/licenses."
+        "clustercheckd, and what its package brings along in /usr/lib/clustercheckd/bin. The\n"
+        "licences of those parts are in /usr/share/doc/clustercheckd/licenses."
     )
     return "\n".join(
         [head, "", own, *(f"{part.name} {part.version}: {part.licence}" for part in components), ""]
@@ -133,8 +133,8 @@ def _system_components(binaries: Path) -> Iterator[Component]:
             continue
         owner = _owner(path)
         if owner is None:
-            message = f"{library} comes from {path}, which is of no Debian package: build with Debian's own Python"
-            raise BuildError(message)
+            of_none = f"{library} comes from {path}, which is of no Debian package"
+            raise BuildError(f"{of_none}: build with Debian's own Python")
         version = output_of("dpkg-query", "--showformat", "${Version}", "--show", owner)
         name = owner.partition(":")[0]
         text = Path("/usr/share/doc", name, "copyright")

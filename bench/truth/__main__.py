@@ -99,8 +99,9 @@ def _run(seed: int, seconds: float) -> Report:
         # Without clustercheckd's version: the documents show the picture, and a release must not
         # change it.
         title = (
-            f"Seed {seed}, {len(windows)} faults in {seconds / 60:g} minutes, cluster rebuilt {rebuilt} times;"
-            f" MariaDB {server}, Galera {provider}, Python {platform.python_version()}, {os.cpu_count()} cores."
+            f"Seed {seed}, {len(windows)} faults in {seconds / 60:g} minutes,"
+            f" cluster rebuilt {rebuilt} times; MariaDB {server}, Galera {provider},"
+            f" Python {platform.python_version()}, {os.cpu_count()} cores."
         )
         let_nothing_interrupt()
     nodes = {

@@ -70,12 +70,13 @@ AFTER_SECONDS = 5.0
 """How long the run goes on after each fault, once the cluster is whole."""
 
 EXPLANATION = """\
-The longest time in seconds for which a checker gave a wrong answer. It counts from the first to the last sample that
-shows it, and may have been one sampling step longer at either end: 0.1 s, for the script 0.5 s.
+The longest time in seconds for which a checker gave a wrong answer. It counts from the first to the
+last sample that shows it, and may have been one sampling step longer at either end: 0.1 s, for the
+script 0.5 s.
 
 - 200: it answered 200 while a new client could not log in, read and commit.
-- 503: it answered 503 while a new client could. Donors, desynced nodes and nodes whose state cannot be read do not
-  count: they are refused on purpose.
+- 503: it answered 503 while a new client could. Donors, desynced nodes and nodes whose state cannot
+  be read do not count: they are refused on purpose.
 
 bench/truth/stretches.py has the full rules, and bench/truth/report.py the goals."""
 
@@ -227,6 +228,8 @@ class Report:
                 )
                 if inside and (sample.kind, sample.seen) != last:
                     last = sample.kind, sample.seen
-                    asked = f"{sample.began_at - self._began_at:7.2f} to {sample.ended_at - self._began_at:7.2f} s"
-                    lines.append(f"    {asked}  {name}: {sample.kind}: {sample.seen}")
+                    begun, ended = (
+                        f"{at - self._began_at:7.2f}" for at in (sample.began_at, sample.ended_at)
+                    )
+                    lines.append(f"    {begun} to {ended} s  {name}: {sample.kind}: {sample.seen}")
         return "\n".join(lines)
