@@ -244,6 +244,9 @@ def _line(error: ErrorDetails, variable: Variable) -> str:
     """Say what is wrong with a value, and where it is set."""
     value = one_line(variable.value)
     problem = error["msg"].removeprefix("Value error, ")
+    if isinstance(error["input"], float):
+        # A duration out of its bounds, often one in milliseconds.
+        problem += " s"
     if value.startswith(("tcp://", "udp://")):
         problem = _OF_KUBERNETES
     # A password may be in the wrong one of these.

@@ -97,7 +97,9 @@ def test_a_bad_value_is_one_line_that_names_the_setting(load: Load, name: str, v
     assert message.isprintable()
 
 
-def test_durations_have_units() -> None:
+def test_durations_have_units(load: Load) -> None:
+    assert error_of(load, CLUSTERCHECK_DEADLINE="800").endswith("less than or equal to 60 s")
+    assert error_of(load, MAX_RECV_QUEUE="-1").endswith("or equal to 0")
     texts = (".25", "250ms", "2 S", "1.5m", "1h")
     assert [seconds_in(text) for text in texts] == [0.25, 0.25, 2, 90, 3600]
 
