@@ -1,5 +1,4 @@
-"""The floor of this stack: the cost of uvicorn with an application that only returns constant
-bytes.
+"""The floor of this stack: what uvicorn costs with an application that returns constant bytes.
 
     python -m bench.floor PORT ANSWER-BODY
 

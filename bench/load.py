@@ -1,5 +1,6 @@
-"""The load generator: one health check per connection, as HAProxy does it, closed with a reset once
-it is answered.
+"""The load generator: one health check per connection, as HAProxy does it.
+
+Each connection is closed with a reset once it is answered.
 
 It uses about half the CPU time that the server spends on a health check, so that the server is the
 limit. Connects are blocking: on the loopback device, the handshake is complete when the call
@@ -73,9 +74,7 @@ def at_full_speed(
 
 
 def at_rate(port: int, per_second: float, seconds: float) -> Load:
-    """Send health checks at a fixed rate, whether or not earlier ones have been answered (open
-    loop).
-    """
+    """Send health checks at a fixed rate, whether or not earlier ones have been answered."""
     probing = _Probing(port)
     begun = time.monotonic()
     probing.begin()
@@ -129,8 +128,9 @@ class _Probing:
         self.sent += 1
 
     def take(self, seconds: float) -> int:
-        """Read the answers that have arrived, waiting up to seconds for the first; return how many
-        are complete.
+        """Read the answers that have arrived, and return how many are complete.
+
+        seconds: how long to wait for the first.
         """
         ready = self._epoll.poll(seconds)
         if not ready and seconds == _ANSWER_SECONDS:

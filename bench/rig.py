@@ -22,8 +22,9 @@ INTERVAL_SECONDS = 0.25
 
 
 class Rig(Block):
-    """Everything that takes part, started when a row first needs it and removed when the `with`
-    block ends.
+    """Everything that takes part.
+
+    It is started when a row first needs it, and removed when the `with` block ends.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -87,8 +88,9 @@ class Floor:
 
 @contextmanager
 def on_cores_of_their_own(servers: Sequence[Process]) -> Iterator[None]:
-    """Pin the servers to one core and this process, the load generator, to another, if there are
-    two.
+    """Pin the servers to one core and this process, the load generator, to another.
+
+    With one core, pin nothing.
     """
     allowed = sorted(os.sched_getaffinity(0))
     with ExitStack() as exits:

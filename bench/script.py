@@ -1,5 +1,6 @@
-"""The script that clustercheckd replaces, in its smallest form: bash, the mariadb client, one SHOW
-STATUS.
+"""The script that clustercheckd replaces, in its smallest form.
+
+That is bash, the mariadb client, one SHOW STATUS.
 """
 
 from pathlib import Path

@@ -1,3 +1,1 @@
-"""Real Galera nodes, clustercheckd and HAProxy on this machine, for the demo, the tests and the
-benchmarks.
-"""
+"""Real Galera nodes, clustercheckd and HAProxy here: for the demo, the tests, the benchmarks."""

@@ -1,6 +1,4 @@
-"""Real MariaDB servers on this machine, with or without Galera: one installation, any number of
-nodes.
-"""
+"""Real MariaDB servers here, with or without Galera: one installation, any number of nodes."""
 
 import getpass
 import os
@@ -19,8 +17,8 @@ import pymysql
 
 from harness.block import Block
 from harness.ports import LOOPBACK, Ports, listens
-from harness.process import Process, ProcessEndedError
-from harness.waiting import NotInTimeError, wait_for
+from harness.process import Process, ProcessEndedError, with_system_path
+from harness.waiting import wait_for
 
 ACCOUNT, PASSWORD = "clustercheck", "s3cret, with = and #"
 """The account that clustercheckd logs in with. It has only USAGE."""
@@ -43,7 +41,6 @@ _BINARY_LOG_BYTES = 64 << 20
 """Enough for the commits of some hours."""
 _START_SECONDS = 60.0
 _RESTARTS = 2
-_LOG_LINES = 30
 _QUERY_SECONDS = 10
 _FEW_CONNECTIONS, _USUAL_CONNECTIONS = 20, 151
 _SQL_OF_INSTALLATION = (
@@ -77,17 +74,12 @@ def can_mount() -> bool:
 
 
 def _has_memory() -> bool:
-    """Whether there is a file system in memory with room for the nodes.
+    """Return whether there is a file system in memory with room for the nodes.
 
     On a busy disk a node hangs for seconds. The other members then take it for lost, and health
     checks fail, as they should.
     """
-    if not _IN_MEMORY.exists():
-        return False
-    available = (
-        int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) << 10
-    )
-    return min(shutil.disk_usage(_IN_MEMORY).free, available) >= _ROOM_BYTES
+    return _IN_MEMORY.exists() and shutil.disk_usage(_IN_MEMORY).free >= _ROOM_BYTES
 
 
 class Installation(Block):
@@ -169,19 +161,17 @@ class Installation(Block):
             f"--auth-root-socket-user={getpass.getuser()}",
             "--skip-test-db",
         ]
-        installing = Process(
-            "mariadb-install-db", command, node.log, environ=node.environ, user=self.user
-        )
-        try:
-            wait_for(
-                "mariadb-install-db",
-                lambda: installing.exit_code is not None,
-                seconds=_START_SECONDS,
+        with node.log.open("ab") as log:
+            subprocess.run(
+                command,
+                check=True,
+                stdout=log,
+                stderr=log,
+                env=with_system_path(node.environ),
+                user=self.user,
+                group=self.user,
+                timeout=_START_SECONDS,
             )
-        finally:
-            installing.kill()
-        if installing.exit_code != 0:
-            installing.check()
 
 
 class Node:
@@ -211,8 +201,9 @@ class Node:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The environment to run it in: a server that starts removes what other servers have in the
-        same TMPDIR.
+        """The environment to run it in.
+
+        A server that starts removes what other servers have in the same TMPDIR.
         """
         return {**os.environ, "TMPDIR": str(self._temporary)}
 
@@ -224,8 +215,9 @@ class Node:
         return self._process
 
     def start(self, addresses: Sequence[str] | None = None, *, bootstrap: bool = False) -> None:
-        """Start the server as a member of the cluster at these addresses, or without Galera if
-        None.
+        """Start the server as a member of the cluster at these addresses.
+
+        None: without Galera.
 
         bootstrap: as the first member of a new component.
         """
@@ -271,13 +263,7 @@ class Node:
             self.process.check()
             return (self.status("wsrep_local_state_comment") or "").startswith(comment)
 
-        try:
-            wait_for(f"{self.name} to be {comment}", reached, seconds=_START_SECONDS)
-        except NotInTimeError as fault:
-            fault.add_note(
-                "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
-            )
-            raise
+        wait_for(f"{self.name} to be {comment}", reached, seconds=_START_SECONDS)
 
     def wait_until_up(self) -> None:
         """Wait until the server answers, whatever its state."""
@@ -302,19 +288,19 @@ class Node:
 
     def status(self, name: str) -> str | None:
         """Return a status variable; None if the server does not answer or does not have it."""
-        try:
-            rows = self.sql(f"SHOW STATUS LIKE '{name}'")
-        except (pymysql.MySQLError, OSError):
-            return None
+        rows = self._rows(f"SHOW STATUS LIKE '{name}'")
         return str(rows[0][1]) if rows else None
 
     def sessions_of(self, account: str) -> int | None:
         """Return the number of an account's sessions; None if the server does not answer."""
+        rows = self._rows("SHOW PROCESSLIST")
+        return None if rows is None else [row[1] for row in rows].count(account)
+
+    def _rows(self, statement: str) -> Rows | None:
         try:
-            rows = self.sql("SHOW PROCESSLIST")
+            return self.sql(statement)
         except (pymysql.MySQLError, OSError):
             return None
-        return [row[1] for row in rows].count(account)
 
     def stop(self) -> None:
         """Shut the server down cleanly."""
@@ -352,9 +338,7 @@ class Node:
             yield
 
     def stalled(self) -> AbstractContextManager[None]:
-        """Have the node apply nothing while the block runs: a FLUSH TABLES WITH READ LOCK, held by
-        a session.
-        """
+        """Have the node apply nothing while the block runs, as under a global read lock."""
         return self.holding("FLUSH TABLES WITH READ LOCK")
 
     def stuck(self) -> AbstractContextManager[None]:
@@ -365,9 +349,7 @@ class Node:
         return self.holding("SET SESSION wsrep_on=OFF", f"LOCK TABLES {DEMO}.writes READ")
 
     def without_commits(self) -> AbstractContextManager[None]:
-        """Have every commit wait while the block runs, as at the end of a backup by
-        mariadb-backup.
-        """
+        """Have every commit wait while the block runs, as at the end of a backup."""
         return self.holding("BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT")
 
     @contextmanager
@@ -390,9 +372,7 @@ class Node:
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Have the server refuse new clients while the block runs: it has as many as
-        max_connections allows.
-        """
+        """Have the server refuse new clients while the block runs: it has as many as it allows."""
         with (
             self.connect() as administrator,
             administrator.cursor() as cursor,
@@ -474,8 +454,9 @@ class Node:
 
     @contextmanager
     def holding_up_transfer(self) -> Iterator[None]:
-        """Stop the receiver of this node's full state transfer while the block runs, so that the
-        donor stays one.
+        """Stop the receiver of this node's full state transfer while the block runs.
+
+        The donor stays one meanwhile.
         """
         # If the receiver were stopped before it listens, the joiner would never ask for the
         # transfer.
@@ -621,8 +602,9 @@ class Cluster:
 
     @contextmanager
     def full_transfer_to(self, node: Node) -> Iterator[None]:
-        """Restart a node with a full state transfer that lasts as long as the block runs: its donor
-        stays one.
+        """Restart a node with a full state transfer that lasts as long as the block runs.
+
+        Its donor stays one meanwhile.
         """
         node.stop()
         node.forget_position()

@@ -1,6 +1,4 @@
-"""A real HAProxy that runs haproxy.cfg.example, with this machine's ports instead of the example's
-addresses.
-"""
+"""A real HAProxy that runs haproxy.cfg.example, with this machine's ports in it."""
 
 import csv
 import io
@@ -82,26 +80,13 @@ class HAProxy:
         name: str = "lb1",
         replace: Mapping[str, str] | None = None,
     ) -> None:
-        self.ports = {
-            WRITER: ports.free(),
-            READER: ports.free(),
-            "stats": ports.free(),
-            "peers": ports.free(),
-        }
+        self.ports = {name: ports.free() for name in (WRITER, READER, "stats", "peers")}
         self.log = directory / f"haproxy-{name}.log"
         self.master_socket = directory / f"master-{name}.sock"
         self._admin_socket = directory / f"haproxy-{name}.sock"
         config = directory / f"haproxy-{name}.cfg"
-        self._command = [
-            "haproxy",
-            "-Ws",
-            "-S",
-            str(self.master_socket),
-            "-L",
-            name,
-            "-f",
-            str(config),
-        ]
+        self._command = ["haproxy", "-Ws", "-S", str(self.master_socket)]
+        self._command += ["-L", name, "-f", str(config)]
         text = EXAMPLE.read_text() if text is None else text
         config.write_text(self._adapted(text, servers, replace or {}))
 
@@ -125,9 +110,7 @@ class HAProxy:
         self.process.kill()
 
     def reload(self) -> None:
-        """Replace the worker with a new one, as `systemctl reload` does, and wait until that
-        answers.
-        """
+        """Replace the worker with a new one, as `systemctl reload` does, and wait for it."""
         before = wait_for("a worker of HAProxy", self.worker, seconds=_SECONDS)
         self.process.send(signal.SIGUSR2)
         wait_for(
@@ -147,9 +130,7 @@ class HAProxy:
         return int(found[1]) if found else 0
 
     def servers(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Return the rows of `show stat` by (section, server), with the columns of the stats page's
-        CSV.
-        """
+        """Return the rows of `show stat` by (section, server), with the columns of its CSV."""
         try:
             rows = csv.DictReader(io.StringIO(self.ask("show stat").lstrip("# ")))
         except OSError:
@@ -161,8 +142,9 @@ class HAProxy:
         return self.servers().get((section, node.name), {}).get("status", "unknown")
 
     def wait_for_status(self, node: Named, *, seconds: float = 30.0, **wanted: str) -> None:
-        """Wait for HAProxy's status of a node. wanted: the status by section, such as
-        `writer="UP"`.
+        """Wait for HAProxy's status of a node.
+
+        wanted: the status by section, such as `writer="UP"`.
         """
         wait_for(
             f"HAProxy to have {node.name} {wanted}",

@@ -15,6 +15,7 @@ from harness.process import with_system_path
 # Reserved for benchmarks between devices (RFC 2544), so nothing routes it.
 _TEST_NETWORK = ip_network("198.18.0.0/15")
 _CLONE_NEWNET = 0x4000_0000
+_ITS_LINK = "eth0"
 _ITS_ETHERNET_ADDRESS = "02:00:00:00:00:02"
 
 
@@ -38,17 +39,18 @@ class RemoteHost(Block):
         self.address = str(network + 2)
         self._our_address = str(network + 1)
         self._name = f"clustercheckd-{number}"
-        self._link, self._its_link = f"cc{number}", "eth0"
+        self._link = f"cc{number}"
 
     def close(self) -> None:
         """Remove the link and the namespace, if they exist."""
-        for arguments in (("link", "del", self._link), ("netns", "del", self._name)):
-            _ip(*arguments, check=False)
+        _ip(f"link del {self._link}", check=False)
+        _ip(f"netns del {self._name}", check=False)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Move this thread into the namespace while the block runs, with the sockets and processes
-        that it creates.
+        """Move this thread into the namespace while the block runs.
+
+        The sockets and processes that it creates are there too.
         """
         with (
             Path(f"/proc/self/task/{threading.get_native_id()}/ns/net").open() as here,
@@ -63,44 +65,24 @@ class RemoteHost(Block):
     @contextmanager
     def cut_off(self) -> Iterator[None]:
         """Drop every packet in both directions while the block runs. Neither side gets an error."""
-        _ip("-n", self._name, "link", "set", self._its_link, "down")
+        _ip(f"-n {self._name} link set {_ITS_LINK} down")
         try:
             yield
         finally:
-            _ip("-n", self._name, "link", "set", self._its_link, "up")
+            _ip(f"-n {self._name} link set {_ITS_LINK} up")
 
     def _start(self) -> None:
-        _ip("netns", "add", self._name)
-        _ip(
-            "link",
-            "add",
-            self._link,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            self._its_link,
-            "netns",
-            self._name,
-        )
-        _ip("addr", "add", f"{self._our_address}/30", "dev", self._link)
-        _ip("link", "set", self._link, "up")
-        _ip("-n", self._name, "link", "set", "lo", "up")
-        _ip("-n", self._name, "addr", "add", f"{self.address}/30", "dev", self._its_link)
-        _ip("-n", self._name, "link", "set", self._its_link, "address", _ITS_ETHERNET_ADDRESS, "up")
+        _ip(f"netns add {self._name}")
+        _ip(f"link add {self._link} type veth peer name {_ITS_LINK} netns {self._name}")
+        _ip(f"addr add {self._our_address}/30 dev {self._link}")
+        _ip(f"link set {self._link} up")
+        _ip(f"-n {self._name} link set lo up")
+        _ip(f"-n {self._name} addr add {self.address}/30 dev {_ITS_LINK}")
+        _ip(f"-n {self._name} link set {_ITS_LINK} address {_ITS_ETHERNET_ADDRESS} up")
         # Add a permanent neighbour entry: without it, `cut_off` would cause "no route to host"
         # after some seconds.
-        _ip(
-            "neigh",
-            "replace",
-            self.address,
-            "lladdr",
-            _ITS_ETHERNET_ADDRESS,
-            "dev",
-            self._link,
-            "nud",
-            "permanent",
-        )
+        neighbour = f"{self.address} lladdr {_ITS_ETHERNET_ADDRESS}"
+        _ip(f"neigh replace {neighbour} dev {self._link} nud permanent")
 
 
 def _set_namespace(descriptor: int) -> None:
@@ -110,10 +92,14 @@ def _set_namespace(descriptor: int) -> None:
         raise OSError(ctypes.get_errno(), "setns")
 
 
-def _ip(*arguments: str, check: bool = True) -> None:
-    command = ["ip", *arguments]
+def _ip(arguments: str, *, check: bool = True) -> None:
     done = subprocess.run(
-        command, env=with_system_path({}), capture_output=True, text=True, check=False, timeout=10
+        ["ip", *arguments.split()],
+        env=with_system_path({}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=10,
     )
     if check and done.returncode != 0:
-        raise NoNetworkError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        raise NoNetworkError(f"ip {arguments}: {done.stderr.strip()}")

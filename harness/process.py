@@ -89,8 +89,9 @@ class Process:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause the process while the block runs: like with a hung disk, its sockets stay open and
-        nothing answers.
+        """Pause the process while the block runs.
+
+        As with a hung disk, its sockets stay open and nothing answers.
         """
         self.send(signal.SIGSTOP)
         try:
@@ -118,8 +119,9 @@ class Process:
         self.stop(signal.SIGKILL)
 
     def send_to_session(self, command: str, number: signal.Signals) -> None:
-        """Send a signal to the processes in this one's session that run command, to all of them if
-        it is empty.
+        """Send a signal to the processes in this one's session that run command.
+
+        An empty command means all of them.
         """
         for stat in Path("/proc").glob("[0-9]*/stat"):
             # A process may end meanwhile.
@@ -136,9 +138,7 @@ def with_system_path(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def interrupt_once() -> None:
-    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM, and ignore any later one during the
-    clean-up.
-    """
+    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM, and ignore any later one."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
 

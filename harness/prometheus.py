@@ -1,6 +1,4 @@
-"""A real Prometheus with contrib/prometheus/prometheus.yml, but this machine's ports and shorter
-intervals.
-"""
+"""A real Prometheus with contrib's configuration, this machine's ports and short intervals."""
 
 import json
 import re

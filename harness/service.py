@@ -1,6 +1,4 @@
-"""clustercheckd as users run it: a process with its settings in the environment, and its HTTP
-endpoints.
-"""
+"""clustercheckd as users run it: a process with settings in its environment, and its answers."""
 
 import http.client
 import json

@@ -105,9 +105,7 @@ def _version() -> str:
 
 
 def _epoch() -> int:
-    """Return the time that all files get: that of the commit, unless SOURCE_DATE_EPOCH says
-    otherwise.
-    """
+    """Return the time that all files get: SOURCE_DATE_EPOCH, or that of the commit."""
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(given)
     if (ROOT / ".git").exists():
@@ -129,8 +127,9 @@ def _freeze(work: Path) -> None:
 
 
 def _write_manual_pages(work: Path) -> None:
-    """Make clustercheckd(8), and a page for each command: `man clustercheckd status` shows
-    clustercheckd-status(8).
+    """Make clustercheckd(8), and a page for each command.
+
+    `man clustercheckd status` shows clustercheckd-status(8).
     """
     program, folder = work / "bin" / "clustercheckd", work / "man"
     folder.mkdir()
@@ -157,9 +156,7 @@ def _page_of(command: str) -> str:
 
 
 def _write_documents(folder: Path, bundled: list[licences.Component]) -> None:
-    """Put the pages and examples where their links lead to each other, and the licences beside
-    them.
-    """
+    """Put the pages and examples where their links lead to each other, and the licences."""
     folder.mkdir()
     for name in DOCUMENTS:
         if (ROOT / name).is_dir():

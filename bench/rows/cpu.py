@@ -81,9 +81,7 @@ def _share_row(rate: int, measured: list[tuple[float, float]], goal: float | Non
 def _cost(
     rig: Rig, side: Callable[[], float], work: Callable[[], int]
 ) -> tuple[float, float, float]:
-    """Return the shares of a core that the side and mariadbd used, and the health checks per
-    second.
-    """
+    """Return the shares of a core that the side and mariadbd used, and health checks per second."""
     begun, own, node = time.monotonic(), side(), rig.node.process.cpu_seconds
     checks = work()
     seconds = time.monotonic() - begun

@@ -1,5 +1,6 @@
-"""Health checks per second on one core, each on a new connection, and the 99th percentile of the
-time to answer.
+"""Health checks per second on one core, each on a new connection, and the slowest answers.
+
+The slowest are given as the 99th percentile of the time to answer.
 
 Both are compared with the floor. If one connection waits for each answer, the rate depends on the
 generator too. The CPU time of the server process does not.

@@ -1,5 +1,6 @@
-"""A new service: the time from exec to the first 200, and its memory before and after many health
-checks.
+"""A new service: the time from exec to the first 200, and its memory.
+
+The memory is measured before and after many health checks.
 
 The time is compared with that to import the packages that it uses.
 """

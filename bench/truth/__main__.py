@@ -136,8 +136,9 @@ def _inject_all(
     truths: Sequence[Sampler],
     tell: Callable[[str], None],
 ) -> tuple[list[Window], int]:
-    """Go through one fault after the other, and return their windows and how often the cluster did
-    not recover.
+    """Go through one fault after the other.
+
+    Return their windows, and how often the cluster did not recover.
     """
 
     def all_commit() -> bool:

@@ -1,5 +1,6 @@
-"""Draws a truth run: for each kind of fault, whether a node was usable and what the checkers
-answered, over time.
+"""Draws a truth run over time.
+
+For each kind of fault, it shows whether a node was usable and what the checkers answered.
 
 Needs the dependency group `plot` (matplotlib), which `make truth ARGS="--plot FILE.png"` installs.
 """
@@ -97,8 +98,9 @@ def _bars(some: Sequence[Stretch], window: Window) -> list[Stretch]:
 
 
 def filled(samples: Sequence[Sample], kind: str) -> list[Stretch]:
-    """Return the stretches of one kind, each extended to the start of the next sample, so that
-    there are no gaps.
+    """Return the stretches of one kind, without gaps.
+
+    Each is extended to the start of the next sample.
     """
     following = {before.ended_at: after.began_at for before, after in pairwise(samples)}
     return [

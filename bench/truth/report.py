@@ -83,8 +83,9 @@ bench/truth/stretches.py has the full rules, and bench/truth/report.py the goals
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One fault, and the time until the next. node: the name of the fault's node. ended_at: when
-    the fault ended.
+    """One fault, and the time until the next.
+
+    node: the name of the fault's node. ended_at: when the fault ended.
     """
 
     number: int
@@ -96,9 +97,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One stretch of wrong answers of a checker about a node, and the fault during which it
-    happened.
-    """
+    """One stretch of wrong answers of a checker about a node, and the fault meanwhile."""
 
     checker: str
     what: str
@@ -169,9 +168,7 @@ class Report:
         return "\n".join([self.title, "", *rows, "", EXPLANATION])
 
     def worst(self) -> list[Window]:
-        """Return the fault of each kind for which clustercheckd was wrong for longest about its
-        node, by kind.
-        """
+        """Return, by kind, the fault during which clustercheckd was wrong for longest."""
         last_of_kind = {
             window.kind: window for window in sorted(self.windows, key=self._wrong_seconds)
         }

@@ -1,5 +1,6 @@
-"""The threads that sample, each at its own pace, the checkers' answers about a node and its true
-state.
+"""The threads that sample the checkers' answers about a node, and its true state.
+
+Each samples at its own pace.
 """
 
 import subprocess
@@ -40,8 +41,9 @@ Answer = tuple[str, str]
 
 
 class Sampler(threading.Thread):
-    """Calls ask repeatedly and keeps the answers. ask: returns the kind of the answer and a
-    description.
+    """Calls ask repeatedly and keeps the answers.
+
+    ask: returns the kind of the answer and a description.
     """
 
     def __init__(self, name: str, ask: Callable[[], Answer], pace_seconds: float) -> None:
@@ -113,8 +115,9 @@ def script_verdict(node: Node, directory: Path) -> Callable[[], Answer]:
 
 
 def truth(node: Node) -> Callable[[], Answer]:
-    """Return a question that acts as a new client of the node: log in over TCP, read a row, commit
-    one.
+    """Return a question that acts as a new client of the node.
+
+    It logs in over TCP, reads a row and commits one.
     """
 
     def ask() -> Answer:

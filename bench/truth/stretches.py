@@ -41,8 +41,9 @@ Stretch = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One question and its answer, with times of the monotonic clock. seen: a description of the
-    answer.
+    """One question and its answer, with times of the monotonic clock.
+
+    seen: a description of the answer.
     """
 
     began_at: float
@@ -66,8 +67,9 @@ def judge(
 
 
 def settled(samples: Sequence[Sample], failed: str = UNUSABLE) -> list[Sample]:
-    """Adjust the start of a failure after a success (rule 2), and its end before a slow success
-    (rule 3).
+    """Adjust where failures begin and end.
+
+    The start of one after a success (rule 2), and its end before a slow success (rule 3).
     """
     result = list(samples)
     for index, (before, sample) in enumerate(pairwise(samples), 1):

@@ -80,7 +80,8 @@ def test_the_account_that_compose_makes_is_enough(without_account: Node, tmp_pat
     # The two functions are those of the image's entrypoint, which sources the script.
     functions = f"""
 docker_process_sql() {{ mariadb --no-defaults --skip-ssl --socket={without_account.socket}; }}
-docker_sql_escape_string_literal() {{ printf %s "$1" | sed -e 's/[\\\\]/\\\\\\\\/g' -e "s/'/''/g"; }}
+docker_sql_escape_string_literal() {{ printf %s "$1" |
+    sed -e 's/[\\\\]/\\\\\\\\/g' -e "s/'/''/g"; }}
 """
     subprocess.run(
         ["bash", "-ec", functions + script.replace("/secret/", f"{tmp_path}/")],

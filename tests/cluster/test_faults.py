@@ -20,8 +20,7 @@ from tests.measured import within
 BUSY_SECONDS = 0.5
 SHOWN_SECONDS = 0.25 + 0.8 + BUSY_SECONDS
 BACK_SECONDS = 1.0 + BUSY_SECONDS
-# A connection attempt into the void is repeated by the kernel after 1 and 3 s, and begun again after
-# 5 s.
+# The kernel repeats a connection attempt into the void after 1 and 3 s; we begin one after 5 s.
 NETWORK_BACK_SECONDS = 2.0 + BUSY_SECONDS
 MOST_SESSIONS = 3
 GROWTH_KIB = 2048

@@ -1,4 +1,4 @@
-"""MYSQL_HOST as a name: a resolver that hangs, several addresses, and the certificate of the name."""
+"""MYSQL_HOST as a name: a resolver that hangs, several addresses, the certificate of the name."""
 
 import os
 import socket

@@ -9,7 +9,7 @@ from tests.simulation.simulation import BrokenPromiseError, Simulation
 
 
 def main(first: int, after: int) -> int:
-    """Run the worlds of a range, print the stories of those that fail, and return the exit status."""
+    """Run the worlds of a range, print the stories of those that fail, return the exit status."""
     failed = 0
     for seed in range(first, after):
         try:

@@ -218,9 +218,8 @@ class Simulation:
     def _tell_change(self, verdict: Verdict) -> None:
         if verdict.reason is not self._reason:
             self._reason = verdict.reason
-            self.world.tell(
-                f"answer: {200 if verdict.available else 503} {verdict.reason.value}: {verdict.detail}"
-            )
+            status = 200 if verdict.available else 503
+            self.world.tell(f"answer: {status} {verdict.reason.value}: {verdict.detail}")
 
     def _break(self, promise: str) -> None:
         if not self.broken:
