@@ -1,11 +1,9 @@
 """A 200 means that a client can log in: faults that an open session does not see."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
-from http.client import RemoteDisconnected
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pymysql
@@ -20,13 +18,11 @@ from harness.service import Service
 from harness.waiting import wait_for
 from tests.cluster.lone import lone_node, reasons_since, wait_until_back, watching
 from tests.conftest import Services
-from tests.measured import DisturbedError, within
+from tests.measured import within
 
 REJECTED_SECONDS = 3.0
 BUSY_SECONDS = 1.0
 BACK_SECONDS = 3.0 + BUSY_SECONDS
-STORM_CLIENTS = 100
-STORM_SECONDS = 8.0
 HANG_SECONDS = 8.0
 
 
@@ -146,39 +142,6 @@ def test_a_hanging_show_status_is_a_timeout_and_never_gets_more_than_three_sessi
     )
 
 
-@pytest.mark.long
-def test_a_storm_of_logins_takes_no_node_out(node: Node, service: Service) -> None:
-    ended = threading.Event()
-    logins = [0] * STORM_CLIENTS
-
-    def reconnects(number: int) -> None:
-        while not ended.is_set():
-            with suppress(pymysql.MySQLError, OSError):
-                node.connect_as_client().close()
-                logins[number] += 1
-
-    before = len(service.status()["changes"])
-    threads = [
-        threading.Thread(target=reconnects, args=[number]) for number in range(STORM_CLIENTS)
-    ]
-    try:
-        for thread in threads:
-            thread.start()
-        end = time.monotonic() + STORM_SECONDS
-        while time.monotonic() < end:
-            assert service.get().status == 200
-    except RemoteDisconnected as fault:
-        # Among so many threads, this one may not get to send its request in the time that the guard
-        # gives it.
-        raise DisturbedError("the service closed the connection of a health check") from fault
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
-    assert sum(logins) > STORM_CLIENTS
-    assert reasons_since(service, before) == []
-
-
 def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
     async def settings() -> object:
         login = Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).login()
@@ -196,14 +159,3 @@ def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
         node.setting("sql_select_limit", "0", "DEFAULT"),
     ):
         assert asyncio.run(settings()) == ((b"32", b"18446744073709551615", b"0"),)
-
-
-def test_read_only_transactions_take_a_writer_out(node: Node, service: Service) -> None:
-    strict = "/?available_when_readonly=0"
-    with node.setting("tx_read_only", "ON", "OFF"):
-        wait_for(
-            "the writer to be read-only",
-            lambda: service.get(strict).reason == "read-only",
-            seconds=5,
-        )
-        assert service.get().status == 200
