@@ -22,10 +22,10 @@ from bench.truth.stretches import (
     USABLE,
     Sample,
     Stretch,
-    given,
     intersection,
     settled,
     stretches,
+    with_silences,
 )
 
 _BEFORE_SECONDS, _MOST_SECONDS = 1.0, 14.0
@@ -77,7 +77,7 @@ def _draw_row(axes: Axes, row: int, window: Window, node: Mapping[str, Sequence[
         min(window.ended_at + AFTER_SECONDS, window.began_at + _MOST_SECONDS),
     )
     for number, who in enumerate(_BANDS):
-        samples = settled(node[who]) if who == TRUTH else given(node[who])
+        samples = settled(node[who]) if who == TRUTH else with_silences(node[who])
         place = (row - _ROW / 2 + number * _BAND, _BAND * 0.9)
         axes.broken_barh(_bars([shown], window), place, color=_SILENT)
         for kind, colour in _COLOURS.items():

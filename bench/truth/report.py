@@ -108,12 +108,12 @@ class _Run:
     @property
     def row(self) -> str:
         """The row of the table that it belongs to."""
-        kind = self.window.kind
-        afterwards = sum(self.stretch) / 2 > self.window.ended_at
-        special = kind + (
-            _OTHERS if self.node != self.window.node else _AFTERWARDS if afterwards else ""
-        )
-        return special if special in _GOALS else kind
+        special = self.window.kind
+        if self.node != self.window.node:
+            special += _OTHERS
+        elif sum(self.stretch) / 2 > self.window.ended_at:
+            special += _AFTERWARDS
+        return special if special in _GOALS else self.window.kind
 
 
 class Report:
@@ -144,25 +144,22 @@ class Report:
 
     def violations(self) -> list[str]:
         """Return a description of each time that clustercheckd's answers broke a promise."""
-        found = [
-            run
-            for window in self.windows
-            if window.kind == PAUSED
-            for run in self._after_pause(window)
-        ]
+        broken: list[_Run] = []
+        for window in self.windows:
+            if window.kind == PAUSED:
+                broken += self._after_pause(window)
         for run in self._runs:
             goals = dict(zip(_COLUMNS, _GOALS.get(run.row, _USUAL), strict=True))
             if length(run.stretch) > goals.get((run.checker, run.what), _ANY):
-                found.append(run)
-        return [self._story(run) for run in found]
+                broken.append(run)
+        return [self._story(run) for run in broken]
 
     def text(self) -> str:
         """Return the table and its explanation."""
         rows = [f"| fault | {' | '.join(_COLUMNS.values())} |", f"|---|{'---|' * len(_COLUMNS)}"]
         kinds = {window.kind for window in self.windows}
-        for row in sorted(
-            {*kinds, *(row for row in _GOALS if row.partition(",")[0] in kinds)}, key=str.lower
-        ):
+        kinds |= {row for row in _GOALS if row.partition(",")[0] in kinds}
+        for row in sorted(kinds, key=str.lower):
             cells = [self._longest(row, *column) for column in _COLUMNS]
             rows.append(f"| {row} | {' | '.join(cells)} |")
         return "\n".join([self.title, "", *rows, "", EXPLANATION])
@@ -225,8 +222,8 @@ class Report:
                 )
                 if inside and (sample.kind, sample.seen) != last:
                     last = sample.kind, sample.seen
-                    begun, ended = (
-                        f"{at - self._began_at:7.2f}" for at in (sample.began_at, sample.ended_at)
-                    )
-                    lines.append(f"    {begun} to {ended} s  {name}: {sample.kind}: {sample.seen}")
+                    asked_at = sample.began_at - self._began_at
+                    answered_at = sample.ended_at - self._began_at
+                    times = f"{asked_at:7.2f} to {answered_at:7.2f} s"
+                    lines.append(f"    {times}  {name}: {sample.kind}: {sample.seen}")
         return "\n".join(lines)

@@ -56,7 +56,7 @@ def judge(
     verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence[Sample]
 ) -> dict[str, list[Stretch]]:
     """Compare a checker's answers about a node with the truth. Return the false ones, by kind."""
-    answered, truth, witness = given(verdicts), settled(truth), settled(witness, UNREADABLE)
+    answered, truth, witness = with_silences(verdicts), settled(truth), settled(witness, UNREADABLE)
     wrong_503 = intersection(stretches(answered, SAYS_503), stretches(truth, USABLE))
     return {
         FALSE_200: intersection(stretches(answered, SAYS_200), stretches(truth, UNUSABLE)),
@@ -83,7 +83,7 @@ def settled(samples: Sequence[Sample], failed: str = UNUSABLE) -> list[Sample]:
     return result
 
 
-def given(verdicts: Sequence[Sample]) -> list[Sample]:
+def with_silences(verdicts: Sequence[Sample]) -> list[Sample]:
     """Replace the time in which a checker is slow to answer with no answer (rule 4)."""
     result: list[Sample] = []
     for sample in verdicts:

@@ -15,10 +15,10 @@ from bench.truth.stretches import (
     UNUSABLE,
     USABLE,
     Sample,
-    given,
     judge,
     settled,
     stretches,
+    with_silences,
 )
 
 UP = [Sample(0.0, 5.0, USABLE, "")]
@@ -61,8 +61,8 @@ def test_a_client_that_waits_in_vain_met_the_hang_no_earlier_than_its_last_step(
 def test_nothing_is_said_while_a_checker_holds_its_answer() -> None:
     asked = [Sample(0, 0, SAYS_200, ""), Sample(1, 3, SAYS_503, "")]
     asked += [Sample(3, 3, SAYS_503, ""), Sample(4, 6, SAYS_200, "")]
-    assert stretches(given(asked), SAYS_200) == [(0, 0), (6, 6)]
-    assert stretches(given(asked), SAYS_503) == [(3, 3)]
+    assert stretches(with_silences(asked), SAYS_200) == [(0, 0), (6, 6)]
+    assert stretches(with_silences(asked), SAYS_503) == [(3, 3)]
 
 
 def test_a_200_on_an_unusable_node_is_false_even_if_it_is_a_donor() -> None:
