@@ -105,7 +105,7 @@ class Installation(Block):
     def _start(self) -> None:
         """Install, which takes about two seconds."""
         self.give_to_server(self.directory)
-        template = self.node("template")
+        self.template = template = self.node("template")
         self._install(template)
         # Start it once as a cluster of one node: nodes that copy this data then join without a full
         # state transfer.
@@ -136,12 +136,6 @@ class Installation(Block):
         path.chmod(0o755)
         if self.user:
             shutil.chown(path, self.user, self.user)
-
-    def copy_data(self, node: "Node") -> None:
-        """Copy the data of the first node to this one."""
-        template = self._nodes[0].data
-        # Not shutil, which does not preserve owners and holes.
-        subprocess.run(["cp", "-a", str(template), str(node.data)], check=True)
 
     def _mount(self, path: Path) -> None:
         path.mkdir()
@@ -222,7 +216,9 @@ class Node:
         bootstrap: as the first member of a new component.
         """
         if not self.data.exists():
-            self._installation.copy_data(self)
+            # Not shutil, which does not preserve owners and holes.
+            template = self._installation.template.data
+            subprocess.run(["cp", "-a", str(template), str(self.data)], check=True)
         galera = [] if addresses is None else self._galera_options(addresses)
         logs = (
             [f"--log-bin={self.binary_log}/log", "--sync-binlog=1"]
@@ -472,9 +468,7 @@ class Node:
         (self.data / "grastate.dat").unlink()
 
     def _galera_options(self, addresses: Sequence[str]) -> list[str]:
-        provider = next((path for path in _PROVIDERS if Path(path).exists()), None)
-        if provider is None:
-            raise RuntimeError("libgalera_smm.so is not installed (package galera-4)")
+        provider = next(path for path in _PROVIDERS if Path(path).exists())
         provider_options = ";".join(
             [
                 f"gmcast.listen_addr=tcp://{LOOPBACK}:{self.group_port}",

@@ -135,7 +135,7 @@ class Promises:
         if not (in_sync and self._is_calm and self._server.fate is Fate.WELCOME):
             seconds += RETURN_SECONDS
         self._settled_at = max(self._settled_at, now + seconds)
-        self._rejects_since = max(self._rejects_since, now)
+        self._rejects_since = max(self._rejects_since, now + late_seconds)
 
     def sync_changed(self) -> None:
         """Note that reads in sync end in another way, which matters only after a hang."""
@@ -158,5 +158,7 @@ class Promises:
             self._be_fragile(late_seconds)
 
     def _be_fragile(self, late_seconds: float) -> None:
-        until = self._world.running + late_seconds + LOGIN_INTERVAL_SECONDS + IDLE_SECONDS
-        self._fragile_until = max(self._fragile_until, until)
+        hangs_until = self._world.running + late_seconds
+        self._rejects_since = max(self._rejects_since, hangs_until)
+        fragile_until = hangs_until + LOGIN_INTERVAL_SECONDS + IDLE_SECONDS
+        self._fragile_until = max(self._fragile_until, fragile_until)

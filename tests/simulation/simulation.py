@@ -25,7 +25,8 @@ from tests.simulation.world import World
 _UNKNOWN = (Reason.STARTING, Reason.STALE)
 _QUIET_SECONDS = 2.0
 _EXAM_SECONDS = 4.0
-_BORING_SECONDS = 3.0
+_BORING_SECONDS, _LONG_SECONDS = 3.0, 4.0
+"""How seldom to ask while a world that is well again needs long to settle."""
 _TOO_MANY = 2
 """A health check may be unlucky during which our process pauses so often."""
 _IMPATIENT = 0.05
@@ -126,7 +127,7 @@ class Simulation:
     async def _ask_again_and_again(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             seconds = self.ask_seconds * self.rng.uniform(0.5, 1.5)
-            if self.world.now > self.plan.ends_at and self._settles_in > _BORING_SECONDS + 1.0:
+            if self.world.now > self.plan.ends_at and _LONG_SECONDS < self._settles_in < math.inf:
                 seconds = _BORING_SECONDS
             is_impatient = self.rng.random() < _IMPATIENT
             tasks.create_task(self._ask(self.rng.uniform(0.0, 0.3) if is_impatient else None))
