@@ -87,7 +87,7 @@ class Promises:
         self._world = world
         self._server = server
         self._settled_at = 0.0
-        self._fragile_until = 0.0
+        self._hangs_until = -math.inf  # the login, or the session, of the latest accident
         self._rejects_since = math.inf
         self._keeps_session = True
         server.on_client = self._note_client
@@ -134,13 +134,17 @@ class Promises:
         in_sync = self._server.sync is Sync.ANSWERED and not self._server.waits_in_sync
         if not (in_sync and self._is_calm and self._server.fate is Fate.WELCOME):
             seconds += RETURN_SECONDS
-        self._settled_at = max(self._settled_at, now + seconds)
+        self._settled_at = max(self._settled_at, max(now, self._hangs_until) + seconds)
         self._rejects_since = max(self._rejects_since, now + late_seconds)
 
     def sync_changed(self) -> None:
         """Note that reads in sync end in another way, which matters only after a hang."""
         if not self._is_calm:
             self.settle()
+
+    @property
+    def _fragile_until(self) -> float:
+        return self._hangs_until + LOGIN_INTERVAL_SECONDS + IDLE_SECONDS
 
     @property
     def _is_calm(self) -> bool:
@@ -158,7 +162,5 @@ class Promises:
             self._be_fragile(late_seconds)
 
     def _be_fragile(self, late_seconds: float) -> None:
-        hangs_until = self._world.running + late_seconds
-        self._rejects_since = max(self._rejects_since, hangs_until)
-        fragile_until = hangs_until + LOGIN_INTERVAL_SECONDS + IDLE_SECONDS
-        self._fragile_until = max(self._fragile_until, fragile_until)
+        self._hangs_until = max(self._hangs_until, self._world.running + late_seconds)
+        self._rejects_since = max(self._rejects_since, self._hangs_until)
