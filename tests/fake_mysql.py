@@ -1,6 +1,4 @@
-"""A mock MySQL server, for what no real one here can be brought to show: PXC's variables, and
-broken peers.
-"""
+"""A mock MySQL server, for what no real one here shows: PXC's variables, and broken peers."""
 
 import contextlib
 import itertools
@@ -86,9 +84,7 @@ def shown(values: Mapping[str, Value]) -> bytes:
 
 
 def selected(statement: str, variables: Mapping[str, Value]) -> bytes:
-    """Make the answer to a SELECT of system variables: a row in which ON is 1 and OFF is 0, or
-    error 1193.
-    """
+    """Make the answer to a SELECT of system variables: a row, or error 1193."""
     names = re.findall(r"@@global\.(\w+)", statement)
     if unknown := [name for name in names if name not in variables]:
         return packet(1, error(1193, f"Unknown system variable '{unknown[0]}'"))
@@ -207,10 +203,10 @@ Address = tuple[str, int] | str
 
 
 class FakeMySQL(socketserver.ThreadingTCPServer):
-    """Runs a behaviour for each connection, which may be replaced while it runs; keeps the
-    statements answered.
+    """Runs a behaviour for each connection, and keeps the statements answered.
 
-    address: a host, and 0 for a free port; or the path of a unix socket.
+    The behaviour may be replaced meanwhile. address: a host, and 0 for a free port; or the path of
+    a unix socket.
     """
 
     allow_reuse_address = True
@@ -261,8 +257,7 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
         """Count a connection for as long as it is handled."""
         self._sockets.add(connection)
         self.connections += 1
-        # One that the client has hung up on is none of its connections, though it is still handled
-        # here.
+        # One that the client has closed is not one of them, though it is still handled here.
         still_open = sum(map(_is_established, list(self._sockets)))
         self.most_open_connections = max(self.most_open_connections, still_open)
         try:

@@ -1,5 +1,6 @@
-"""Percona XtraDB Cluster, of which no real one can be had here: rows that others have published,
-and a mock node.
+"""Percona XtraDB Cluster, of which no real one can be had here.
+
+Rows that others have published, and a mock node.
 
 pxc_rows.tsv has a line for each dump: the reason that its situation calls for, product, version,
 situation, and its rows as NAME=VALUE. -NAME is a variable that the situation says the server lacks.

@@ -23,12 +23,13 @@ MariaDB has rule 3 since 10.6 (MDEV-14974). MySQL's own client (9.7) ignores the
 it connects to the socket, which may belong to another server.
 """
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from app.database.option_file import OptionFile
+from app.database.option_file import Options
 from app.settings.error import SettingsError
 
 USUAL_SOCKETS = (
@@ -44,8 +45,8 @@ listen there.
 
 DEFAULT_PORT = 3306
 
-_LOCALHOST = "localhost"
-_TCP = "tcp"
+_IN_FILE = " in DEFAULTS_EXTRA_FILE"
+_UNSET_OR_LOCALHOST = (None, "", "localhost")
 _PORT = re.compile(r"[0-9]{1,5}")
 _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 
@@ -66,88 +67,68 @@ class Address:
 
 
 def resolve_address(
-    socket: str | None, host: str | None, port: int | None, options: OptionFile
+    socket: str | None, host: str | None, port: int | None, options: Options
 ) -> Address:
     """Return the address for MYSQL_SOCKET, MYSQL_HOST, MYSQL_PORT and the option file.
 
-    Raises `SettingsError` if a value is invalid, or if the settings name two servers.
+    Raises `SettingsError` if a value is invalid, or if the settings name two servers. Its message
+    repeats no value: a URL, or a value in the wrong variable, may contain the password.
     """
-    if host:
-        _check_host("MYSQL_HOST", host)
     if socket:
-        _check_socket("MYSQL_SOCKET", socket)
-        if host and host != _LOCALHOST:
-            both = f"MYSQL_SOCKET={socket} and MYSQL_HOST={host}"
+        if host not in _UNSET_OR_LOCALHOST or port is not None:
             raise SettingsError(
-                f"{both} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost"
+                "MYSQL_SOCKET with MYSQL_HOST or MYSQL_PORT may name two servers: set one of them"
             )
-        if port is not None:
-            raise SettingsError(
-                f"MYSQL_SOCKET={socket} and MYSQL_PORT={port} may name two servers: unset one"
-            )
-        return Address(socket)
-    protocol = _TCP if port is not None else _protocol(options)
-    if not host:
-        host = options.value("host") or ""
-        if host:
-            _check_host(options.named("host"), host)
-    if host in ("", _LOCALHOST) and protocol != _TCP:
-        # Not Path.exists, which raises PermissionError if the directory may not be searched.
-        usual = next((path for path in USUAL_SOCKETS if os.path.exists(path)), USUAL_SOCKETS[0])  # noqa: PTH110
-        return Address(_socket(options) or usual)
-    return Address(host=host or "127.0.0.1", port=port or _port(options) or DEFAULT_PORT)
+        return Address(_checked_socket("MYSQL_SOCKET", socket))
+    host = _checked_host("MYSQL_HOST", host) or _checked_host(
+        "host" + _IN_FILE, options.get("host")
+    )
+    protocol = (options.get("protocol") or "").strip().lower()
+    if host in _UNSET_OR_LOCALHOST and protocol != "tcp" and port is None:
+        return Address(_socket(options))
+    return Address(host=host or "127.0.0.1", port=port or _port(options))
 
 
 def parse_port(name: str, value: str) -> int:
     """Parse a port from 1 to 65535. Raises `SettingsError`, whose message begins with name."""
     if not (_PORT.fullmatch(value) and 0 < int(value) < 1 << 16):
-        # Anything but a number may be the password, in the wrong variable.
-        shown = f"{name}={value}" if _PORT.fullmatch(value) else name
-        raise SettingsError(f"{shown} is not a port: set it to a number from 1 to 65535")
+        raise SettingsError(f"{name} is not a port: set it to a number from 1 to 65535")
     return int(value)
 
 
-def _protocol(options: OptionFile) -> str:
-    given = options.value("protocol") or ""
-    protocol = given.strip().lower()
-    if protocol not in ("", _TCP, "socket"):
-        raise SettingsError(
-            f"{options.named('protocol')}={given} is not supported: set it to tcp or socket"
-        )
-    return protocol
-
-
-def _socket(options: OptionFile) -> str | None:
-    socket = options.value("socket")
+def _socket(options: Options) -> str:
+    socket = options.get("socket")
     if socket is not None:
-        _check_socket(options.named("socket"), socket)
-    return socket
+        return _checked_socket("socket" + _IN_FILE, socket)
+    for usual in USUAL_SOCKETS:
+        # Not Path.exists, which raises PermissionError if the directory may not be searched.
+        if os.path.exists(usual):  # noqa: PTH110
+            return usual
+    return USUAL_SOCKETS[0]
 
 
-def _port(options: OptionFile) -> int | None:
-    port = options.value("port")
-    # The client takes 0 and an empty value as the default.
-    return None if port in (None, "", "0") else parse_port(options.named("port"), port)
+def _port(options: Options) -> int:
+    port = options.get("port")
+    if port in (None, "", "0"):  # the client takes these as the default
+        return DEFAULT_PORT
+    return parse_port("port" + _IN_FILE, port)
 
 
-def _check_socket(name: str, socket: str) -> None:
-    """Raise `SettingsError` for a relative path, without it: a URL may contain the password."""
+def _checked_socket(name: str, socket: str) -> str:
     if not socket.startswith("/"):
         raise SettingsError(
             f"{name} is not an absolute path: set it to the path of the server's socket"
         )
+    return socket
 
 
-def _check_host(name: str, host: str) -> None:
-    """Raise `SettingsError` unless host can be a host name or an IP address."""
-    if _HOST_NAME.fullmatch(host):
-        return
-    try:
-        ip_address(host)
-    except ValueError:
-        # A URL may contain the password, which must not be repeated.
-        shown = name if "@" in host else f"{name}={host}"
-        elsewhere = (
-            "set a port, a socket or the account in MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
-        )
-        raise SettingsError(f"{shown} is not a host name or an IP address: {elsewhere}") from None
+def _checked_host(name: str, host: str | None) -> str:
+    """Return a host name or an IP address; empty if there is none."""
+    if not host or _HOST_NAME.fullmatch(host):
+        return host or ""
+    with contextlib.suppress(ValueError):
+        return str(ip_address(host))
+    raise SettingsError(
+        f"{name} is not a host name or an IP address: set a port, a socket or the account in"
+        " MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
+    )

@@ -184,7 +184,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         # was not read yet.
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
-            raise faults.TooManyBytesError
+            raise faults.UnaskedBytesError
         read: bytes = await super()._read_bytes(num_bytes)
         return read
 
@@ -206,26 +206,16 @@ async def _open_unix_connection(path: str) -> tuple[asyncio.StreamReader, asynci
     connecting = socket.socket(socket.AF_UNIX)
     try:
         connecting.setblocking(False)  # noqa: FBT003 (socket's own signature)
-        # Not left to the event loop: asyncio takes a full accept queue for a connection that is
-        # being made.
-        while not _is_accepted(connecting, path):  # noqa: ASYNC110 (nothing tells when there is a place)
+        while True:
+            # Not left to the event loop: asyncio takes a full accept queue, in which TCP would wait
+            # for a place, for a connection that is being made.
+            with contextlib.suppress(BlockingIOError):
+                connecting.connect(path)
+                return await asyncio.open_unix_connection(sock=connecting)
             await asyncio.sleep(_ACCEPT_QUEUE_SECONDS)
-        return await asyncio.open_unix_connection(sock=connecting)
     except BaseException:
         connecting.close()
         raise
-
-
-def _is_accepted(connecting: socket.socket, path: str) -> bool:
-    """Connect, and return False if the accept queue is full.
-
-    TCP would wait for a place; a unix socket asks again.
-    """
-    try:
-        connecting.connect(path)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _find_lost_peers(connected: socket.socket) -> None:

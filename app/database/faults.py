@@ -51,7 +51,7 @@ manuals)."""
 
 _IN_WORDS = {
     Reason.REJECTS_LOGINS: "the server takes no logins",
-    Reason.TOO_MANY_CONNECTIONS: "the server has no connection left for user {user}",
+    Reason.TOO_MANY_CONNECTIONS: "no connection is left for user {user}",
     Reason.ACCESS_DENIED: "the server refused user {user}",
     Reason.HOST_BLOCKED: "the server does not accept connections from this host",
     Reason.OFFLINE: "the server is in offline mode and accepts only administrators",
@@ -60,8 +60,15 @@ _IN_WORDS = {
 }
 
 
-_USER_LIMIT_REACHED = 1226
-_OWN_LIMIT = "account {user} has reached its own limit, such as MAX_USER_CONNECTIONS"
+_REJECTIONS = (Reason.REJECTS_LOGINS, Reason.CONNECTION_LOST, Reason.TIMEOUT)
+"""Clients cannot log in either.
+
+The server may have no thread or no memory left, have a broken init_connect, close the connection in
+the handshake, or not answer.
+"""
+
+_REFUSALS = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
+"""An immediate retry would fail too, and only add a line to the server's log."""
 
 
 class UnfitServerError(Exception):
@@ -80,19 +87,13 @@ class PlainTextError(UnfitServerError):
     words = "{login} offers no TLS, but MYSQL_SSL* or the option file requires it"
 
 
-class TooManyBytesError(UnfitServerError):
-    """The server sent more than any answer needs."""
-
-    words = "{login} sent more than any MySQL server does while {phase}"
-
-
 class UnaskedBytesError(UnfitServerError):
-    """The server sent more than the statements' answers.
+    """The server sent more than any answer needs, or more than the statements' answers.
 
     The next poll would take the rest for its own answers.
     """
 
-    words = "{login} sent an answer to no statement while {phase}"
+    words = "{login} sent more than it was asked for while {phase}"
 
 
 class RefusedPluginError(UnfitServerError):
@@ -138,38 +139,28 @@ def outcome_of(fault: BaseException, failure: PollFailure, phase: str) -> Outcom
     """Return what a failed login says about the server: see the table of `app.database.logins`."""
     if phase == LOOKING_UP:
         return Outcome.FAILED
-    if _is_rejection(fault, failure):
+    if failure.reason in _REJECTIONS or isinstance(fault, ConnectionRefusedError):
         return Outcome.REJECTED
-    if _is_refusal(fault, failure):
+    if failure.reason in _REFUSALS or _is_tls_refusal(fault):
         return Outcome.REFUSED
     return Outcome.ANSWERED if is_error_of_server(fault) else Outcome.FAILED
 
 
-def _is_refusal(fault: BaseException, failure: PollFailure) -> bool:
-    """Return whether an immediate retry would fail too, and only add a line to the server's log."""
+def _is_tls_refusal(fault: BaseException) -> bool:
+    """Return whether TLS is not possible until somebody changes a certificate or a setting."""
     tls = _tls_fault(fault)
-    return (
-        failure.reason in (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
-        or isinstance(fault, PlainTextError)
-        or isinstance(tls, ssl.SSLCertVerificationError)
-        # A TLS alert: the server does not accept our certificate.
-        or (tls is not None and "ALERT" in (tls.reason or ""))
-    )
-
-
-def _is_rejection(fault: BaseException, failure: PollFailure) -> bool:
-    """Return whether clients cannot log in either.
-
-    The server may have no thread or no memory left, have a broken init_connect, close the
-    connection in the handshake, refuse connections, or not answer.
-    """
-    rejections = (Reason.REJECTS_LOGINS, Reason.CONNECTION_LOST, Reason.TIMEOUT)
-    return failure.reason in rejections or isinstance(fault, ConnectionRefusedError)
+    if tls is None:
+        return isinstance(fault, PlainTextError)
+    # An alert: the server does not accept our certificate.
+    return isinstance(tls, ssl.SSLCertVerificationError) or "ALERT" in (tls.reason or "")
 
 
 def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
     # aiomysql wraps a fault that occurs while it reads in an error of its own.
-    return next((one for one in (fault, fault.__cause__) if isinstance(one, ssl.SSLError)), None)
+    cause = fault.__cause__
+    if isinstance(cause, ssl.SSLError):
+        return cause
+    return fault if isinstance(fault, ssl.SSLError) else None
 
 
 def _in_words(
@@ -210,17 +201,15 @@ def _in_words(
             return Reason.UNREACHABLE, f"cannot connect to {login}: {_os_words(fault)}"
         case _:
             return Reason.ERROR, f"{login} sent an answer that is not MySQL while {phase}"
-    words = _OWN_LIMIT if number == _USER_LIMIT_REACHED else _IN_WORDS[reason]
-    words = words.format(user=user, phase=phase)
+    words = _IN_WORDS[reason].format(user=user, phase=phase)
     return reason, f"{words} (error {number})" if number else words
 
 
 def _os_words(fault: OSError) -> str:
-    # Event loops add addresses and phrases to strerror, so use os.strerror, which does not know a
-    # resolver's numbers.
-    if isinstance(fault, socket.gaierror) or not fault.errno:
-        return fault.strerror or type(fault).__name__
-    return os.strerror(fault.errno)
+    if isinstance(fault, socket.gaierror):
+        return str(fault.strerror)
+    # Event loops add addresses and phrases to strerror.
+    return os.strerror(fault.errno or 0)
 
 
 def _tls_words(fault: ssl.SSLError) -> str:

@@ -10,7 +10,7 @@ import ssl
 from dataclasses import asdict, dataclass, field
 
 from app.database.address import Address, resolve_address
-from app.database.option_file import OptionFile
+from app.database.option_file import Options, read_option_file
 from app.database.tls import VERIFY_IDENTITY, Tls
 from app.settings.error import SettingsError, read_file, words_of
 
@@ -69,33 +69,36 @@ class Database:
 
         Raises `SettingsError` if a file cannot be used or the settings contradict each other.
         """
-        tls = self._tls_settings()
-        options = OptionFile.read(self.defaults_extra_file)
+        options: Options = {}
+        if self.defaults_extra_file:
+            options = read_option_file(self.defaults_extra_file)
         address = resolve_address(self.socket, self.host, self.port, options)
         return Login(
-            username=self.username or options.value("user") or _own_name(),
+            username=self.username or options.get("user") or _own_name(),
             password=self._password(options),
-            tls=None if address.socket else (tls or Tls.of_file(options)).context(),
+            tls=None if address.socket else self._tls(options).context(),
             **asdict(address),
         )
 
-    def _tls_settings(self) -> Tls | None:
-        given = (self.ssl, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify)
-        if all(value in (None, "") for value in given):
-            return None
-        # A setting that says what to verify or trust asks for TLS, unless MYSQL_SSL=0.
+    def _tls(self, options: Options) -> Tls:
+        settings = (self.ssl, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify)
+        if settings == (None,) * len(settings):
+            return Tls.of_file(options)
         return Tls(
-            self.ssl is not False,
-            self.ssl_ca,
-            self.ssl_cert,
-            self.ssl_key,
-            self.ssl_verify or VERIFY_IDENTITY,
+            # A setting that says what to verify or trust asks for TLS, unless MYSQL_SSL=0.
+            required=self.ssl is not False,
+            ca=self.ssl_ca,
+            cert=self.ssl_cert,
+            key=self.ssl_key,
+            verify=self.ssl_verify or VERIFY_IDENTITY,
         )
 
-    def _password(self, options: OptionFile) -> str:
+    def _password(self, options: Options) -> str:
         if self.password_file:
             return _password_in(self.password_file)
-        return (options.values.get("password") if self.password is None else self.password) or ""
+        if self.password is not None:
+            return self.password
+        return options.get("password") or ""
 
 
 def _own_name() -> str:
@@ -104,9 +107,8 @@ def _own_name() -> str:
         # Not getpass, which trusts LOGNAME: the server gets the user from the kernel.
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        own_user = f"user id {os.geteuid()}"
         raise SettingsError(
-            f"MYSQL_USERNAME is not set, and {own_user} has no name: set MYSQL_USERNAME"
+            f"MYSQL_USERNAME: set it, because user id {os.geteuid()} has no name"
         ) from None
 
 

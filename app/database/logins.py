@@ -74,9 +74,11 @@ class Logins:
         """Whether the latest login failed because of the account or the path to the server."""
         return self.outcome in (Outcome.REFUSED, Outcome.ANSWERED, Outcome.FAILED)
 
-    def is_paused(self, at: float) -> bool:
-        """Return whether the server has just refused our account, so that the next login waits."""
-        return at < self.began_at + self._pause_seconds
+    def refusal(self, at: float) -> PollFailure | None:
+        """Return why our account was refused, if the next login waits for that."""
+        pauses = len(_REFUSED_PAUSES_SECONDS) - 1
+        pause_seconds = _REFUSED_PAUSES_SECONDS[min(self.refusals, pauses)]
+        return self.failure if at < self.began_at + pause_seconds else None
 
     def is_due(self, at: float, interval_seconds: float, *, session_answers: bool) -> bool:
         """Return whether to log in beside the session that is open.
@@ -84,7 +86,7 @@ class Logins:
         interval_seconds: 0 if only a session that gets no answer, or a server that takes no logins,
         is a reason.
         """
-        if self.is_paused(at):
+        if self.refusal(at) is not None:
             return False
         seconds = interval_seconds or math.inf
         if not session_answers:
@@ -99,15 +101,13 @@ class Logins:
 
     def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
         """Return the value after a login has ended. failure: why it was not accepted."""
-        rejections = {Outcome.REJECTED: self.rejections + 1, Outcome.FAILED: self.rejections}.get(
-            outcome, 0
-        )
+        rejections = 0
+        rejected = None
+        if outcome is Outcome.REJECTED:
+            rejections = self.rejections + 1
+            rejected = failure if rejections >= _REJECTIONS else None
+        elif outcome is Outcome.FAILED:
+            rejections = self.rejections
+            rejected = self.rejected
         refusals = self.refusals + 1 if outcome is Outcome.REFUSED else 0
-        rejected = failure if outcome is Outcome.REJECTED else self.rejected
-        if rejections < _REJECTIONS:
-            rejected = None
         return Logins(self.began_at, outcome, failure, rejections, rejected, refusals)
-
-    @property
-    def _pause_seconds(self) -> float:
-        return _REFUSED_PAUSES_SECONDS[min(self.refusals, len(_REFUSED_PAUSES_SECONDS) - 1)]

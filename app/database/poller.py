@@ -9,9 +9,8 @@ There are never more than three sessions. Each has a slot, and each slot its own
 
     serving   answers the polls. One that does not answer is kept until another one does: to open
               another one at each poll would use up the server's connections.
-    beside    a login that is to replace it: 5 s to log in, and 25 s to answer its first poll.
-    instead   a login of a poll that has no session: 5 s to log in, and 25 s to answer its first
-              statements.
+    login     becomes the next one: 5 s to log in, and 25 s to answer its first statements. A login
+              beside the serving session answers a poll too before it takes its place.
     last act  the session before, which reads in sync: 60 s. The server itself gives up after 30 s.
     leaving   sessions that log out: 0.5 s. Until they have, no login begins beside.
 """
@@ -55,16 +54,21 @@ _SPARE_IDLE_SECONDS = 30
 _TOLD_SECONDS = 1.0
 """After a wait of so many seconds, the log tells of a read in sync."""
 
+_NOT_IN_SYNC = (
+    "the node has not applied what its group has ordered: see clustercheckd_sync_wait_seconds"
+)
 _READING = "reading the node's state"
-
-_NO_LOGIN = PollFailure(Reason.ERROR, "there is no session")
 
 _log = logging.getLogger(__name__)
 
 
 class _Attempt:
-    """A login that is under way. login and phase: for the words of its failure."""
+    """A login that is under way.
 
+    beside: whether it began beside a session. login and phase: for the words of its failure.
+    """
+
+    beside = False
     login: Login | None = None
     phase = "connecting"
     task: asyncio.Task[Session | PollFailure]
@@ -90,6 +94,7 @@ class Poller:
         login_interval_seconds: float = 0.0,
         poll_interval_seconds: float = 1.0,
     ) -> None:
+        self.logins = Logins()
         # How many logins since the start failed for each reason; None for those that did not fail.
         self.login_counts: Counter[Reason | None] = Counter()
         self._database = database
@@ -99,26 +104,14 @@ class Poller:
             math.ceil(poll_interval_seconds + deadline_seconds) + _SPARE_IDLE_SECONDS
         )
         self._resolver = Resolver()
-        self._logins = Logins()
         self._sync = Sync()
         self._told_seconds = 0.0
         self._latest = _Attempt()
         # The slots: see this module's docstring.
         self._serving: Session | None = None
-        self._beside: _Attempt | None = None
-        self._instead: _Attempt | None = None
+        self._login: _Attempt | None = None
         self._last_act: asyncio.Task[None] | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
-
-    @property
-    def login_failure(self) -> PollFailure | None:
-        """Why the latest login failed; None if it did not."""
-        return self._logins.failure
-
-    @property
-    def account_refused(self) -> bool:
-        """Whether the latest login failed because of the account or the path to the server."""
-        return self._logins.account_refused
+        self._leaving: set[asyncio.Task[Any]] = set()
 
     @property
     def sync_wait_seconds(self) -> float | None:
@@ -154,22 +147,18 @@ class Poller:
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s."""
-        attempts = [
-            attempt.task for attempt in (self._beside, self._instead) if attempt is not None
-        ]
-        self._beside = self._instead = None
-        cancelled = [*attempts, self._last_act] if self._last_act is not None else attempts
-        for task in cancelled:
-            task.cancel()
-        if cancelled:
-            await asyncio.wait(cancelled)
-        outcomes = [self._serving, *(task.result() for task in attempts if not task.cancelled())]
-        quitting = [outcome.quit() for outcome in outcomes if isinstance(outcome, Session)]
-        await asyncio.gather(*quitting, *self._leaving)
+        self._use_new_session()
+        self._cancel_login()
+        if self._last_act is not None:
+            self._last_act.cancel()
+            self._await_end_of(self._last_act)
+        if self._serving is not None:
+            self._await_end_of(asyncio.create_task(self._serving.quit()))
+        await asyncio.gather(*self._leaving, return_exceptions=True)
 
     def _with_own_findings(self, state: NodeState) -> NodeState:
         """Add to the node's state what the logins and the reads in sync say."""
-        rejected = self._logins.rejected
+        rejected = self.logins.rejected
         return dataclasses.replace(
             state,
             rejects_logins=None if rejected is None else rejected.detail,
@@ -179,12 +168,16 @@ class Poller:
         )
 
     async def _result(self) -> NodeState | PollFailure:
-        self._take_new_sessions()
+        self._use_new_session()
         self._begin_login_if_due()
         while self._serving is not None and self._serving.reading is not None:
             # An earlier poll waits for this answer too. It is not used: the server may have sent it
             # long ago.
-            await self._first_of(self._serving.reading)
+            awaited: set[asyncio.Task[Any]] = {self._serving.reading}
+            if self._login is not None:
+                awaited.add(self._login.task)
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            self._use_new_session()
         if self._serving is not None:
             result = await self._read(self._serving)
             if isinstance(result, NodeState):
@@ -206,77 +199,66 @@ class Poller:
         return result
 
     async def _log_in_now(self) -> Session | PollFailure:
-        """Return a session for a poll that has none, or why there is none.
-
-        A login beside may be under way, and may hang: it does not keep this poll from logging in.
-        """
-        if self._instead is None and not self._logins.is_paused(_now()):
-            self._instead = self._begin(beside=False)
-        attempt = self._instead or self._beside
-        if attempt is None:
-            return self._logins.failure or _NO_LOGIN
-        while self._serving is None and not attempt.task.done():
-            await self._first_of(attempt.task)
-        return self._serving or attempt.task.result()
-
-    async def _first_of(self, awaited: asyncio.Task[Any]) -> None:
-        """Wait until this ends, or a login beside, and use the sessions that there are then."""
-        beside = () if self._beside is None else (self._beside.task,)
-        await asyncio.wait({awaited, *beside}, return_when=asyncio.FIRST_COMPLETED)
-        self._take_new_sessions()
+        """Return a session for a poll that has none, or why there is none."""
+        attempt = self._login
+        if attempt is None or attempt.beside:
+            refusal = self.logins.refusal(_now())
+            if refusal is None:
+                # A login beside may hang in what has ended the session.
+                self._cancel_login()
+                attempt = self._begin(beside=False)
+            elif attempt is None:
+                return refusal
+        await asyncio.wait([attempt.task])
+        self._use_new_session()
+        return attempt.task.result()
 
     def _begin_login_if_due(self) -> None:
         """Begin a login beside the session that there is."""
-        if (
-            self._serving is None
-            or self._beside is not None
-            or self._instead is not None
-            or self._leaving
-        ):
+        if self._serving is None or self._login is not None or self._leaving:
             return
-        answers = self._serving.reading is None
         interval_seconds = self._login_interval_seconds
         if self._sync.refused or self._sync.is_returning(_now()):
             # The next read must not be late to see that the node is back.
             interval_seconds = min(interval_seconds, _NEXT_SYNC_SECONDS)
-        due = self._logins.is_due(_now(), interval_seconds, session_answers=answers)
-        # After a hang, the node returns with a read in sync, and need not wait for the interval.
-        if due or self._sync.is_returning_since(self._logins.began_at):
-            self._beside = self._begin(beside=True)
+        answers = self._serving.reading is None
+        if self.logins.is_due(_now(), interval_seconds, session_answers=answers):
+            self._begin(beside=True)
 
     def _can_read_in_sync(self, session: Session | None) -> bool:
         return self._login_interval_seconds > 0 and session is not None and session.can_read_in_sync
 
     def _begin(self, *, beside: bool) -> _Attempt:
-        self._logins = self._logins.begun(_now())
-        self._latest = attempt = _Attempt()
-        attempt.task = asyncio.create_task(
-            self._log_in_beside(attempt) if beside else self._log_in(attempt)
-        )
+        self.logins = self.logins.begun(_now())
+        self._login = self._latest = attempt = _Attempt()
+        attempt.beside = beside
+        log_in = self._log_in_beside if beside else self._log_in
+        attempt.task = asyncio.create_task(log_in(attempt))
         attempt.task.add_done_callback(self._login_ended)
         return attempt
+
+    def _cancel_login(self) -> None:
+        if self._login is not None:
+            self._login.task.cancel()
+            self._await_end_of(self._login.task)
+            self._login = None
 
     def _login_ended(self, _task: asyncio.Task[Session | PollFailure]) -> None:
         # At once, so that no read in sync waits for the next poll. But not while a poll uses the
         # session before.
         if self._serving is None or self._serving.reading is None:
-            self._take_new_sessions()
+            self._use_new_session()
 
-    def _take_new_sessions(self) -> None:
-        """Use the sessions of the logins that have ended."""
-        if self._instead is not None and self._instead.task.done():
-            outcome, self._instead = self._instead.task.result(), None
-            if isinstance(outcome, Session) and self._serving is not None:
-                # That of a login beside has answered a poll already.
-                self._let_go(outcome)
-            elif isinstance(outcome, Session):
-                self._serving = outcome
-        if self._beside is not None and self._beside.task.done():
-            outcome, self._beside = self._beside.task.result(), None
-            if isinstance(outcome, Session):
-                before, self._serving = self._serving, outcome
-                if before is not None:
-                    self._let_go(before)
+    def _use_new_session(self) -> None:
+        """Let the session of a login that has ended answer the polls."""
+        if self._login is None or not self._login.task.done():
+            return
+        outcome = self._login.task.result()
+        self._login = None
+        if isinstance(outcome, Session):
+            if self._serving is not None:
+                self._let_go(self._serving)
+            self._serving = outcome
 
     def _let_go(self, session: Session) -> None:
         """Read in sync over a session that was replaced, if nothing waits for that yet.
@@ -285,8 +267,10 @@ class Poller:
         """
         if self._can_read_in_sync(session) and session.reading is None and self._last_act is None:
             self._last_act = asyncio.create_task(self._read_in_sync(session))
-            return
-        leaving = asyncio.create_task(session.quit())
+        else:
+            self._await_end_of(asyncio.create_task(session.quit()))
+
+    def _await_end_of(self, leaving: asyncio.Task[Any]) -> None:
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
 
@@ -306,62 +290,48 @@ class Poller:
     def _tell_of_sync(self) -> None:
         """Log once that a read in sync waits, and once that one was answered."""
         wait_seconds = self.sync_wait_seconds
-        if wait_seconds is None:
-            return
-        if wait_seconds >= _TOLD_SECONDS:
+        if wait_seconds is not None and wait_seconds >= _TOLD_SECONDS:
             if not self._told_seconds:
-                detail = (
-                    "the node has not applied what its group has ordered: see"
-                    " clustercheckd_sync_wait_seconds"
-                )
-                _log.warning("not in sync", extra={"detail": detail})
+                _log.warning("not in sync", extra={"detail": _NOT_IN_SYNC})
             self._told_seconds = wait_seconds
-        elif self._told_seconds and not wait_seconds:
+        elif wait_seconds == 0.0 and self._told_seconds:
             _log.info("in sync again", extra={"seconds": round(self._told_seconds, 1)})
             self._told_seconds = 0.0
 
     async def _log_in_beside(self, attempt: _Attempt) -> Session | PollFailure:
         """Return a session that is to replace another one, after it has answered a poll."""
-        began_at = _now()
-        outcome = await self._log_in(attempt, first_poll=True)
-        if self._logins.again_at_once and self._serving is not None:
-            left_seconds = began_at + _LOGIN_SECONDS - _now()
-            outcome = await self._log_in(
-                attempt, max(left_seconds, self._deadline_seconds), first_poll=True
-            )
+        until = _now() + _LOGIN_SECONDS
+        outcome = await self._log_in(attempt)
+        if self.logins.again_at_once:
+            seconds_left = until - _now()
+            outcome = await self._log_in(attempt, max(seconds_left, self._deadline_seconds))
         return outcome
 
     async def _log_in(
-        self, attempt: _Attempt, seconds: float = _LOGIN_SECONDS, *, first_poll: bool = False
+        self, attempt: _Attempt, seconds: float = _LOGIN_SECONDS
     ) -> Session | PollFailure:
         """Return a new session, or why there is none. seconds: the limit until it has logged in."""
-        session: Session | None = None
-        state: NodeState | PollFailure | None = None
-        try:
-            async with deadline(seconds):
-                session = await self._connect(attempt)
-            seconds = _FIRST_ANSWERS_SECONDS
-            async with deadline(seconds):
-                await session.begin(self._idle_seconds)
-                if first_poll:
-                    attempt.phase = _READING
-                    state = await session.read()
-        except (
-            BaseException
-        ) as fault:  # the driver lets RuntimeError, struct.error and others through
-            if session is not None:
-                session.close()
-            if not isinstance(fault, Exception):
-                raise
-            failure = poll_failure(fault, attempt.login, attempt.phase, seconds)
-            self._note(outcome_of(fault, failure, attempt.phase), failure)
-            return failure
-        if isinstance(state, PollFailure):
-            session.close()
-            self._note(Outcome.FAILED, state)
-            return state
-        self._note(Outcome.ACCEPTED)
-        return session
+        with contextlib.ExitStack() as unless_accepted:
+            try:
+                async with deadline(seconds):
+                    session = await self._connect(attempt)
+                unless_accepted.callback(session.close)
+                seconds = _FIRST_ANSWERS_SECONDS
+                async with deadline(seconds):
+                    await session.begin(self._idle_seconds)
+                    if attempt.beside:
+                        attempt.phase = _READING
+                        state = await session.read()
+                        if isinstance(state, PollFailure):
+                            self._note(Outcome.FAILED, state)
+                            return state
+            except Exception as fault:  # noqa: BLE001 (as in `_read`)
+                failure = poll_failure(fault, attempt.login, attempt.phase, seconds)
+                self._note(outcome_of(fault, failure, attempt.phase), failure)
+                return failure
+            unless_accepted.pop_all()
+            self._note(Outcome.ACCEPTED)
+            return session
 
     async def _connect(self, attempt: _Attempt) -> Session:
         attempt.login = login = self._database.login()
@@ -386,7 +356,7 @@ class Poller:
             # A poll that is under way says nothing: a login begins together with one.
             outcome = Outcome.HUNG
         self.login_counts[None if failure is None else failure.reason] += 1
-        before, self._logins = self._logins, self._logins.ended(outcome, failure)
+        before, self.logins = self.logins, self.logins.ended(outcome, failure)
         if outcome in (Outcome.REFUSED, Outcome.FAILED) and self._last_act is None:
             self._sync = self._sync.nothing_reads()
         # Without a session, and while the server hangs, the verdict itself says why.

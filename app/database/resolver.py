@@ -39,10 +39,10 @@ class Resolver:
         await asyncio.wait([lookup])
         # Another call may have waited for the same lookup.
         self._lookups.pop(host, None)
-        found = lookup.result()
-        if isinstance(found, Exception):
-            raise found
-        return found
+        outcome = lookup.result()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
 
 async def connect_to_first(
@@ -66,14 +66,14 @@ def _begin(host: str) -> asyncio.Future[list[str] | Exception]:
     answer: asyncio.Future[list[str] | Exception] = loop.create_future()
 
     def look_up() -> None:
-        found: list[str] | Exception
+        outcome: list[str] | Exception
         try:
-            found = _look_up(host)
+            outcome = _look_up(host)
         except (OSError, UnicodeError) as fault:
-            found = fault
+            outcome = fault
         # The loop may have been closed meanwhile.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(answer.set_result, found)
+            loop.call_soon_threadsafe(answer.set_result, outcome)
 
     try:
         threading.Thread(target=look_up, name=f"resolver of {host}", daemon=True).start()
@@ -84,9 +84,9 @@ def _begin(host: str) -> asyncio.Future[list[str] | Exception]:
 
 
 def _look_up(host: str, flags: int = 0) -> list[str]:
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+    entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
     # Unlike getaddrinfo, getnameinfo writes the zone of a link-local address.
     return [
         socket.getnameinfo(sockaddr, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
-        for *_, sockaddr in found
+        for *_, sockaddr in entries
     ]

@@ -42,10 +42,9 @@ _SYNC_WAIT = "SET SESSION wsrep_sync_wait=15"
 _READ_IN_SYNC = "SHOW STATUS LIKE 'wsrep_local_state'"
 _NOT_IN_SYNC = (1205, 1047)  # ER_LOCK_WAIT_TIMEOUT, ER_UNKNOWN_COM_ERROR: the node is not ready
 # In session scope: in global scope, MySQL 8 and PXC lock the list of all threads.
-_SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN ({', '.join(map(repr, STATUS_VARIABLES))})"
-_SHOW_VARIABLES = (
-    f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({', '.join(map(repr, SYSTEM_VARIABLES))})"
-)
+# Python writes a tuple of names as SQL writes a list of strings.
+_SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN {STATUS_VARIABLES}"
+_SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {SYSTEM_VARIABLES}"
 
 
 class Session:
@@ -100,11 +99,11 @@ class Session:
         The server itself gives up after repl.causal_read_timeout, 30 s by default. Raises whatever
         the driver raises.
         """
-        allowed, shown = await self._connection.answers(_SYNC_WAIT, _READ_IN_SYNC)
-        _rows(allowed)
-        if isinstance(shown, MySQLError) and error_number(shown) in _NOT_IN_SYNC:
+        waiting, state = await self._connection.answers(_SYNC_WAIT, _READ_IN_SYNC)
+        _rows(waiting)
+        if isinstance(state, MySQLError) and error_number(state) in _NOT_IN_SYNC:
             return False
-        _rows(shown)
+        _rows(state)
         return True
 
     async def quit(self) -> None:
@@ -126,22 +125,22 @@ class Session:
             return self._shown(status, variables)
         select = f"SELECT {', '.join(f'@@global.{name}' for name in self.known)}"
         status, selected = await self._connection.answers(_SHOW_STATUS, select)
-        # One row, with a value for each name.
-        if isinstance(selected, MySQLError) or [len(row) for row in selected] != [len(self.known)]:
+        if isinstance(selected, MySQLError):
             (variables,) = await self._connection.answers(_SHOW_VARIABLES)
             return self._shown(status, variables)
-        return parse_node_state((*_rows(status), *zip(self.known, selected[0], strict=True)))
+        (values,) = selected
+        return parse_node_state((*_rows(status), *zip(self.known, values, strict=True)))
 
     def _shown(
         self, status: Rows | MySQLError, variables: Rows | MySQLError
     ) -> NodeState | PollFailure:
         """Parse what both SHOWs returned, and remember which system variables this server has."""
-        shown = _rows(variables)
-        sent = {row[0].lower() for row in shown if row and isinstance(row[0], bytes)}
+        rows = _rows(variables)
+        sent = {row[0].lower() for row in rows if row and isinstance(row[0], bytes)}
         # Use only names that were asked for: a name from a server must not become part of a
         # statement.
         self.known = tuple(name for name in SYSTEM_VARIABLES if name.encode() in sent)
-        return parse_node_state((*_rows(status), *shown))
+        return parse_node_state((*_rows(status), *rows))
 
 
 def _rows(answer: Rows | MySQLError) -> Rows:

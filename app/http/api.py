@@ -146,7 +146,7 @@ def _status(sources: ServiceMetrics) -> Status:
         node=seen if isinstance(seen, NodeState) else None,
         failure=seen if isinstance(seen, PollFailure) else None,
         policy=monitor.policy,
-        login_failure=sources.poller.login_failure,
+        login_failure=sources.poller.logins.failure,
         connections=StatusConnections(
             open=len(sources.connections), closed=sources.connections.closed
         ),

@@ -202,7 +202,7 @@ def _login_metrics(poller: Poller) -> Iterator[Metric]:
     yield _gauge(
         "login_refused",
         "1 if the latest login failed because of the account or the path to the server, else 0.",
-        poller.account_refused,
+        poller.logins.account_refused,
     )
     if poller.sync_wait_seconds is not None:
         yield _gauge(

@@ -22,11 +22,11 @@ def words_of(fault: OSError) -> str:
 
 
 def read_file(path: str, errors: str = "strict") -> str:
-    """Return the text of a file of settings. errors: as for `bytes.decode`.
+    """Return the text of a file of settings, with its line ends. errors: as for `bytes.decode`.
 
     Raises OSError and UnicodeError.
     """
     # To open a pipe would block until another process writes to it.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-    return Path(path).read_text(encoding="utf-8", errors=errors)
+    return Path(path).read_bytes().decode("utf-8", errors)

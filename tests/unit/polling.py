@@ -64,7 +64,7 @@ class Polls:
         self._runner.run(asyncio.sleep(seconds))
 
     def check_closed(self, server: FakeMySQL, seconds: float = 10) -> None:
-        """Check that the poller soon has no connection to a server, though the server closes none."""
+        """Check that the poller soon has no connection to a server, which closes none."""
         began = time.monotonic()
         while _connections_to(server.port):
             assert time.monotonic() - began < seconds

@@ -28,9 +28,7 @@ def says_where_it_is(peer: Peer) -> None:
 
 
 class MockServers:
-    """Servers on every socket and port that a test leads to, but for the usual ones of a real
-    server.
-    """
+    """Servers on every socket and port that a test leads to, but not on the usual ones."""
 
     def __init__(self, directory: Path, exits: ExitStack) -> None:
         self._directory = directory
@@ -44,9 +42,7 @@ class MockServers:
         )
 
     def database(self, text: str) -> Database:
-        """Set an option file with a [client] group, in which {socket} and {port} stand for those of
-        the file.
-        """
+        """Write an option file; {socket} and {port} in its text are the file's."""
         path = self._directory / "my.cnf"
         lines = text.format(socket=self.files_socket, port=self.files_port)
         path.write_text(f"[client]\n{lines}\n")
@@ -54,11 +50,12 @@ class MockServers:
         return Database(defaults_extra_file=str(path))
 
     def asked_by_client(self, database: Database) -> str:
-        """Say where the mariadb client connects to; what it complains of where it does not."""
-        given = {"socket": database.socket, "host": database.host, "port": database.port}
-        flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
+        """Return where the mariadb client connects to."""
+        settings = {"socket": database.socket, "host": database.host, "port": database.port}
+        flags = [f"--{name}={value}" for name, value in settings.items() if value is not None]
         own = {name: value for name, value in os.environ.items() if not name.startswith("MYSQL_")}
-        done = subprocess.run(
+        usual = {"MYSQL_UNIX_PORT": self._usual_socket, "MYSQL_TCP_PORT": str(self._usual_port)}
+        client = subprocess.run(
             [
                 "mariadb",
                 f"--defaults-file={database.defaults_extra_file}",
@@ -66,24 +63,19 @@ class MockServers:
                 "-e",
                 "SELECT 1",
             ],
-            env={
-                **own,
-                "MYSQL_UNIX_PORT": self._usual_socket,
-                "MYSQL_TCP_PORT": str(self._usual_port),
-            },
+            env=own | usual,
             capture_output=True,
             text=True,
             timeout=SECONDS,
             check=False,
         )
-        said = done.stderr.strip()
-        where = said.partition(ASKED)[2] or said
+        where = client.stderr.strip().rpartition(ASKED)[2]
         return where.replace(self._usual_socket, "usual socket").replace(
             f":{self._usual_port}", ":usual"
         )
 
     def asked_by_us(self, database: Database) -> str:
-        """Say where clustercheckd connects to."""
+        """Return where clustercheckd connects to."""
         login = database.login()
         where = "usual socket" if login.socket in USUAL_SOCKETS else str(login)
         return where.replace("localhost:", "127.0.0.1:").replace(f":{DEFAULT_PORT}", ":usual")
@@ -107,27 +99,22 @@ def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
 ) -> None:
     database = servers.database(f"{protocol}\n{path}\n{port}\n{host}")
     names, numbers = (None, "localhost", OUR_HOST), (None, servers.our_port)
-    given = [replace(database, host=name, port=number) for name in names for number in numbers]
-    given.append(replace(database, socket=servers.our_socket, host="localhost"))
+    cases = [replace(database, host=name, port=number) for name in names for number in numbers]
+    cases.append(replace(database, socket=servers.our_socket, host="localhost"))
     if FILES_HOST not in host:  # MYSQL_SOCKET beside it has a test of its own
-        given.append(replace(database, socket=servers.our_socket))
-    expected = {settings: servers.asked_by_client(settings) for settings in given}
-    assert expected == {settings: servers.asked_by_us(settings) for settings in given}
+        cases.append(replace(database, socket=servers.our_socket))
+    for case in cases:
+        assert servers.asked_by_client(case) == servers.asked_by_us(case)
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        *(
-            f"socket={{socket}}\nport={{port}}\nprotocol={value}"
-            for value in ("TCP", '"tcp "', "SOCKET", "")
-        ),
-        *(
-            "SOCKET={socket}",
-            "loose_Socket={socket}",
-            "port=0\nhost=127.0.0.2",
-            "port=\nhost=127.0.0.2",
-        ),
+        'socket={socket}\nport={port}\nprotocol="tcp "',
+        "socket={socket}\nprotocol=",
+        "loose_Socket={socket}",
+        "port=0\nhost=127.0.0.2",
+        "port=\nhost=127.0.0.2",
     ],
 )
 def test_any_spelling_leads_us_where_it_leads_the_mariadb_client(
@@ -142,74 +129,37 @@ def test_a_socket_that_is_set_takes_precedence_over_the_files_host(servers: Mock
     assert servers.asked_by_us(replace(database, socket=servers.our_socket)) == servers.our_socket
 
 
-NO_VALUE = "option '--{}' requires an argument"
+@pytest.mark.parametrize(
+    ("lines", "option"),
+    [("socket=", "socket"), ("host=db2\nport=x", "port"), ("host=db2:3306", "host")],
+)
+def test_what_leads_nowhere_is_an_error_that_names_the_option(
+    servers: MockServers, lines: str, option: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"^{option} in DEFAULTS_EXTRA_FILE is not "):
+        servers.database(lines).login()
+
+
+def test_a_host_that_is_none_is_an_error_without_the_password_in_it() -> None:
+    with pytest.raises(SettingsError, match=r"^MYSQL_HOST is not a host name") as caught:
+        Database(host="mysql://root:geheim@db").login()
+    assert "geheim" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("lines", "to_client", "to_us"),
-    [
-        *(
-            (
-                f"protocol={value}",
-                "protocol",
-                f"protocol={value} is not supported: set it to tcp or socket",
-            )
-            for value in ("pipe", "udp", "tcp,socket", "0")
-        ),
-        *(
-            (option, NO_VALUE.format(option), f"{option} has no value: write {option}=...")
-            for option in ("host", "socket", "protocol", "user")
-        ),
-        # The port counts only where it is used.
-        ("port\nhost=db2", NO_VALUE.format("port"), "port has no value: write port=..."),
-        (
-            "socket=",
-            "Can't connect to local server through socket ''",
-            "socket is not an absolute path: set it to the path of the server's socket",
-        ),
-    ],
+    ("host", "port"), [("db2", None), ("127.0.0.1", None), ("LOCALHOST", None), (None, 3307)]
 )
-def test_what_leads_nowhere_is_an_error_as_it_is_to_the_mariadb_client(
-    servers: MockServers, lines: str, to_client: str, to_us: str
+def test_a_socket_beside_a_host_or_port_that_means_tcp_is_an_error(
+    host: str | None, port: int | None
 ) -> None:
-    database = servers.database(lines)
-    assert to_client in servers.asked_by_client(database)
-    with pytest.raises(SettingsError) as caught:
-        database.login()
-    assert str(caught.value) == f"DEFAULTS_EXTRA_FILE: {database.defaults_extra_file}: {to_us}"
-
-
-@pytest.mark.parametrize(
-    ("host", "port", "words"),
-    [
-        *(
-            (
-                host,
-                None,
-                f"MYSQL_HOST={host} name two servers: unset MYSQL_SOCKET, or set MYSQL_HOST=localhost",
-            )
-            for host in ("db2", "127.0.0.1", "::1", "LOCALHOST")
-        ),
-        # To the mariadb client the flag counts that comes last; variables have no order.
-        *(
-            (host, 3307, "MYSQL_PORT=3307 may name two servers: unset one")
-            for host in (None, "localhost")
-        ),
-    ],
-)
-def test_a_socket_beside_a_host_or_port_that_means_tcp_is_an_error_that_names_both(
-    host: str | None, port: int | None, words: str
-) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError, match=r"^MYSQL_SOCKET with MYSQL_HOST or MYSQL_PORT"):
         Database("/s", host, port).login()
-    assert str(caught.value) == f"MYSQL_SOCKET=/s and {words}"
 
 
 def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:
     anywhere = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 (what it looks for)
-    writable = [path for path in USUAL_SOCKETS if path.startswith(anywhere)]
     assert USUAL_SOCKETS
-    assert not writable
+    assert not [path for path in USUAL_SOCKETS if path.startswith(anywhere)]
 
 
 @pytest.mark.parametrize(
@@ -222,9 +172,7 @@ def test_an_address_is_shown_with_its_port(host: str, port: int | None, expected
 
 @pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣", "1\n"])
 def test_what_is_no_port_is_named(value: str) -> None:
-    with pytest.raises(
-        SettingsError, match=r"^NAME(=[0-9]+)? is not a port: set it to a number from 1 to 65535$"
-    ):
+    with pytest.raises(SettingsError, match=r"^NAME is not a port"):
         parse_port("NAME", value)
 
 

@@ -1,4 +1,4 @@
-"""How the password is proved, against mock peers: what MariaDB 10.11 lacks, and impostor servers."""
+"""How the password is proved, on mock peers: what MariaDB 10.11 lacks, and impostor servers."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,9 +54,7 @@ def asks_for_the_clear_password(peer: Peer) -> None:
 
 
 def asks_for_the_encrypted_password(peer: Peer) -> None:
-    """Log in over a channel that is held to be open to all: the password is encrypted with the
-    server's key.
-    """
+    """Log in over a channel that is open to all: the server's key encrypts the password."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -72,21 +70,17 @@ def asks_for_the_encrypted_password(peer: Peer) -> None:
     let_in_if_right(peer, bytes(byte ^ salt[at % len(salt)] for at, byte in enumerate(scrambled)))
 
 
-@pytest.mark.parametrize(("password", "right"), [(PASSWORD, True), ("", False), ("wrong", False)])
-def test_over_a_unix_socket_the_password_is_sent_as_it_is(
-    tmp_path: Path, password: str, *, right: bool
-) -> None:
+@pytest.mark.parametrize("password", [PASSWORD, "", "wrong"])
+def test_over_a_unix_socket_the_password_is_sent_as_it_is(tmp_path: Path, password: str) -> None:
     path = str(tmp_path / "s")
+    database = Database(socket=path, username="someone", password=password)
     with fake_mysql(asks_for_the_clear_password, path):
-        seen = poll_once(
-            Database(socket=path, username="someone", password=password), DEADLINE_SECONDS
-        )
-    if right:
-        assert isinstance(seen, NodeState)
+        result = poll_once(database, DEADLINE_SECONDS)
+    if password == PASSWORD:
+        assert isinstance(result, NodeState)
     else:
-        assert seen == PollFailure(
-            Reason.ACCESS_DENIED, "the server refused user someone (error 1045)"
-        )
+        assert isinstance(result, PollFailure)
+        assert result.reason is Reason.ACCESS_DENIED
 
 
 @LOOPS
@@ -111,50 +105,25 @@ def test_over_plain_tcp_the_password_is_encrypted() -> None:
         assert isinstance(polled(server), NodeState)
 
 
-CLEAR, OLD = "mysql_clear_password", "mysql_old_password"
+NATIVE, CLEAR, OLD = "mysql_native_password", "mysql_clear_password", "mysql_old_password"
 WITHOUT_PLUGINS = CAPABILITIES & ~CLIENT.PLUGIN_AUTH
-# name, plugin of the greeting, capabilities, what answers the login, the plugin that is refused
-SPOOFED = [
-    ("in clear by switch", "mysql_native_password", CAPABILITIES, auth_switch(CLEAR), CLEAR),
-    ("in clear by greeting and switch", CLEAR, CAPABILITIES, auth_switch(CLEAR), CLEAR),
-    ("in clear after caching_sha2", PLUGIN, CAPABILITIES, auth_switch(CLEAR), CLEAR),
-    ("by the hash before 4.1", "mysql_native_password", CAPABILITIES, auth_switch(OLD), OLD),
-    ("by that hash as before 5.5", "mysql_native_password", CAPABILITIES, b"\xfe", OLD),
-    (
-        "by that hash, with a name cut off",
-        "mysql_native_password",
-        CAPABILITIES,
-        b"\xfemysql_native_password",
-        OLD,
-    ),
-    (
-        "by that hash, without plugins",
-        "",
-        WITHOUT_PLUGINS,
-        auth_switch("mysql_native_password"),
-        OLD,
-    ),
-    (
-        "by a plugin nobody knows",
-        "nobody knows",
-        CAPABILITIES,
-        auth_switch("nobody knows"),
-        "nobody?knows",
-    ),
-    (
-        "by a plugin without a name",
-        "mysql_native_password",
-        CAPABILITIES,
-        auth_switch(""),
-        "unknown",
-    ),
-]
 
 
 @pytest.mark.parametrize(
     ("greeting", "capabilities", "switch", "refused"),
-    [row[1:] for row in SPOOFED],
-    ids=[row[0] for row in SPOOFED],
+    [
+        (NATIVE, CAPABILITIES, auth_switch(CLEAR), CLEAR),
+        (CLEAR, CAPABILITIES, auth_switch(CLEAR), CLEAR),
+        (PLUGIN, CAPABILITIES, auth_switch(CLEAR), CLEAR),
+        # The hash from before MySQL 4.1, by its name, as before 5.5, and in broken packets.
+        (NATIVE, CAPABILITIES, auth_switch(OLD), OLD),
+        (NATIVE, CAPABILITIES, b"\xfe", OLD),
+        (NATIVE, CAPABILITIES, b"\xfe" + NATIVE.encode(), OLD),
+        ("", WITHOUT_PLUGINS, auth_switch(NATIVE), OLD),
+        # Plugins that nobody knows.
+        (NATIVE, CAPABILITIES, auth_switch("a b"), "a?b"),
+        (NATIVE, CAPABILITIES, auth_switch(""), "unknown"),
+    ],
 )
 def test_a_spoofed_server_never_gets_the_password_in_clear(
     greeting: str, capabilities: int, switch: bytes, refused: str
@@ -168,16 +137,15 @@ def test_a_spoofed_server_never_gets_the_password_in_clear(
         received.append(peer.receive())
 
     with fake_mysql(behaviour) as server:
-        seen = polled(server)
-    assert seen == PollFailure(
-        Reason.ACCESS_DENIED,
-        f"user someone authenticates with the plugin {refused}, which clustercheckd does not support:"
-        " change it to unix_socket, mysql_native_password or caching_sha2_password",
-    )
+        result = polled(server)
+    assert isinstance(result, PollFailure)
+    assert result.reason is Reason.ACCESS_DENIED
+    assert f"plugin {refused}, " in result.detail
     # The scramble alone; after the switch, not a byte.
-    assert (len(received), received[1]) == (2, b"")
-    assert b"someone\0" in received[0]
-    assert PASSWORD.encode() not in received[0]
+    answer, after_the_switch = received
+    assert after_the_switch == b""
+    assert b"someone\0" in answer
+    assert PASSWORD.encode() not in answer
 
 
 def test_a_default_plugin_that_is_none_of_ours_does_not_keep_our_account_out() -> None:

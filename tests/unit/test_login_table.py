@@ -19,8 +19,9 @@ INTERVAL_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Row:
-    """How logins ended, of which the latest began at 0, and what that says; the names are those of
-    `Logins`.
+    """How logins ended, of which the latest began at 0, and what that says.
+
+    The names are those of `Logins`.
     """
 
     ended: tuple[Outcome, ...]
@@ -49,7 +50,6 @@ TABLE = [
     Row((REFUSED, REFUSED), 2, account_refused=True, paused_seconds=2),
     Row((REFUSED,) * 3, 4, account_refused=True, paused_seconds=4),
     Row((REFUSED,) * 4, 5, account_refused=True, paused_seconds=5),
-    Row((REFUSED,) * 9, 5, account_refused=True, paused_seconds=5),
     Row((REFUSED,) * 2000, 5, account_refused=True, paused_seconds=5),
     Row((REFUSED, REFUSED, FAILED), 2, account_refused=True),
     Row((REFUSED, REFUSED, ACCEPTED), 2),
@@ -77,7 +77,7 @@ def after(outcomes: tuple[Outcome, ...]) -> Logins:
 
 
 @pytest.mark.parametrize(
-    "row", TABLE, ids=[" ".join(one.value for one in row.ended)[:60] for row in TABLE]
+    "row", TABLE, ids=[" ".join(outcome.value for outcome in row.ended)[:60] for row in TABLE]
 )
 def test_row_of_the_table(row: Row) -> None:
     logins = after(row.ended)
@@ -87,8 +87,9 @@ def test_row_of_the_table(row: Row) -> None:
     assert logins.again_at_once is row.again_at_once
     assert not logins.is_due(row.due_after_seconds - 0.01, INTERVAL_SECONDS, session_answers=True)
     assert logins.is_due(row.due_after_seconds, INTERVAL_SECONDS, session_answers=True)
-    assert logins.is_paused(0.99 * row.paused_seconds) is (row.paused_seconds > 0)
-    assert not logins.is_paused(row.paused_seconds)
+    if row.paused_seconds:
+        assert logins.refusal(0.99 * row.paused_seconds) == WHY[REFUSED]
+    assert logins.refusal(row.paused_seconds) is None
 
 
 def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interval() -> None:
@@ -103,13 +104,9 @@ def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interva
 def test_before_the_first_login_one_is_due_and_nothing_is_known() -> None:
     logins = Logins()
     assert logins.is_due(0.0, INTERVAL_SECONDS, session_answers=True)
-    assert (logins.failure, logins.rejected, logins.account_refused, logins.again_at_once) == (
-        None,
-        None,
-        False,
-        False,
-    )
-    assert not logins.is_paused(0.0)
+    assert (logins.failure, logins.rejected, logins.refusal(0.0)) == (None, None, None)
+    assert not logins.account_refused
+    assert not logins.again_at_once
 
 
 @pytest.mark.parametrize("outcome", Outcome)

@@ -1,15 +1,14 @@
-"""Logins beside the polls, against mock peers; tests/cluster/test_logins.py has what a real server
-shows.
+"""Logins beside the polls, on mock peers.
+
+tests/cluster/test_logins.py has what a real server shows, and tests/simulation what faults do.
 """
 
 import logging
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from app.database.login import Database
 from app.database.sync import HANG_SECONDS
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -19,16 +18,15 @@ from tests.fake_mysql import (
     FakeMySQL,
     Peer,
     error,
-    fake_mysql,
     galera,
     packet,
     says,
 )
 from tests.measured import within
-from tests.unit.polling import polling, polls_of
+from tests.unit.polling import polling
 
-LOGIN_SECONDS = 5.0
 INTERVAL_SECONDS = 0.05
+READ_IN_SYNC = "SHOW STATUS LIKE 'wsrep_local_state'"
 
 
 def rejects(node: NodeState) -> bool:
@@ -37,80 +35,51 @@ def rejects(node: NodeState) -> bool:
 
 
 def test_a_new_session_takes_the_place_of_the_old_one_which_logs_out() -> None:
-    ended: list[bytes] = []
+    ended: list[Peer] = []
 
     def behaviour(peer: Peer) -> None:
         galera()(peer)
-        ended.append(b"quit")
+        ended.append(peer)
 
     with polling(behaviour, login_interval=INTERVAL_SECONDS) as (polls, server):
         polls.poll_until(lambda _: server.connections >= 5)
         assert polls.poller.login_counts[None] >= 4
-        assert polls.poller.login_failure is None
         # The session in use, and a login that is under way.
         wait_for("the sessions to be logged out", lambda: len(ended) >= server.connections - 2)
         assert server.most_open_connections <= 3
 
 
-@pytest.mark.parametrize(
-    ("then", "reason"),
-    [
-        (says(packet(0, error(1135))), Reason.REJECTS_LOGINS),
-        (lambda _: None, Reason.CONNECTION_LOST),
-    ],
-    ids=["no thread left", "closed in the handshake"],
-)
-def test_two_logins_that_the_server_rejects_in_a_row_are_in_the_state_until_one_succeeds(
-    then: Behaviour, reason: Reason
-) -> None:
+def test_two_logins_rejected_in_a_row_are_in_the_state_until_one_succeeds() -> None:
     # The interval is so long that a third login would come late.
     with polling(galera(), login_interval=0.5) as (polls, server):
         polls.state()
-        server.behaviour = then
+        server.behaviour = lambda _: None
         polls.poll_until(rejects)
-        assert polls.poller.login_failure is not None
-        assert polls.poller.login_failure.reason is reason
-        assert polls.poller.login_counts == {None: 1, reason: 2}
-        assert not polls.poller.account_refused
+        assert polls.poller.logins.failure is not None
+        assert polls.poller.logins.failure.reason is Reason.CONNECTION_LOST
+        assert polls.poller.login_counts == {None: 1, Reason.CONNECTION_LOST: 2}
         server.behaviour = galera()
         polls.poll_until(lambda node: not rejects(node))
-        assert polls.poller.login_failure is None
+        assert polls.poller.logins.failure is None
 
 
-@pytest.mark.parametrize("number", [1045, 1040])
-def test_a_refused_account_costs_no_session_that_works(
-    number: int, caplog: pytest.LogCaptureFixture
+def test_a_refused_account_costs_no_session_that_works_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with (
         polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server),
         caplog.at_level(logging.INFO),
     ):
         polls.state()
-        server.behaviour = says(packet(0, error(number)))
-        polls.poll_until(lambda _: polls.poller.account_refused)
-        assert polls.poller.login_failure is not None
-        assert f"(error {number})" in polls.poller.login_failure.detail
+        server.behaviour = says(packet(0, error(1045)))
+        polls.poll_until(lambda _: polls.poller.logins.account_refused)
         for _ in range(10):
             assert not rejects(polls.state())
         server.behaviour = galera()
-        polls.poll_until(lambda _: not polls.poller.account_refused)
-    assert [record.getMessage() for record in caplog.records] == [
-        "login failed",
-        "login works again",
-    ]
-
-
-def test_a_socket_file_that_is_gone_costs_no_session_that_works(tmp_path: Path) -> None:
-    path = tmp_path / "mysqld.sock"
-    database = Database(socket=str(path), username="someone")
-    with (
-        fake_mysql(galera(), str(path)),
-        polls_of(database, login_interval=INTERVAL_SECONDS) as polls,
-    ):
-        polls.state()
-        path.unlink()
-        polls.poll_until(lambda _: polls.poller.account_refused)
-        assert not rejects(polls.state())
+        polls.poll_until(lambda _: not polls.poller.logins.account_refused)
+    failed, works = caplog.records
+    assert (failed.getMessage(), vars(failed)["reason"]) == ("login failed", "access-denied")
+    assert works.getMessage() == "login works again"
 
 
 def test_the_session_is_told_how_long_it_may_be_idle() -> None:
@@ -124,7 +93,7 @@ def test_the_session_is_told_how_long_it_may_be_idle() -> None:
 
 def reads_in_sync(server: FakeMySQL) -> int:
     """Count the reads in sync that a server was asked for."""
-    return server.statements.count("SHOW STATUS LIKE 'wsrep_local_state'")
+    return server.statements.count(READ_IN_SYNC)
 
 
 def test_the_session_that_was_replaced_reads_in_sync() -> None:
@@ -158,69 +127,38 @@ def test_without_an_interval_or_the_variable_nothing_reads_in_sync(
         assert reads_in_sync(server) == 0
 
 
-@pytest.mark.parametrize(
-    ("number", "refused"), [(1205, True), (1047, True), (1317, False), (1064, False)], ids=str
-)
-def test_a_read_in_sync_that_the_server_does_not_wait_for_is_refused_and_any_other_error_says_nothing(
-    number: int, *, refused: bool
+def answering_reads_in_sync_with(number: int) -> Behaviour:
+    """Behave like a Synced node, but answer each read in sync with an error."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(answers={READ_IN_SYNC: packet(1, error(number))})
+
+    return behaviour
+
+
+@pytest.mark.parametrize("number", [1205, 1047])
+def test_a_read_in_sync_that_the_server_does_not_wait_for_is_repeated_before_the_interval(
+    number: int,
 ) -> None:
-    def refuses(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(
-            answers={"SHOW STATUS LIKE 'wsrep_local_state'": packet(1, error(number))}
-        )
-
-    with polling(refuses, login_interval=INTERVAL_SECONDS) as (polls, server):
-        polls.state()
-        polls.poll_until(lambda _: reads_in_sync(server) >= 3)
-        polls.wait(INTERVAL_SECONDS)
-        state = polls.state()
-        assert state.sync_refused is refused
-        assert (state.sync_wait_seconds is not None) is refused
-
-
-def test_after_a_read_in_sync_that_was_refused_the_next_one_does_not_wait_for_the_interval() -> (
-    None
-):
-    def refuses(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(
-            answers={"SHOW STATUS LIKE 'wsrep_local_state'": packet(1, error(1205))}
-        )
-
-    with polling(refuses, login_interval=2.0) as (polls, server):
+    with polling(answering_reads_in_sync_with(number), login_interval=2.0) as (polls, server):
         polls.poll_until(lambda node: node.sync_refused)
         seconds = polls.poll_until(lambda _: reads_in_sync(server) >= 2)
         within("the next read in sync", seconds, 1.5)
+        assert polls.state().sync_wait_seconds is not None
 
 
-def test_a_session_that_dies_at_its_first_poll_is_no_good_login_and_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def dies(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(statements=2)
-
-    with polling(galera(), login_interval=0.5) as (polls, server):
-        polls.state()
-        server.behaviour = dies
-        polls.poll_until(rejects)
-        assert polls.poller.login_counts == {None: 1, Reason.CONNECTION_LOST: 2}
-        server.behaviour = galera()
-        polls.poll_until(lambda node: not rejects(node))
-    failed = vars(caplog.records[0])
-    assert (failed["message"], failed["reason"]) == ("login failed", "connection-lost")
+def test_any_other_error_of_a_read_in_sync_says_nothing() -> None:
+    behaviour = answering_reads_in_sync_with(1317)
+    with polling(behaviour, login_interval=INTERVAL_SECONDS) as (polls, server):
+        polls.poll_until(lambda _: reads_in_sync(server) >= 3)
+        polls.wait(INTERVAL_SECONDS)
+        state = polls.state()
+        assert not state.sync_refused
+        assert state.sync_wait_seconds is None
 
 
-@pytest.mark.parametrize(
-    "seconds",
-    [HANG_SECONDS + 0.2, pytest.param(LOGIN_SECONDS + 1.5, marks=pytest.mark.long)],
-    ids=["short", "long"],
-)
-@pytest.mark.parametrize("keeps_sessions", [True, False])
-def test_after_a_hang_the_node_is_returning_until_a_read_in_sync_is_answered(
-    seconds: float, *, keeps_sessions: bool
-) -> None:
+def test_after_a_hang_the_node_is_returning_until_a_read_in_sync_is_answered() -> None:
     works = threading.Event()
     works.set()
 
@@ -236,13 +174,11 @@ def test_after_a_hang_the_node_is_returning_until_a_read_in_sync_is_answered(
         peer.log_in()
         peer.answer_queries(answers=Gate())
 
-    with polling(hangs_at_times, login_interval=60) as (polls, server):
+    with polling(hangs_at_times, login_interval=60) as (polls, _):
         polls.state()
         works.clear()
-        if not keeps_sessions:
-            server.drop_connections()
         began_at = time.monotonic()
-        while time.monotonic() - began_at < seconds:
+        while time.monotonic() - began_at < HANG_SECONDS + 0.2:
             polls.failure()
         works.set()
         while isinstance(result := polls.poll(), PollFailure):

@@ -1,5 +1,6 @@
-"""The table of polls and reads in sync: how long the node has not kept up, and whether it is back
-from a hang.
+"""The table of polls and reads in sync.
+
+How long the node has not kept up, and whether it is back from a hang.
 """
 
 from collections.abc import Callable
@@ -11,40 +12,21 @@ from app.database.sync import RETURN_SECONDS, Sync
 
 Event = Callable[[Sync, float], Sync]
 
-
-def read(sync: Sync, at: float) -> Sync:
-    """Begin a read in sync."""
-    return sync.read_begun(at)
-
-
-def answered(sync: Sync, at: float) -> Sync:
-    """Let it be answered."""
-    return sync.read_answered(at)
+read: Event = Sync.read_begun
+answered: Event = Sync.read_answered
+lost: Event = Sync.read_lost
+silence: Event = Sync.poll_unanswered
+poll: Event = Sync.poll_answered
 
 
 def refused(sync: Sync, _at: float) -> Sync:
-    """Let it be refused."""
+    """Let a read be refused."""
     return sync.read_refused()
-
-
-def lost(sync: Sync, at: float) -> Sync:
-    """Let it end without an answer."""
-    return sync.read_lost(at)
 
 
 def no_login(sync: Sync, _at: float) -> Sync:
     """Let our account get no other session."""
     return sync.nothing_reads()
-
-
-def silence(sync: Sync, at: float) -> Sync:
-    """Let a poll that began now get no answer."""
-    return sync.poll_unanswered(at)
-
-
-def poll(sync: Sync, at: float) -> Sync:
-    """Let a poll be answered."""
-    return sync.poll_answered(at)
 
 
 def failure(sync: Sync, _at: float) -> Sync:
@@ -54,8 +36,9 @@ def failure(sync: Sync, _at: float) -> Sync:
 
 @dataclass(frozen=True)
 class Row:
-    """What happened when, and what is known at 20 s: for how long nothing was answered, and if that
-    was refused.
+    """What happened when, and what is known at 20 s.
+
+    For how long nothing was answered, and if that was refused.
     """
 
     events: tuple[tuple[float, Event], ...]
@@ -134,9 +117,3 @@ def test_row_of_the_return(events: tuple[tuple[float, Event], ...], *, returning
     sync = after(events)
     assert sync.is_returning(11.0) is returning
     assert not sync.is_returning(10.0 + RETURN_SECONDS)
-
-
-def test_a_return_is_news_until_a_login_has_begun_after_it() -> None:
-    sync = after(((8, silence), (10, poll)))
-    assert [sync.is_returning_since(at) for at in (9.0, 10.0, 11.0)] == [True, False, False]
-    assert not Sync().is_returning_since(9.0)

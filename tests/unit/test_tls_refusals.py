@@ -1,5 +1,6 @@
-"""TLS that ends badly: no descriptor is left behind, and who refuses is not asked four times a
-second.
+"""TLS that ends badly.
+
+No descriptor is left behind, and who refuses is not asked four times a second.
 """
 
 import ssl
