@@ -182,6 +182,8 @@ class Poller:
             result = await self._read(self._serving)
             if isinstance(result, NodeState):
                 return result
+            # A login may have ended meanwhile.
+            self._use_new_session()
         session = self._serving or await self._log_in_now()
         return session if isinstance(session, PollFailure) else await self._read(session)
 
@@ -222,7 +224,9 @@ class Poller:
             # The next read must not be late to see that the node is back.
             interval_seconds = min(interval_seconds, _NEXT_SYNC_SECONDS)
         answers = self._serving.reading is None
-        if self.logins.is_due(_now(), interval_seconds, session_answers=answers):
+        due = self.logins.is_due(_now(), interval_seconds, session_answers=answers)
+        # After a hang, the node returns with a read in sync, and need not wait for the interval.
+        if due or self._sync.is_returning_since(self.logins.began_at):
             self._begin(beside=True)
 
     def _can_read_in_sync(self, session: Session | None) -> bool:

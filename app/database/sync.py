@@ -66,6 +66,10 @@ class Sync:
         """Return whether the node has hung, and no read in sync has shown that it is back."""
         return self.returned_at is not None and at < self.returned_at + RETURN_SECONDS
 
+    def is_returning_since(self, at: float) -> bool:
+        """Return whether the node has come back from a hang after this time."""
+        return self.returned_at is not None and at < self.returned_at
+
     def read_begun(self, at: float) -> "Sync":
         """Return the value after a read has begun."""
         since = at if self.waiting_since is None else self.waiting_since

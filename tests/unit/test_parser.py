@@ -66,8 +66,14 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
         ("check --max-recv-queue -1", "--max-recv-queue: MAX_RECV_QUEUE: -1: "),
         ("check --mysql-password-file geheim", "MYSQL_PASSWORD_FILE: not an absolute path"),
         ("check --mysql-password-file /dev", "MYSQL_PASSWORD_FILE: /dev: not a regular file"),
-        ("check --mysql-host db2 --mysql-ssl-ca /none", "MYSQL_SSL_CA: /none: No such file"),
-        ("--mysql-host db2 --mysql-ssl-ca /etc/passwd", "MYSQL_SSL_CA: /etc/passwd: no cert"),
+        (
+            "check --mysql-host db2 --mysql-ssl-ca /none",
+            "MYSQL_SSL_CA or ssl-ca: /none: No such file",
+        ),
+        (
+            "--mysql-host db2 --mysql-ssl-ca /etc/passwd",
+            "MYSQL_SSL_CA or ssl-ca: /etc/passwd: no cert",
+        ),
     ],
 )
 def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_flag(

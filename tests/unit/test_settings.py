@@ -210,7 +210,7 @@ def test_every_unknown_name_in_an_env_file_is_told_but_may_be_a_secret(load: Loa
 )
 def test_what_is_no_host_is_one_line_that_names_the_setting(load: Load, host: str) -> None:
     message = error_of(load, MYSQL_HOST=host)
-    assert message.startswith("MYSQL_HOST=")
+    assert message.startswith("MYSQL_HOST is not a host name")
     assert "MYSQL_PORT, MYSQL_SOCKET" in message
     assert message.isprintable()
 

@@ -117,3 +117,9 @@ def test_row_of_the_return(events: tuple[tuple[float, Event], ...], *, returning
     sync = after(events)
     assert sync.is_returning(11.0) is returning
     assert not sync.is_returning(10.0 + RETURN_SECONDS)
+
+
+def test_a_return_is_news_until_a_login_has_begun_after_it() -> None:
+    sync = Sync().poll_unanswered(8.0).poll_answered(10.0)
+    assert [sync.is_returning_since(at) for at in (9.0, 10.0, 11.0)] == [True, False, False]
+    assert not Sync().is_returning_since(9.0)
