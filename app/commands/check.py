@@ -66,8 +66,6 @@ def _become_service_user() -> str | None:
         user = pwd.getpwnam(_SERVICE_USER)
     except KeyError:
         return None
-    # Before the next lines, which may take the right to look.
-    with_credentials = os.path.isdir(_CREDENTIALS)  # noqa: PTH112 (never raises)
     try:
         if os.geteuid() != user.pw_uid:
             os.initgroups(user.pw_name, user.pw_gid)
@@ -76,10 +74,6 @@ def _become_service_user() -> str | None:
     except OSError:
         other = f"not as the service's user {_SERVICE_USER}"
         return f"check logs in as user id {os.geteuid()}, {other}: run it as root"
-    if with_credentials:
-        return (
-            "check does not have the credentials that systemd gives the service (LoadCredential=)"
-        )
     return None
 
 

@@ -42,8 +42,7 @@ class Command:
     """A word after `clustercheckd`.
 
     exits: what the exit statuses mean. settings: the fields of `Settings` that it has flags for.
-    own: its other arguments, as for `add_argument`. takes: which arguments it takes, for a message
-    about others.
+    own: its other arguments, as for `add_argument`.
     """
 
     about: str
@@ -52,7 +51,6 @@ class Command:
     settings: Collection[str] = ()
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     usage: str = "[FLAG ...]"
-    takes: str = "no arguments; for another node, run it there"
 
 
 COMMANDS = {
@@ -67,7 +65,6 @@ COMMANDS = {
                 "help": "only say whether the settings can be used",
             }
         },
-        takes="no arguments; a command comes before its flags",
     ),
     "check": Command(
         "poll the node once, as the service would, and print the verdict",
@@ -107,7 +104,6 @@ COMMANDS = {
                 "help": "why, for /status, the log and who looks at the file",
             }
         },
-        takes="no arguments; for a comment use --reason, for another node run it there",
     ),
     "undrain": Command(
         "return the node of this host to the pool", "clustercheckd undrain", _DRAIN_EXITS, _DRAIN
@@ -137,7 +133,6 @@ COMMANDS = {
             },
         },
         usage="[FLAG ...] [PATH]",
-        takes="one PATH",
     ),
 }
 
@@ -192,25 +187,19 @@ class Parser(argparse.ArgumentParser):
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments after the command. Raises `SettingsError`."""
         typed, unknown = self.parse_known_intermixed_args(arguments)
+        # What follows an unknown flag is probably its value.
+        flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        if flags and _PASSWORD_FLAG.fullmatch(flags[0]):
+            self.error("every user of this host can read a command line: set MYSQL_PASSWORD_FILE")
+        if flags:
+            self.error(f"{self._command} has no flag {_shown(flags[0])}")
         if unknown:
-            # What follows an unknown flag is probably its value.
-            flags = [word for word in unknown if word.startswith("-")]
-            self.error(
-                self._flag_is_unknown(flags[0])
-                if flags
-                else f"{self._command} takes {COMMANDS[self._command].takes}"
-            )
+            self.error(f"{self._command} takes no more arguments; for another node, run it there")
         return typed
 
     def flags(self) -> Collection[str]:
         """Return its flags, in every form."""
         return self._option_string_actions
-
-    def _flag_is_unknown(self, word: str) -> str:
-        flag = word.partition("=")[0]
-        if _PASSWORD_FLAG.fullmatch(flag):
-            return "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
-        return f"{self._command} has no flag {_shown(flag)}"
 
     def _add_setting(self, setting: str) -> None:
         field = Settings.model_fields[setting]

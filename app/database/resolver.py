@@ -76,7 +76,7 @@ def _begin(host: str) -> asyncio.Future[list[str] | Exception]:
             loop.call_soon_threadsafe(answer.set_result, outcome)
 
     try:
-        threading.Thread(target=look_up, name=f"resolver of {host}", daemon=True).start()
+        threading.Thread(target=look_up, daemon=True).start()
     except RuntimeError:
         # Not the server's fault, as a RuntimeError from a connection would be.
         raise socket.gaierror(socket.EAI_SYSTEM, "clustercheckd could not start a thread") from None

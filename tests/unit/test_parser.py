@@ -16,7 +16,7 @@ from app.commands.parser import COMMANDS, Parser, parse
 from app.settings.settings import WITHOUT_FLAG, Settings, flag_of, load_settings
 
 SECRET = "Geheim1"
-ELSEWHERE = "check takes no arguments; for another node, run it there"
+ELSEWHERE = "takes no more arguments; for another node, run it there"
 NO_PASSWORD = "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
 NO_VALUE = "needs a value"
 
@@ -34,10 +34,10 @@ NO_VALUE = "needs a value"
         (f"--MYSQL_PASSWORD={SECRET}", "serve ", NO_PASSWORD),
         (f"status -p{SECRET}", "status ", NO_PASSWORD),
         (f"MYSQL_PASSWORD={SECRET} check", "", "(not repeated here) is not a command"),
-        (f"check MYSQL_PASSWORD={SECRET}", "check ", ELSEWHERE),
+        (f"check MYSQL_PASSWORD={SECRET}", "check ", f"check {ELSEWHERE}"),
         ("serve --port --interval 1", "serve ", f"--port {NO_VALUE}"),
         ("status --host=", "status ", f"--host {NO_VALUE}"),
-        ("migrate a b", "migrate ", "migrate takes one PATH"),
+        ("migrate a b", "migrate ", f"migrate {ELSEWHERE}"),
         (f"status --watch={SECRET}", "status ", "--watch takes no value"),
         ("CHECK", "", "(not repeated here) is not a command"),
         ("node", "", "node is not a command"),
