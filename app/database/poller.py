@@ -271,6 +271,7 @@ class Poller:
         """
         if self._can_read_in_sync(session) and session.reading is None and self._last_act is None:
             self._last_act = asyncio.create_task(self._read_in_sync(session))
+            self._last_act.add_done_callback(lambda _: self._end_last_act(session))
         else:
             self._await_end_of(asyncio.create_task(session.quit()))
 
@@ -287,9 +288,11 @@ class Poller:
             await session.quit()
         except Exception:  # noqa: BLE001 (as in `_read`)
             self._sync = self._sync.read_lost(_now())
-        finally:
-            session.close()
-            self._last_act = None
+
+    def _end_last_act(self, session: Session) -> None:
+        # Not in the task itself: one that is cancelled before its first step does nothing.
+        session.close()
+        self._last_act = None
 
     def _tell_of_sync(self) -> None:
         """Log once that a read in sync waits, and once that one was answered."""

@@ -129,6 +129,7 @@ class Server:
         self.stopped = False
         self.holds_statements = False
         self.sessions: list[Session] = []
+        self.next_client = asyncio.Event()
         self.on_client: Callable[[Fate], object] = lambda _: None
         self._world = world
         self._rng = rng
@@ -170,6 +171,8 @@ class Server:
         """Connect a new client."""
         fate = self.next_fates.pop(0) if self.next_fates else self.fate
         self._count += 1
+        self.next_client.set()
+        self.next_client.clear()
         if fate is not Fate.WELCOME:
             self._world.tell(f"client {self._count} {fate.value}")
         self.on_client(fate)

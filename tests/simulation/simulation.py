@@ -29,6 +29,8 @@ _BORING_SECONDS, _LONG_SECONDS = 3.0, 4.0
 """How seldom to ask while a world that is well again needs long to settle."""
 _TOO_MANY = 2
 """A health check may be unlucky during which our process pauses so often."""
+_MOST_TURNS = 40
+"""In fewer turns of the loop a login has ended."""
 _IMPATIENT = 0.05
 """The share of health checks that are given up."""
 
@@ -108,7 +110,7 @@ class Simulation:
             self.plan.change_fate(Fate.WELCOME)
             await self._until_settled()
             self.server.stopped = self.rng.random() < 0.3
-            await asyncio.sleep(self.rng.uniform(0.0, 4.0))
+            await self._until_the_end()
             self._over = True
             asking.cancel()
             running.cancel()
@@ -119,6 +121,15 @@ class Simulation:
             self.world.now < self.plan.ends_at or self._settles_in > -_QUIET_SECONDS
         ):
             await asyncio.sleep(0.5)
+
+    async def _until_the_end(self) -> None:
+        """Wait for a while, or until so many turns of the loop after a login has begun."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.rng.uniform(0.0, 4.0)):
+                await self.server.next_client.wait()
+                for _ in range(self.rng.randint(0, _MOST_TURNS)):
+                    self.world.turn.clear()
+                    await self.world.turn.wait()
 
     @property
     def _settles_in(self) -> float:

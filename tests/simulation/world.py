@@ -4,6 +4,7 @@ An event loop runs in it whose time is virtual: it jumps to the next thing that 
 been scheduled with `World.after` goes on while the process of the loop is paused.
 """
 
+import asyncio
 import heapq
 import itertools
 import math
@@ -28,6 +29,7 @@ class World:
         self.disturbances = 0  # how often something has kept our process from its work
         self.turn_seconds = 0.0  # for how long our process works in each turn of the loop
         self.each_turn: list[Action] = []
+        self.turn = asyncio.Event()  # set at the end of each turn
         self._paused_at: float | None = None
         self._paused_seconds = 0.0
         self._events: list[tuple[float, int, Action]] = []
@@ -90,6 +92,7 @@ class World:
         self._pass(self.turn_seconds)
         for action in self.each_turn:
             action()
+        self.turn.set()
 
     def go_on(self, limit: float) -> None:
         """Go on to the next event, or to the limit if that comes first."""
