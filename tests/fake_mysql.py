@@ -31,7 +31,6 @@ OK = b"\x00\x00\x00\x02\x00\x00\x00"
 EOF = b"\xfe\x00\x00\x02\x00"
 _COM_QUIT = 1
 _SELECTED: Mapping[Value, str] = {"ON": "1", "OFF": "0"}
-_ESTABLISHED = 1  # tcp(7), the first byte of TCP_INFO
 CAPABILITIES = 0x0008_A20D  # 4.1 protocol, secure connection, plugin authentication, no TLS
 TLS_CAPABILITIES = CAPABILITIES | 0x800
 
@@ -217,7 +216,6 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
         self.behaviour = behaviour
         self.connections = 0
         self.statements: list[str] = []
-        self.most_open_connections = 0
         self._sockets: set[socket.socket] = set()
         self.address_family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         super().__init__(address, _Handler)  # type: ignore[arg-type]
@@ -257,21 +255,10 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
         """Count a connection for as long as it is handled."""
         self._sockets.add(connection)
         self.connections += 1
-        # One that the client has closed is not one of them, though it is still handled here.
-        still_open = sum(map(_is_established, list(self._sockets)))
-        self.most_open_connections = max(self.most_open_connections, still_open)
         try:
             yield
         finally:
             self._sockets.discard(connection)
-
-
-def _is_established(connection: socket.socket) -> bool:
-    try:
-        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO) == _ESTABLISHED
-    except OSError:
-        # TLS has taken its descriptor.
-        return False
 
 
 class _Handler(socketserver.BaseRequestHandler):

@@ -82,15 +82,11 @@ def _row(answer: Reply) -> list[str]:
     reason = _cell(status.reason)
     if status.otherwise:
         reason = f"{reason}; otherwise {_cell(status.otherwise.reason)}"
-    state, size, queue = (
-        node.wsrep_local_state_comment,
-        node.wsrep_cluster_size,
-        node.wsrep_local_recv_queue,
-    )
-    return [name, answer.verdict, reason, _age(status.since), *map(_cell, (state, size, queue))]
+    cells = (node.wsrep_local_state_comment, node.wsrep_cluster_size, node.wsrep_local_recv_queue)
+    return [name, answer.verdict, reason, age_since(status.since), *map(_cell, cells)]
 
 
-def _age(since: str) -> str:
+def age_since(since: str) -> str:
     """Return the time since then in its largest unit of which there are two, as kubectl does."""
     try:
         seconds = max(0, int(time.time() - datetime.fromisoformat(since).timestamp()))

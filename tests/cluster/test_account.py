@@ -1,7 +1,6 @@
 """The account: who may log in, who gets its password, whether that of the manifests is enough."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +9,10 @@ import pytest
 from harness.galera import Installation, Node
 from harness.ports import LOOPBACK
 from tests.http.test_commands import check_as
-from tests.http.test_process import SECONDS, run
+from tests.http.test_process import run
 
 CONTRIB = Path(__file__).parents[2] / "contrib"
 
-CHOSEN = "chosen, it's \\ free"
 NOBODY = 65534
 
 
@@ -46,49 +44,12 @@ def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(node:
     assert run("check", **environ).stdout.startswith("NOT available access-denied: ")
 
 
-def test_a_server_without_tls_gets_no_credentials_where_tls_is_required(node: Node) -> None:
-    settings = {
-        "MYSQL_HOST": LOOPBACK,
-        "MYSQL_PORT": str(node.port),
-        "MYSQL_USERNAME": "x",
-        "MYSQL_PASSWORD": "x",
-    }
-    done = run("check", **settings, MYSQL_SSL="1", MYSQL_SSL_VERIFY="none")
-    assert done.stdout.startswith("NOT available error: ")
-    assert "offers no TLS" in done.stdout
-
-
-def test_a_locked_account_is_refused(node: Node) -> None:
-    node.sql("CREATE USER locked@localhost IDENTIFIED BY 'x' ACCOUNT LOCK")
-    settings = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "locked", "MYSQL_PASSWORD": "x"}
-    done = run("check", **settings)
-    assert done.stdout.startswith("NOT available access-denied: ")
-    assert "(error 4151)" in done.stdout
-
-
 @pytest.fixture
 def without_account(node: Node) -> Node:
     """Remove every account of clustercheckd."""
     for (host,) in node.sql("SELECT host FROM mysql.user WHERE user='clustercheck'"):
         node.sql(f"DROP USER 'clustercheck'@'{host}'")
     return node
-
-
-def test_the_account_that_compose_makes_is_enough(without_account: Node, tmp_path: Path) -> None:
-    (tmp_path / "clustercheck").write_text(CHOSEN)
-    script = (CONTRIB / "compose/account.sh").read_text()
-    # The two functions are those of the image's entrypoint, which sources the script.
-    functions = f"""
-docker_process_sql() {{ mariadb --no-defaults --skip-ssl --socket={without_account.socket}; }}
-docker_sql_escape_string_literal() {{ printf %s "$1" |
-    sed -e 's/[\\\\]/\\\\\\\\/g' -e "s/'/''/g"; }}
-"""
-    subprocess.run(
-        ["bash", "-ec", functions + script.replace("/secret/", f"{tmp_path}/")],
-        check=True,
-        timeout=SECONDS,
-    )
-    is_enough(without_account, tmp_path / "clustercheck")
 
 
 def test_the_account_for_kubernetes_is_enough(without_account: Node, tmp_path: Path) -> None:

@@ -19,15 +19,6 @@ from harness.waiting import wait_for
 COMMAND = str(Path(sys.executable).parent / "clustercheck")
 SECONDS = 20
 
-
-CONFIGURATION = """# comment
-touch marker
-export MYSQL_USERNAME=%s # comment
-MYSQL_PASSWORD='%s'
-AVAILABLE_WHEN_READONLY=1; ERR_FILE=errors#x # more
-DEFAULTS_EXTRA_FILE=$(touch marker)
-"""
-PROGRAM = "import sys; from app.script.clustercheck import main; sys.exit(main([], ['variables']))"
 XINETD = """service mysqlchk
 {
     type = UNLISTED
@@ -129,25 +120,6 @@ def test_what_is_wrong_is_in_the_error_file(ask: Ask, name: str, value: str, rea
     variables = {"MYSQL_USERNAME": ACCOUNT, "ERR_FILE": "errors", name: value}
     assert ask(**variables) == NOT_SYNCED
     assert Path("errors").read_text().startswith(reason)
-
-
-def test_the_error_file_is_emptied_once_all_is_well_and_changes_no_answer(ask: Ask) -> None:
-    Path("errors").write_text("as it was")
-    # Positional arguments take precedence over variables.
-    variables = {"MYSQL_PASSWORD": "wrong", "CLUSTERCHECK_DEADLINE": "5000ms"}
-    assert ask(ACCOUNT, PASSWORD, "0", "errors", **variables) == SYNCED
-    assert Path("errors").read_text() == ""
-    os.mkfifo("fifo")
-    for path in ("fifo", "/no/such/directory/file"):
-        assert ask(ACCOUNT, PASSWORD, "0", path) == SYNCED
-
-
-def test_its_configuration_files_are_read_and_never_run(ask: Ask) -> None:
-    Path("variables").write_text(CONFIGURATION % (ACCOUNT, PASSWORD))
-    assert ask(command=(sys.executable, "-c", PROGRAM)) == SYNCED
-    assert not Path("marker").exists()
-    complaint = "variables, line 6: DEFAULTS_EXTRA_FILE is used as written"
-    assert Path("errors#x").read_text().startswith(complaint)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="xinetd runs its services as root here")

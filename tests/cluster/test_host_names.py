@@ -101,18 +101,6 @@ def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the
     assert "Traceback" not in log
 
 
-@pytest.mark.parametrize("arguments", [["check"], ["status", NAME]], ids=["check", "status"])
-def test_a_command_ends_at_its_deadline_while_the_resolver_hangs(
-    resolver: SilentResolver, arguments: list[str]
-) -> None:
-    asked_at = time.monotonic()
-    done = run(*arguments, through=resolver.wrapper, **SETTINGS)
-    assert time.monotonic() - asked_at < _AT_ONCE_SECONDS
-    assert resolver.lookups == 1
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "no answer" in done.stdout
-
-
 def test_a_server_is_verified_by_its_name_at_the_second_of_its_addresses(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     context = server_context(make_certificate(tmp_path, "server", authority, NAME))

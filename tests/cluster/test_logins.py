@@ -125,23 +125,6 @@ def test_a_server_without_connections_left_takes_no_node_out(node: Node, service
     assert reasons_since(service, before) == []
 
 
-def test_a_hanging_show_status_is_a_timeout_and_never_gets_more_than_three_sessions(
-    node: Node, service: Service
-) -> None:
-    with node.with_hanging_status():
-        service.wait_for_verdict(503, "timeout")
-        end = time.monotonic() + HANG_SECONDS
-        while time.monotonic() < end:
-            assert service.get().reason == "timeout"
-            # Clients work: the fault must not become one of connections.
-            assert client_error(node) == 0
-            assert (node.sessions_of(ACCOUNT) or 0) <= 3
-    wait_until_back(service, BACK_SECONDS)
-    wait_for(
-        "the sessions to be logged out", lambda: (node.sessions_of(ACCOUNT) or 9) <= 2, seconds=10
-    )
-
-
 def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
     async def settings() -> object:
         login = Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).login()

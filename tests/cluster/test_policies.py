@@ -1,40 +1,13 @@
 """Donors that keep up and donors that stall, on real nodes."""
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 
-from harness.galera import WRITE, Node
-from harness.haproxy import READER_QUESTION
+from harness.galera import WRITE
 from harness.stack import Stack
 from harness.waiting import wait_for
-from tests.http.test_metrics import scrape
 from tests.measured import STALLED, DisturbedError, within
 
 LIMIT = 20
-CLIENTS = 8
-
-
-@contextmanager
-def clients_that_write(node: Node) -> Iterator[None]:
-    """Have clients write to a node, as fast as it allows them to."""
-    ended = threading.Event()
-
-    def write() -> None:
-        with node.connect_as_client(seconds=60) as client, client.cursor() as cursor:
-            while not ended.is_set():
-                cursor.execute(WRITE)
-
-    threads = [threading.Thread(target=write) for _ in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
 
 
 def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_returns(
@@ -68,25 +41,3 @@ def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_retur
             assert f"MAX_RECV_QUEUE={LIMIT}" in reply.body
         service.wait_for_verdict(200, "donor")
     service.wait_for_verdict(200, "synced")
-
-
-def test_a_synced_node_that_has_all_that_flow_control_allows_in_its_queue_still_serves_readers(
-    stack: Stack,
-) -> None:
-    writer, slow, third = stack.nodes
-    options = "wsrep_provider_options"
-    with ExitStack() as exits:
-        for node in stack.nodes:
-            # The default of Percona XtraDB Cluster, and that of MariaDB.
-            exits.enter_context(
-                node.setting(options, "'gcs.fc_limit=100'", back="'gcs.fc_limit=16'")
-            )
-        # The clients wait for flow control until the lock below is gone.
-        exits.enter_context(clients_that_write(writer))
-        exits.enter_context(slow.stuck())
-        wait_for("flow control", lambda: third.status("wsrep_flow_control_active") == "true")
-        assert int(slow.status("wsrep_local_recv_queue") or 0) > int(100 * 3**0.5)
-        wait_for("a poll of it", lambda: scrape(stack.services[1])["wsrep_local_recv_queue"] > 100)
-        stack.services[1].wait_for_verdict(200, "synced", target=READER_QUESTION)
-        stack.services[1].wait_for_verdict(503, "lagging", target="/?max_recv_queue=100")
-    stack.wait_until_whole()

@@ -214,16 +214,6 @@ def test_a_server_without_galera_is_not_galera_and_unix_socket_needs_no_password
     node.stop()
 
 
-def test_a_healthy_node_without_networking_is_unavailable(
-    installation: Installation, services: Services
-) -> None:
-    node = installation.node("quiet", ["--skip-networking"])
-    node.start_alone()
-    service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser())
-    service.wait_for_verdict(503, "no-networking")
-    node.stop()
-
-
 def test_the_node_is_told_goodbye(stack: Stack) -> None:
     node = stack.nodes[0]
     # The server's log names the account of a client that left without a word; its counter would

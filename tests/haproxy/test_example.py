@@ -98,21 +98,6 @@ def test_each_node_is_asked_two_questions_a_second_and_may_take_its_whole_deadli
     assert "is DOWN" not in front.haproxy.log.read_text()
 
 
-def test_the_log_has_sessions_that_failed_and_none_that_ended_well(
-    nodes: MockNodes, front: Front
-) -> None:
-    assert front.writers.lands_on() == "node1"
-    front.writers.open(3)
-    nodes.nodes[0].become("non-primary")
-    session = re.compile(r"^<6>.* writer writer/node1 .* (\S)\S \d+/", re.MULTILINE)
-    endings = wait_for(
-        "the sessions in the log",
-        lambda: len(found := session.findall(front.haproxy.log.read_text())) >= 3 and found,
-    )
-    # D: the server was marked down.
-    assert endings == ["D"] * 3
-
-
 def test_a_reload_keeps_the_writer_and_goes_on_logging(nodes: MockNodes, front: Front) -> None:
     assert front.fail_over(nodes.nodes[0]) == "node2"
     wait_for(

@@ -1,7 +1,6 @@
 """What docs/haproxy.md shows: the commands for its sockets, the line of its log, variations."""
 
 import re
-import subprocess
 from collections import Counter
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from harness.haproxy import WRITER
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
 from tests.haproxy.front import CROWD, PAGE, VARIATIONS, Front, MockNodes, switched, varied
-from tests.unit.pages import blocks_under, commands_of, typed_on_pages
+from tests.unit.pages import blocks_under, typed_on_pages
 
 CLIENT = "127.0.0.5"
 """A client's address that is not HAProxy's."""
@@ -61,29 +60,6 @@ def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows
     node.become("synced")
     front.haproxy.wait_for_status(node, writer="UP", readers="UP")
     wait_for("the lines in the log", lambda: len(logged("UP")) == len(logged("DOWN")) == 2)
-
-
-def test_reloads_can_keep_sessions_and_one_command_ends_those_of_old_processes(
-    nodes: MockNodes,
-) -> None:
-    front = nodes.front(text=varied("Reloads that keep sessions"))
-    held = front.writers.open(5)
-    front.haproxy.reload()
-    worker = front.haproxy.worker()
-    nodes.nodes[0].become("non-primary")
-    front.haproxy.wait_for_status(nodes.nodes[0], writer="DOWN")
-    kept = front.writers.open(5)
-    assert {client.node for client in kept} == {"node2"}
-    # The old process checks no node.
-    assert all(client.is_served for client in held)
-    (block,) = blocks_under(VARIATIONS, "Reloads that keep sessions", "console")
-    (command,) = commands_of(block)
-    line = command.line.replace("/run/haproxy-master.sock", str(front.haproxy.master_socket))
-    assert line != command.line
-    subprocess.run(["bash", "-c", line], check=True, timeout=10)
-    wait_for("the sessions to end", lambda: all(client.ended_at for client in held), seconds=5)
-    assert all(client.is_served for client in kept)
-    assert front.haproxy.worker() == worker, front.haproxy.log.read_text()
 
 
 def test_the_last_donor_takes_the_writes_and_keeps_them_so_that_there_is_one_writer(

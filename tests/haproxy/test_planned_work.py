@@ -11,12 +11,12 @@ import pymysql
 import pytest
 
 from harness.galera import WRITE, Installation
-from harness.haproxy import EXAMPLE, READER, READER_QUESTION, WRITER, Backend, HAProxy, name_of
+from harness.haproxy import READER, WRITER, Backend, HAProxy, name_of
 from harness.stack import Stack
 from harness.waiting import wait_for
-from tests.haproxy.front import PAGE, VARIATIONS, varied
+from tests.haproxy.front import PAGE, varied
 from tests.measured import STALLED, DisturbedError
-from tests.unit.pages import PAGES, blocks_under
+from tests.unit.pages import blocks_under
 
 pytestmark = pytest.mark.long
 
@@ -159,22 +159,6 @@ def test_a_rolling_restart_of_three_nodes_cuts_each_writing_client_once(
 ) -> None:
     with Stack(settings=DRAINS, installation=installation) as stack:
         restart_all(stack)
-
-
-def test_readers_of_a_full_node_keep_their_sessions_and_new_ones_go_elsewhere(
-    installation: Installation,
-) -> None:
-    assert "`&available_when_full=0`" in PAGES[VARIATIONS].read_text()
-    text = EXAMPLE.read_text().replace(READER_QUESTION, f"{READER_QUESTION}&available_when_full=0")
-    with Stack(settings=DRAINS, text=text, installation=installation) as stack, ExitStack() as held:
-        node, haproxy = stack.nodes[0], stack.haproxy
-        sessions = [
-            held.enter_context(haproxy.session_on(section, node)) for section in (WRITER, READER)
-        ]
-        held.enter_context(node.full())
-        haproxy.wait_for_status(node, writer="UP", readers="NOLB")
-        assert {haproxy.lands_on(READER) for _ in range(6)} == {"node2", "node3"}
-        assert {name_of(session) for session in sessions} == {node.name}
 
 
 def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(

@@ -7,8 +7,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from ipaddress import ip_address
 
-import pytest
-
 from harness.haproxy import WRITER
 from harness.network import RemoteHost
 from harness.ports import LOOPBACK
@@ -16,18 +14,12 @@ from harness.waiting import wait_for
 from tests.haproxy.front import (
     AT_ONCE_SECONDS,
     CROWD,
-    PAGE,
     SILENT_SECONDS,
     Front,
     MockNodes,
-    cut_within,
     switched,
 )
 from tests.measured import within
-from tests.unit.pages import PAGES
-
-GAP_SECONDS = 1.5
-SLOW_SWITCH_SECONDS = 3.5
 
 
 def test_a_writer_that_may_take_no_writes_hands_over_to_one_other_node(
@@ -71,36 +63,6 @@ def test_the_session_of_a_client_that_vanishes_ends(
             wait_for("the end of its session", lambda: not nodes.nodes[0].sessions, seconds=20)
 
 
-def test_a_client_that_does_not_close_its_session_is_not_waited_for(nodes: MockNodes) -> None:
-    front = nodes.front(replace={"client-fin 10s": "client-fin 1s"})
-    with socket.create_connection((LOOPBACK, front.haproxy.ports[WRITER])) as client:
-        assert client.recv(100) == b"node1"
-        nodes.nodes[0].end_sessions()
-        assert client.recv(100) == b""
-        wait_for(
-            "HAProxy to forget it",
-            lambda: front.haproxy.servers()[WRITER, "FRONTEND"]["scur"] == "0",
-            seconds=5,
-        )
-
-
-@pytest.mark.long
-def test_slower_timers_survive_a_restart_without_the_socket_unit(nodes: MockNodes) -> None:
-    advice = "fastinter 1s fall 3"
-    assert advice in PAGES[PAGE].read_text()
-    front = nodes.front(replace={"fastinter 100ms fall 2": advice})
-    node = nodes.nodes[0]
-    held = front.writers.open(5)
-    node.become("unchecked")
-    time.sleep(GAP_SECONDS)  # how long the port is closed is the fault itself
-    node.become("synced")
-    asked = len(node.checks)
-    wait_for("further checks", lambda: len(node.checks) > asked + 4)
-    assert all(client.is_served for client in held)
-    with switched(front, node, SLOW_SWITCH_SECONDS):
-        node.become("non-primary")
-
-
 def test_maintenance_by_hand_switches_at_once_and_ready_does_not_switch_back(
     nodes: MockNodes, front: Front
 ) -> None:
@@ -109,14 +71,6 @@ def test_maintenance_by_hand_switches_at_once_and_ready_does_not_switch_back(
     front.haproxy.ask(f"set server {WRITER}/node1 state ready")
     front.haproxy.wait_for_status(nodes.nodes[0], writer="UP")
     assert front.writers.landings(CROWD) == Counter({"node2": CROWD})
-
-
-def test_haproxys_own_drain_moves_nobody(nodes: MockNodes, front: Front) -> None:
-    held = front.writers.open(5)
-    front.haproxy.ask(f"set server {WRITER}/node1 state drain")
-    front.haproxy.wait_for_status(nodes.nodes[0], writer="DRAIN")
-    assert front.writers.landings(CROWD) == Counter({"node1": CROWD})
-    assert all(client.is_served for client in held)
 
 
 def test_a_writer_that_refuses_clients_gets_no_second_writer_beside_it(
@@ -140,19 +94,6 @@ def test_nobody_is_served_where_no_node_is_available(nodes: MockNodes, front: Fr
     began_at = time.monotonic()
     assert (front.writers.lands_on(), front.readers.lands_on()) == (None, None)
     within("clients of no node turned away", time.monotonic() - began_at, AT_ONCE_SECONDS)
-
-
-def test_the_sessions_of_a_reloads_old_process_end_although_it_checks_no_node(
-    nodes: MockNodes, front: Front
-) -> None:
-    old = nodes.nodes[0]
-    held = front.writers.open(5)
-    front.haproxy.reload()
-    failed_at = time.monotonic()
-    old.become("non-primary")
-    cut_within("reload, then the writer fails", held, failed_at)
-    front.haproxy.wait_for_status(old, writer="DOWN")
-    assert front.writers.lands_on() == "node2"
 
 
 def test_maxconn_serves_as_many_as_it_says_and_the_stats_page_besides(nodes: MockNodes) -> None:

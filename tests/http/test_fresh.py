@@ -6,8 +6,6 @@ import json
 import select
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import UserDict
@@ -15,11 +13,11 @@ from collections.abc import ItemsView, Iterator
 
 import pytest
 
-from app.monitor.monitor import IDLE_SECONDS, REFUSAL_SECONDS, oldest_usable_seconds
+from app.monitor.monitor import REFUSAL_SECONDS, oldest_usable_seconds
 from harness.ports import LOOPBACK
 from harness.service import Service, read_to_end
 from harness.waiting import wait_for
-from tests.conftest import Services, settings_for
+from tests.conftest import Services
 from tests.fake_mysql import SYNCED_STATUS, SYNCED_VARIABLES, FakeMySQL, Peer, Value, fake_mysql
 from tests.measured import within
 
@@ -106,40 +104,6 @@ def hold(service: Service, node: SlowNode, request: bytes = HEALTH_CHECK) -> soc
     return held
 
 
-def test_an_answer_shows_what_happened_just_before_the_health_check(
-    services: Services, node: SlowNode
-) -> None:
-    service = services.beside(node.server, **ONE_SESSION)
-    for ready, expected in (("OFF", (503, "not-ready")), ("ON", (200, "synced"))):
-        service.get()
-        asked_at = time.monotonic()
-        let_pass(1.2 * INTERVAL_SECONDS)
-        node["wsrep_ready"] = ready
-        # Later, a poll that nobody asked for may have come first.
-        within(
-            "between two health checks",
-            time.monotonic() - asked_at,
-            IDLE_SECONDS - INTERVAL_SECONDS,
-        )
-        asked_at = time.monotonic()
-        reply = service.get()
-        if ready == "ON" and reply.status != 200:
-            # The answer before was 503, which waits only so long.
-            within("a poll", time.monotonic() - asked_at, REFUSAL_SECONDS)
-        assert (reply.status, reply.reason) == expected
-
-
-def test_many_health_checks_get_one_poll_an_interval(services: Services, node: SlowNode) -> None:
-    service = services.beside(node.server, **ONE_SESSION)
-    before, began, answers = node.polls, time.monotonic(), 0
-    while time.monotonic() - began < 8 * INTERVAL_SECONDS:
-        assert service.get().status == 200
-        answers += 1
-    polls, seconds = node.polls - before, time.monotonic() - began
-    assert polls <= seconds / INTERVAL_SECONDS + 1
-    assert answers > polls > 1
-
-
 def test_a_200_waits_for_the_poll_and_becomes_its_verdict_and_a_503_waits_50_ms(
     services: Services, node: SlowNode
 ) -> None:
@@ -206,28 +170,6 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(services: Services, node:
     ]
 
 
-def test_what_was_read_before_a_pause_of_the_service_is_not_answered_after_it(
-    services: Services, node: SlowNode
-) -> None:
-    service = services.beside(node.server, **ONE_SESSION)
-    service.process.send(signal.SIGSTOP)
-    node["wsrep_ready"] = "OFF"
-    waiting = [send(service) for _ in range(20)]
-    let_pass(1.2 * INTERVAL_SECONDS)
-    service.process.send(signal.SIGCONT)
-    assert {answer_to(connection) for connection in waiting} == {(503, "not-ready")}
-
-
-def test_a_slow_node_is_answered_late_and_truly_from_the_first_health_check_on(
-    services: Services, node: SlowNode
-) -> None:
-    # A client that sends nothing may stay for 2 s.
-    node.answer_seconds = 2.5
-    service = services.start(**settings_for(node.server), CLUSTERCHECK_DEADLINE="4")
-    assert {service.get().reason for _ in range(2)} == {"synced"}
-    assert [change["reason"] for change in service.status()["changes"]] == ["synced"]
-
-
 @pytest.mark.parametrize(("deadline", "ends"), [("20", True), ("0.8", False)])
 def test_a_health_check_that_waits_is_answered_before_the_service_ends(
     services: Services, node: SlowNode, deadline: str, *, ends: bool
@@ -247,48 +189,3 @@ def test_a_health_check_that_waits_is_answered_before_the_service_ends(
     )
     assert service.stop() == 0
     assert "ERROR" not in service.log.read_text()
-
-
-def test_health_checks_that_wait_and_half_close_are_answered_and_those_that_leave_leave_nothing(
-    services: Services, node: SlowNode
-) -> None:
-    service = services.beside(node.server, **ONE_SESSION, **PATIENT)
-    before = service.process.descriptors
-    staying = [hold(service, node), *(send(service) for _ in range(20))]
-    for connection in staying:
-        connection.shutdown(socket.SHUT_WR)
-    for _ in range(200):
-        leaving = send(service)
-        leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        leaving.close()
-    talking = send(service, HEALTH_CHECK + b"x" * 4000)
-    talking.sendall(b"x" * 4000)
-    most = before + len(staying) + 2
-    wait_for(
-        "those that left to be forgotten",
-        lambda: service.process.descriptors <= most,
-        seconds=SECONDS,
-    )
-    node.gate.set()
-    assert {answer_to(connection) for connection in (*staying, talking)} == {(200, "synced")}
-    wait_for("the descriptors", lambda: service.process.descriptors <= before, seconds=SECONDS)
-    assert len(service.log.read_text().splitlines()) == 2
-
-
-def test_the_age_of_a_poll_counts_time_asleep() -> None:
-    # In a time namespace of its own, the machine has slept for a day more than here.
-    command = [
-        sys.executable,
-        "-c",
-        "from app.monitor.monitor import boot_seconds; print(boot_seconds())",
-    ]
-    slept = ["unshare", "--time", "--boottime", "86400"]
-
-    def seconds(wrapper: list[str]) -> float:
-        return float(
-            subprocess.run([*wrapper, *command], check=True, capture_output=True, timeout=20).stdout
-        )
-
-    if subprocess.run([*slept, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no time namespace to be had here")
-    assert abs(seconds(slept) - seconds([]) - 86400) < 60

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
@@ -18,7 +17,6 @@ from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, error, galera, greets_then
 from tests.http.test_process import run
 
-UNKNOWN = 1500
 SECONDS = 10
 
 
@@ -52,32 +50,6 @@ def test_a_log_that_nobody_reads_costs_no_answer_and_not_the_end(
         service.disabled_file.touch()
         service.wait_for_verdict(503, "disabled", seconds=SECONDS)
         assert service.process.stop(seconds=3) == 0
-
-
-def test_a_log_that_is_read_again_says_how_many_lines_it_dropped(
-    node: FakeMySQL, services: Services
-) -> None:
-    # Each is a line at the start, more than wait for a reader.
-    environ = {f"CLUSTERCHECK_UNKNOWN_{number}": "1" for number in range(UNKNOWN)}
-    with full_pipe() as (reader, writer):
-        service = start_logging_to(writer, services, **settings_for(node, **environ))
-        log = ""
-
-        def reaches(text: str) -> bool:
-            nonlocal log
-            log += (reader.read(65536) or b"").decode()
-            return text in log
-
-        os.set_blocking(reader.fileno(), False)
-        wait_for("the log to say so", lambda: reaches("lines dropped"), seconds=SECONDS)
-        service.disabled_file.touch()
-        wait_for("the next line", lambda: reaches("draining reason=disabled"), seconds=SECONDS)
-        assert service.process.stop() == 0
-        assert reaches("INFO stopping signal=SIGTERM\n")
-    (dropped,) = re.findall(r"WARNING log lines dropped count=(\d+)", log)
-    # Two more lines, what is watched and the first verdict, may have been dropped as well.
-    assert UNKNOWN <= log.count("is not a setting") + int(dropped) <= UNKNOWN + 2
-    assert int(dropped) >= UNKNOWN - 1100
 
 
 ODD = "ge\"h'e\\i m=#%s%d{0}$`é€"

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from app import __version__
 from harness.service import without_settings
 from harness.waiting import wait_for
@@ -98,13 +96,3 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(
         "WARNING unavailable reason=not-ready was=synced",
         "INFO stopping signal=SIGTERM",
     ]
-
-
-@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
-def test_closed_descriptors_do_not_keep_it_from_serving(
-    services: Services, node: FakeMySQL, closed: str
-) -> None:
-    service = services.start_through(redirected(closed), settings_for(node))
-    service.wait_until_up()
-    assert service.get().reason == "synced"
-    assert service.process.stop() == 0

@@ -117,16 +117,6 @@ def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(reloaded: R
     assert reloaded.service.stop() == 0
 
 
-def test_reloads_in_a_row_kill_nothing_and_the_last_settings_stay(reloaded: Reloaded) -> None:
-    for limit in range(12):
-        reloaded.reload(f"MAX_RECV_QUEUE={limit}")
-        # Some of these come while the next program starts.
-        reloaded.service.get("/livez")
-        reloaded.service.process.send(signal.SIGHUP)
-    wait_for("the last", lambda: reloaded.max_recv_queue == 11, seconds=SECONDS)
-    assert reloaded.service.stop() == 0
-
-
 @pytest.mark.parametrize(
     ("line", "names"),
     [
@@ -179,16 +169,6 @@ def test_a_health_check_that_waits_for_a_poll_is_answered_before(
         assert read_to_end(connection)[:12] in (b"HTTP/1.1 200", b"HTTP/1.1 503")
 
 
-def test_what_drains_does_not_start_again(services: Services, node: FakeMySQL) -> None:
-    service = services.beside(node, CLUSTERCHECK_DRAIN_SECONDS="30")
-    service.process.terminate()
-    service.wait_for_verdict(503, "shutting-down")
-    service.process.send(signal.SIGHUP)
-    service.wait_for_verdict(503, "shutting-down")
-    assert service.log.read_text().count("INFO started ") == 1
-    assert service.stop() == 0
-
-
 def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
     services: Services, node: FakeMySQL
 ) -> None:
@@ -201,16 +181,6 @@ def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
         assert manager.values("STOPPING") == []
         # systemd keeps the socket that it has.
         assert manager.values("FDSTORE") == ["1"]
-
-
-def test_flags_stay_flags(services: Services, node: FakeMySQL) -> None:
-    command = ("sh", "-c", 'exec "$0" "$@" serve --max-recv-queue 3')
-    service = services.start_through(command, settings_for(node))
-    service.wait_until_up()
-    service.process.send(signal.SIGHUP)
-    log = service.log.read_text
-    wait_for("the next start", lambda: log().count("INFO started ") == 2, seconds=SECONDS)
-    assert service.status()["policy"]["max_recv_queue"] == 3
 
 
 def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:

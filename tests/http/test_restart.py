@@ -5,8 +5,6 @@ import socket
 import sys
 from contextlib import ExitStack
 
-import pytest
-
 from harness.ports import LOOPBACK
 from harness.service import Service, read_to_end
 from harness.waiting import wait_for
@@ -78,35 +76,3 @@ def test_a_request_that_is_on_its_way_at_the_end_is_answered(
             connection.sendall(HEALTH_CHECK)
         assert {read_to_end(connection)[:15] for connection in early} == {b"HTTP/1.1 200 OK"}
         assert service.process.stop(seconds=5) == 0
-
-
-def test_systemd_gets_the_listening_socket_to_keep(services: Services) -> None:
-    address = str(services.directory / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(address)
-        manager.settimeout(20)
-        service = services.start_unasked(NOTIFY_SOCKET=address)
-        assert manager.recv(4096) == b"FDSTOREREMOVE=1\nFDNAME=listening"
-        message, (descriptor,), _, _ = socket.recv_fds(manager, 4096, 4)
-    assert message == b"FDSTORE=1\nFDNAME=listening"
-    with socket.socket(fileno=descriptor) as kept:
-        assert kept.getsockname()[1] == service.port
-
-
-@pytest.mark.parametrize(
-    ("kept", "kept_is_dual", "host"),
-    [(LOOPBACK, False, "*"), ("::", False, "*"), ("::", True, "::")],
-)
-def test_the_kept_socket_of_another_address_is_closed(
-    services: Services, node: FakeMySQL, *, kept: str, kept_is_dual: bool, host: str
-) -> None:
-    family = socket.AF_INET6 if kept == "::" else socket.AF_INET
-    with socket.create_server((kept, 0), family=family, dualstack_ipv6=kept_is_dual) as held:
-        service = start_on(held, node, services, host)
-        # This test has it open still, as systemd has.
-        with pytest.raises(OSError, match="Invalid argument"):
-            held.accept()
-        with socket.socket() as client:
-            refused = client.connect_ex((LOOPBACK, service.port)) != 0
-    # Every address of IPv6 alone is another address than every one.
-    assert refused == (host == "::")

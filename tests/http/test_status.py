@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -57,17 +57,6 @@ class TestEndpoint:
         )
         closed = {"refused": 0, "evicted": 0, "timed-out": 0, "malformed": 0}
         assert status["connections"] == {"open": 1, "closed": closed}
-
-    def test_a_node_that_cannot_be_read(self, unreachable: Service) -> None:
-        status = unreachable.status()
-        assert (status["available"], status["reason"], status["node"]) == (
-            False,
-            "unreachable",
-            None,
-        )
-        assert status["failure"]["reason"] == "unreachable"
-        assert status["policy"]["available_when_donor"] is False
-        assert [change["reason"] for change in status["changes"]] == ["unreachable"]
 
     def test_a_planned_absence_is_told_at_once_and_since_when(
         self, services: Services, node: FakeMySQL
@@ -243,40 +232,6 @@ class TestCommand:
             assert not set(done.stdout) & {"\x1b", "\x07"}
             assert "999" not in done.stdout
 
-    def test_json_is_what_the_services_say(self, unreachable: Service) -> None:
-        done = run("status", "--json", address(unreachable), f"{LOOPBACK}:1")
-        first, second = json.loads(done.stdout)
-        assert done.returncode == 1
-        assert (first["target"], first["fault"]) == (address(unreachable), None)
-        assert (first["status"]["reason"], first["status"]["since"]) == (
-            "unreachable",
-            unreachable.status()["since"],
-        )
-        assert second == {"target": f"{LOOPBACK}:1", "status": None, "fault": "Connection refused"}
-
-    def test_since_is_an_age(self) -> None:
-        began = {
-            "2m": 121,
-            "118m": 118 * 60 + 1,
-            "47h": 47 * 3600 + 1,
-            "3d": 3 * 86400 + 1,
-            "0s": -60,
-        }
-        documents = {
-            age: (datetime.now(UTC) - timedelta(seconds=ago)).isoformat()
-            for age, ago in began.items()
-        }
-        documents |= {"-": "yesterday"}
-        document = {"available": True, "reason": "synced"}
-        with ExitStack() as exits:
-            others = [
-                answers(json.dumps({**document, "since": since}).encode())
-                for since in documents.values()
-            ]
-            ports = [exits.enter_context(fake_mysql(other)).port for other in others]
-            done = run("status", *(f"{LOOPBACK}:{port}" for port in ports))
-        assert [line.split()[3] for line in done.stdout.splitlines()[1:]] == list(documents)
-
     def test_watch_goes_on_with_the_time_until_it_is_interrupted(self, services: Services) -> None:
         service = services.start()
         with watching(address(service)) as process:
@@ -292,21 +247,6 @@ class TestCommand:
             address(service),
             f"{address(service)}:",
         ]
-
-    def test_watch_waits_two_seconds_for_a_service_that_hangs_and_keeps_no_connection(
-        self, services: Services
-    ) -> None:
-        service = services.start()
-        with (
-            fake_mysql(answers(b"{", forever=True)) as trickling,
-            watching(address(service), f"{LOOPBACK}:{trickling.port}") as process,
-        ):
-            for _ in range(4 * 4):
-                assert process.stdout.readline()  # type: ignore[union-attr]
-            assert len(os.listdir(f"/proc/{process.pid}/fd")) <= 5  # noqa: PTH208
-            assert len(os.listdir(f"/proc/{process.pid}/task")) <= 3  # noqa: PTH208
-            process.send_signal(signal.SIGINT)
-            assert process.wait(SECONDS) == 0
 
     def test_with_addresses_it_reads_no_env_file_and_no_setting_but_the_port(
         self, unreachable: Service

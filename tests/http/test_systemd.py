@@ -87,15 +87,6 @@ def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(
     manager.wait_for("STATUS", f"draining {service.get().body.splitlines()[1]}")
 
 
-def test_the_watchdog_is_fed_while_polls_come_in_even_failed_ones(
-    services: Services, manager: Manager, node: FakeMySQL
-) -> None:
-    start(services, manager, node)
-    node.hang_all()
-    manager.wait_for("STATUS", "NOT available timeout: ")
-    manager.wait_for("WATCHDOG", "1", times=len(manager.values("WATCHDOG")) + 2)
-
-
 def test_the_watchdog_is_fed_only_while_the_service_is_alive(
     manager: Manager, systemd: Systemd
 ) -> None:
@@ -119,21 +110,6 @@ def test_the_end_is_announced_with_the_time_that_the_drain_takes(
     manager.wait_for("STATUS", "draining shutting-down: ")
     # A second signal ends it at once.
     assert service.process.stop(seconds=SECONDS) == 0
-
-
-def test_what_a_busy_manager_did_not_take_is_sent_again_and_then_no_more(
-    manager: Manager, systemd: Systemd
-) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
-        other.settimeout(0)
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                other.sendto(b"FILLED=1", manager.address)
-    systemd.show(SYNCED)
-    assert manager.values("READY") == []
-    systemd.show(SYNCED)
-    systemd.show(SYNCED)
-    assert manager.values("READY") == ["1"]
 
 
 @pytest.mark.parametrize("address", [None, "/no/such/socket"])

@@ -84,13 +84,6 @@ def test_systemd_shows_the_verdict_and_has_nothing_against_the_units(machine: Ma
     assert "Overall exposure level for clustercheckd.service: 1." in said
 
 
-def test_the_drop_in_answers_as_the_script_did(machine: Machine) -> None:
-    command = "runuser -u clustercheck -- /usr/lib/clustercheckd/clustercheck clustercheck ''"
-    answer = machine.run(command)
-    assert answer.startswith("HTTP/1.1 200 OK")
-    assert answer.rstrip().endswith("Percona XtraDB Cluster Node is synced.")
-
-
 def test_a_restart_fails_no_health_check(machine: Machine) -> None:
     before = machine.show("MainPID")
     with no_failed_health_check(machine):
@@ -145,17 +138,6 @@ def override(machine: Machine, text: str) -> None:
     machine.run("systemctl daemon-reload")
 
 
-def test_a_drain_may_take_longer_than_systemd_waits_for_others(machine: Machine) -> None:
-    override(machine, "[Service]\nTimeoutStopSec=1\nEnvironment=CLUSTERCHECK_DRAIN_SECONDS=3\n")
-    machine.restart()
-    machine.run("systemctl stop --no-block clustercheckd.service")
-    machine.wait_for("503 shutting-down")
-    wait_for("its end", lambda: machine.show("ActiveState") == "inactive")
-    assert machine.show("Result") == "success"
-    machine.run("systemctl revert clustercheckd")
-    machine.restart()
-
-
 def test_the_sandbox_shows_the_process_its_start_and_memory(machine: Machine) -> None:
     # It hides /proc/stat (ProcSubset=pid), which prometheus_client asks for the boot time.
     metrics = machine.run("curl -s http://localhost:9200/metrics")
@@ -199,17 +181,6 @@ def test_the_address_is_that_of_the_settings(machine: Machine, port: int) -> Non
     machine.restart()
 
 
-def test_stopped_it_stays_stopped(machine: Machine) -> None:
-    machine.run("systemctl stop clustercheckd")
-    assert machine.answer == ""
-    units = "clustercheckd clustercheckd-retry.timer"
-    assert machine.run(f"systemctl is-active {units}", check=False) == "inactive\ninactive\n"
-    # Nor does a socket unit start it again.
-    assert machine.run("ss -Hltn 'sport = :9200'") == ""
-    machine.run("systemctl start clustercheckd")
-    machine.wait_for("200 synced")
-
-
 def test_with_a_bad_setting_it_is_tried_again_until_it_is_corrected(machine: Machine) -> None:
     since = machine.run("date +%s").strip()
     log = f"journalctl --unit clustercheckd --no-pager --output cat --since @{since}"
@@ -244,11 +215,6 @@ def test_it_fails_no_health_check_and_keeps_what_was_edited(
     assert shown == f"{to.version}-1"
     assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
     assert "Run:" not in said
-
-
-def test_every_file_is_as_the_package_has_it(machine: Machine) -> None:
-    machine.run(f"sed -i /{EDIT}/d {SETTINGS}")
-    assert machine.run("dpkg --verify clustercheckd") == ""
 
 
 def test_it_comes_up_by_itself_after_a_reboot_and_starts_while_the_server_is_down(
@@ -292,15 +258,6 @@ def test_purged_it_leaves_what_it_names(machine: Machine) -> None:
     assert machine.run("systemctl list-unit-files | grep clustercheck", check=False) == ""
     assert machine.run("getent passwd clustercheck").startswith("clustercheck:")
     machine.run(f"rm -r {' '.join(kept)}")
-
-
-def test_purged_as_it_was_installed_it_leaves_only_the_user(
-    machine: Machine, packages: Packages
-) -> None:
-    machine.copy(packages.deb)
-    machine.run(f"apt install -y ./{packages.deb.name}")
-    assert machine.run("apt purge -y clustercheckd").count("clustercheckd leaves ") == 1
-    assert not machine.succeeds("ls -d /etc/clustercheckd")
 
 
 def test_the_rpms_scripts_do_the_same(

@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.unit.manifests import ROOT
 
@@ -118,33 +117,6 @@ def test_what_kustomize_makes_is_valid(version: str, tmp_path: Path, base: str) 
     assert problems(version, made, FOLDER / "secret.example.yaml") == ""
     made.write_text(made.read_text().replace("timeoutSeconds", "timeoutSecond"))
     assert "timeoutSecond" in problems(version, made)
-
-
-@USERS
-def test_the_component_adds_its_lines_and_changes_nothing_else(tmp_path: Path, base: str) -> None:
-    stateful_set, expected = yaml.safe_load(made_of(tmp_path, base)), yaml.safe_load(base)
-    patch = yaml.safe_load((FOLDER / "sidecar.yaml").read_text())["spec"]
-    expected["spec"]["podManagementPolicy"] = patch["podManagementPolicy"]
-    added = patch["template"]["spec"]
-    made, pod = stateful_set["spec"]["template"]["spec"], expected["spec"]["template"]["spec"]
-    (sidecar,), (volume,), (database,) = (
-        added["initContainers"],
-        added["volumes"],
-        added["containers"],
-    )
-    assert made["initContainers"][0].pop("image").startswith("registry.example/clustercheckd:")
-    del sidecar["image"], database["readinessProbe"]["$patch"]
-    # First, so that the database's other init containers cannot hold it up.
-    pod["initContainers"] = [sidecar, *pod.get("initContainers", [])]
-    pod["volumes"] = [volume, *pod.get("volumes", [])]
-    pod["enableServiceLinks"] = False
-    (mariadb,) = [container for container in pod["containers"] if container["name"] == "mariadb"]
-    mariadb["readinessProbe"] = database["readinessProbe"]
-    mariadb["lifecycle"] = database["lifecycle"]
-    # kustomize may put the container that it changes first, which means nothing.
-    for spec in (made, pod):
-        spec["containers"].sort(key=lambda container: container["name"])
-    assert stateful_set == expected
 
 
 def test_a_stateful_set_of_another_name_fails_unless_it_is_found_by_its_label(

@@ -206,32 +206,9 @@ def test_offline_mode_ends_the_session_and_is_the_reason_at_the_next_login(
     service.wait_for_verdict(503, "not-galera")
 
 
-def test_an_account_at_its_limit_is_too_many_connections_while_the_session_goes_on(
-    mysql: MySQL, services: Services
-) -> None:
-    mysql.sql(f"ALTER USER {ACCOUNT}@localhost WITH MAX_USER_CONNECTIONS 1")
-    service = mysql.service(services)
-    assert_refused(mysql.poll(), Reason.TOO_MANY_CONNECTIONS, 1226)
-    failure = wait_for("another login of the service", lambda: service.status()["login_failure"])
-    assert failure["reason"] == "too-many-connections"
-    assert service.get().reason == "not-galera"
-
-
 @pytest.mark.parametrize(("option", "number"), [("PASSWORD EXPIRE", 1862), ("ACCOUNT LOCK", 3118)])
 def test_an_account_that_is_expired_or_locked_is_refused(
     mysql: MySQL, option: str, number: int
 ) -> None:
     mysql.sql(f"ALTER USER {ACCOUNT}@localhost {option}")
     assert_refused(mysql.poll(), Reason.ACCESS_DENIED, number)
-
-
-def test_the_admin_port_takes_an_account_with_its_privilege_although_the_server_is_full(
-    mysql: MySQL,
-) -> None:
-    assert_refused(mysql.poll("admin port"), Reason.ACCESS_DENIED, 1227)
-    mysql.sql(f"GRANT SERVICE_CONNECTION_ADMIN ON *.* TO {ACCOUNT}@'{LOOPBACK}'")
-    # Two sessions, so that nobody gets in when one of them ends.
-    with mysql.connect(), mysql.connect():
-        mysql.sql("SET GLOBAL max_connections=1")
-        assert_refused(mysql.poll("plain tcp"), Reason.TOO_MANY_CONNECTIONS, 1040)
-        assert isinstance(mysql.poll("admin port"), NodeState)

@@ -9,7 +9,7 @@ import pytest
 
 from app import __version__
 from app.commands.parser import COMMANDS
-from tests.package.conftest import GLIBC_OF, ROOT, Packages, skip_where_glibc_is_newer_than_of
+from tests.package.conftest import ROOT, Packages
 
 UNITS = "usr/lib/systemd/system"
 SERVICE, TIMER = f"{UNITS}/clustercheckd.service", f"{UNITS}/clustercheckd-retry.timer"
@@ -64,18 +64,6 @@ def test_the_file_of_settings_sets_nothing(tree: Path) -> None:
     assert all(line.startswith("# ") for line in lines)
 
 
-def test_the_places_that_the_texts_name_are_installed(tree: Path) -> None:
-    env_file = tree / "etc/clustercheckd/clustercheckd.env"
-    for text in (
-        env_file,
-        tree / "usr/lib/clustercheckd/first-steps",
-        tree / SERVICE,
-        tree / TIMER,
-    ):
-        for name in re.findall(rf"/({DOCUMENTS}/[\w./-]+\w)", text.read_text()):
-            assert (tree / name).exists(), f"{text}: {name}"
-
-
 def test_the_names_are_clustercheckds_own(tree: Path) -> None:
     outside = sorted(name for name in files_of(tree) if "/clustercheckd/" not in f"/{name}")
     pages = [f"usr/share/man/man8/{name}.8.gz" for name in MANUAL_PAGES]
@@ -112,25 +100,6 @@ def test_each_manual_page_has_what_help_prints(tree: Path, name: str) -> None:
 def test_both_commands_run_without_a_python(tree: Path, command: str, printed: str) -> None:
     program, *arguments = command.split()
     assert run("env", "PATH=/nowhere", tree / "usr" / program, *arguments).startswith(printed)
-
-
-def test_it_needs_no_glibc_newer_than_debian_12s(tree: Path) -> None:
-    skip_where_glibc_is_newer_than_of("bookworm")
-    needed = set()
-    for path in files_of(tree).values():
-        if not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF":
-            versions = re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "--dynamic-syms", path))
-            needed |= {(int(major), int(minor)) for major, minor in versions}
-    assert max(needed) <= GLIBC_OF["bookworm"]
-
-
-def test_the_links_of_the_pages_lead_somewhere_once_they_are_installed(tree: Path) -> None:
-    documents = tree / DOCUMENTS
-    pages = list(documents.rglob("*.md"))
-    assert documents / "docs" / "install.md" in pages
-    for page in pages:
-        for target in re.findall(r"\]\((?!https?:)([^()\s#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page}: {target}"
 
 
 def test_each_bundled_part_is_named_with_its_licence(packages: Packages, tree: Path) -> None:

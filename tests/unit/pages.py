@@ -112,8 +112,3 @@ def typed_on_pages(program: str) -> list[tuple[Command, list[str]]]:
 def without_blocks(text: str) -> str:
     """Return a page without its fenced blocks."""
     return _BLOCK.sub("", text)
-
-
-def flags_in(text: str) -> set[str]:
-    """Return the long flags in a text."""
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))

@@ -8,7 +8,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from pymysql.constants import CLIENT
 
-from app.database.login import Database
 from app.database.poller import poll_once
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -45,14 +44,6 @@ def let_in_if_right(peer: Peer, password: bytes) -> None:
     peer.answer_queries()
 
 
-def asks_for_the_clear_password(peer: Peer) -> None:
-    """Log in over a channel that is held to be secure."""
-    peer.greet(PLUGIN)
-    peer.receive()
-    peer.send(FULL_AUTHENTICATION)
-    let_in_if_right(peer, peer.receive())
-
-
 def asks_for_the_encrypted_password(peer: Peer) -> None:
     """Log in over a channel that is open to all: the server's key encrypts the password."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -68,19 +59,6 @@ def asks_for_the_encrypted_password(peer: Peer) -> None:
     scrambled = key.decrypt(peer.receive(), oaep)
     salt = b"saltsaltsaltsaltsalt"
     let_in_if_right(peer, bytes(byte ^ salt[at % len(salt)] for at, byte in enumerate(scrambled)))
-
-
-@pytest.mark.parametrize("password", [PASSWORD, "", "wrong"])
-def test_over_a_unix_socket_the_password_is_sent_as_it_is(tmp_path: Path, password: str) -> None:
-    path = str(tmp_path / "s")
-    database = Database(socket=path, username="someone", password=password)
-    with fake_mysql(asks_for_the_clear_password, path):
-        result = poll_once(database, DEADLINE_SECONDS)
-    if password == PASSWORD:
-        assert isinstance(result, NodeState)
-    else:
-        assert isinstance(result, PollFailure)
-        assert result.reason is Reason.ACCESS_DENIED
 
 
 @LOOPS

@@ -1,9 +1,7 @@
 """What an option file says about TLS, into what is asked of a connection."""
 
 import os
-import shlex
 import ssl
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +9,7 @@ import pytest
 
 from app.database.login import Database
 from app.settings.error import SettingsError
-from harness.certificates import make_authority, make_certificate
-from harness.ports import LOOPBACK
+from harness.certificates import make_authority
 
 REQUIRED, ISSUER, IDENTITY = (
     (ssl.CERT_NONE, False),
@@ -92,16 +89,6 @@ def test_the_log_shows_the_login_without_the_password(tmp_path: Path) -> None:
     assert without_file.startswith("no login possible: MYSQL_SSL_CA")
 
 
-def test_a_file_may_hold_both_certificate_and_key(tmp_path: Path) -> None:
-    client = make_certificate(tmp_path, "client", make_authority(tmp_path), LOOPBACK)
-    client.cert.write_text(client.cert.read_text() + client.key.read_text())
-    both = str(client.cert)
-    assert asked_for(Database(host="db", ssl_cert=both)) == IDENTITY
-    assert asked_for(Database(host="db", ssl_key=both)) == IDENTITY
-    with pytest.raises(SettingsError, match=r"^MYSQL_SSL_CERT, .* ssl-key: .*: [a-z ]+$"):
-        Database(host="db", ssl_key=str(client.key)).login()
-
-
 def test_a_certificate_that_has_changed_is_loaded_again(tmp_path: Path) -> None:
     file = make_authority(tmp_path).cert
     database = Database(host="db", ssl_ca=str(file))
@@ -112,12 +99,3 @@ def test_a_certificate_that_has_changed_is_loaded_again(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(SettingsError, match=f"ssl-ca: {file}: No such file"):
         database.login()
-
-
-def test_a_key_that_is_encrypted_is_an_error_and_no_question(tmp_path: Path) -> None:
-    key, cert = f"{tmp_path}/k", f"{tmp_path}/c"
-    command = "openssl req -x509 -newkey rsa:2048 -passout pass:x -subj /CN=x"
-    command += f" -keyout {key} -out {cert}"
-    subprocess.run(shlex.split(command), check=True, capture_output=True, timeout=30)
-    with pytest.raises(SettingsError, match="MYSQL_SSL_KEY"):
-        Database(host="db", ssl_cert=cert, ssl_key=key).login()

@@ -1,6 +1,7 @@
 """Verdicts into bytes, query strings into policies, and a monitor that is stuck."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +11,8 @@ from hypothesis import strategies as st
 from app.http.health_checks import HealthChecks, no_health_checks, overridden, verdict_answer
 from app.settings.error import SettingsError
 from app.settings.settings import Settings
-from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Verdict
-from tests.unit.test_monitor import SYNCED, ScriptedPoller, running, until
 
 POLICY = Policy(1.0)
 ALIVE = (200, b"alive\r\n")
@@ -109,37 +108,14 @@ def test_no_query_whatever_does_anything_else(query: bytes) -> None:
         assert str(fault).isprintable()  # noqa: PT017 (either outcome is right)
 
 
-def test_livez_is_503_only_while_no_poll_ends_or_once_none_will() -> None:
-    async def scenario() -> None:
-        may_go_on = asyncio.Event()
-        may_go_on.set()
+@pytest.mark.parametrize(("alive", "expected"), [(True, ALIVE), (False, STUCK)])
+def test_livez_is_503_once_no_poll_ends(*, alive: bool, expected: tuple[int, bytes]) -> None:
+    sent: list[Any] = []
 
-        async def stuck() -> NodeState:
-            await may_go_on.wait()
-            return SYNCED
+    async def send(message: object) -> None:
+        sent.append(message)
 
-        async def livez() -> tuple[int, bytes]:
-            sent: list[Any] = []
-
-            async def send(message: object) -> None:
-                sent.append(message)
-
-            await health_checks({"path": "/livez", "query_string": b""}, None, send)  # type: ignore[arg-type]
-            return sent[0]["status"], sent[1]["body"]
-
-        async with running(ScriptedPoller(stuck), max_age_seconds=0.3) as monitor:
-            settings = Settings.model_validate({})
-            health_checks = HealthChecks(settings, monitor, None, no_health_checks(settings))  # type: ignore[arg-type]
-            await monitor.fresh_verdict()
-            may_go_on.clear()
-            await until(lambda: monitor.changes[-1].verdict.reason is Reason.STALE)
-            # One late poll is no reason to restart anything.
-            assert await livez() == ALIVE
-            await until(lambda: not monitor.alive)
-            assert await livez() == STUCK
-            may_go_on.set()
-            await until(lambda: monitor.alive)
-            assert await livez() == ALIVE
-        assert await livez() == STUCK
-
-    asyncio.run(scenario())
+    settings, monitor = Settings.model_validate({}), SimpleNamespace(alive=alive)
+    health_checks = HealthChecks(settings, monitor, None, no_health_checks(settings))  # type: ignore[arg-type]
+    asyncio.run(health_checks({"path": "/livez", "query_string": b""}, None, send))  # type: ignore[arg-type]
+    assert (sent[0]["status"], sent[1]["body"]) == expected

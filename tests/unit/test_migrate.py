@@ -1,7 +1,6 @@
 """`clustercheckd migrate`: xinetd's service and the script's variables become an env file."""
 
 import re
-import resource
 import shlex
 from pathlib import Path
 
@@ -143,14 +142,6 @@ class TestXinetd:
         # The script may source its files last.
         assert "sysconfig, line 3: AVAILABLE_WHEN_DONOR has another" in capsys.readouterr().err
 
-    def test_a_wrapper_is_not_the_script_and_a_dash_is_an_account_without_a_password(self) -> None:
-        serve("server = /usr/bin/timeout", f"server_args = 5 ./clustercheck me {SECRET}")
-        assert settings().items() >= {("MYSQL_USERNAME", "me"), ("MYSQL_PASSWORD_FILE", SECRET)}
-        serve("server_args = - 1 /dev/null 1 /no/file")
-        names = {"MYSQL_USERNAME", "MYSQL_PASSWORD_FILE", "DEFAULTS_EXTRA_FILE"}
-        assert not names & set(settings())
-        assert not PASSWORD_FILE.exists()
-
     @pytest.mark.parametrize(
         ("only_from", "allowed"),
         [
@@ -258,12 +249,6 @@ class TestScript:
 class TestOutput:
     """Each file is written whole or not at all, and nothing that was there is lost."""
 
-    def test_the_files_of_variables_alone(self, capsys: pytest.CaptureFixture[str]) -> None:
-        SYSCONFIG.write_text(f"MYSQL_USERNAME=check\nMYSQL_PASSWORD='{SECRET}'\n")
-        values = settings()
-        assert (values["MYSQL_USERNAME"], values["MYSQL_PASSWORD_FILE"]) == ("check", SECRET)
-        assert "check: found no port" in capsys.readouterr().err
-
     def test_nothing_found_exits_with_1_and_a_wrong_path_is_an_error(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -311,22 +296,6 @@ class TestOutput:
             with pytest.raises(SettingsError, match="incomplete"):
                 run()
         assert files() == before
-
-    @pytest.mark.parametrize(("password", "written"), [("x", {PASSWORD_FILE}), ("x" * 99, set())])
-    def test_a_full_disk_leaves_no_part_of_a_file_and_the_next_run_goes_on(
-        self, password: str, written: set[Path]
-    ) -> None:
-        serve(f"server_args = me {password}")
-        before, usual = set(files()), resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50, usual[1]))
-        try:
-            with pytest.raises(SettingsError, match="File too large"):
-                run(ENV_FILE)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
-        assert set(files()) - before == written
-        assert run(ENV_FILE) == DONE
-        assert PASSWORD_FILE.read_text() == f"{password}\n"
 
     @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1))
     def test_every_value_is_read_again_as_it_was_or_refused(self, value: str) -> None:

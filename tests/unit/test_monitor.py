@@ -1,7 +1,6 @@
 """The monitor, with pollers that take their time and fail in ways no server can be brought to."""
 
 import asyncio
-import dataclasses
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -198,14 +197,6 @@ async def test_each_change_of_verdict_is_kept_and_logged_once(
         ("WARNING", "unavailable", "unreachable", "synced"),
         ("INFO", "available", "synced", "unreachable"),
     ]
-
-
-async def test_a_policy_of_one_request_decides_instead_of_the_configured_one() -> None:
-    async with running(ScriptedPoller(dataclasses.replace(SYNCED, read_only="ON"))) as monitor:
-        stricter = dataclasses.replace(monitor.policy, available_when_readonly=False)
-        assert (await monitor.fresh_verdict(stricter)).reason is Reason.READ_ONLY
-        assert monitor.verdict(stricter).reason is Reason.READ_ONLY
-        assert monitor.verdict().available
 
 
 async def test_a_monitor_that_has_stopped_is_not_alive_and_gives_no_200() -> None:

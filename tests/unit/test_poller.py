@@ -3,23 +3,18 @@
 The good ways are tested on real servers.
 """
 
-import asyncio
 import socket
 import struct
 from pathlib import Path
 
 import pytest
 
-from app.database.connection import Connection
-from app.database.login import Database, Login
+from app.database.login import Database
 from app.verdict.reason import Reason
 from harness.network import RemoteHost
 from harness.waiting import wait_for
 from tests import fake_mysql as fake
 from tests.unit.polling import LOOPS, Loop, database_of, polling, polls_of
-
-ADDRESS_SECONDS = 10.0
-"""Much longer than the wait for one address, and much shorter than the kernel's."""
 
 LOST_SECONDS = 45.0
 """Keepalive gives up after 25 s, and the kernel's timers are coarse."""
@@ -144,29 +139,6 @@ def test_a_full_accept_queue_is_a_timeout_until_there_is_room(
                 waiting.close()
 
 
-@LOOPS
-def test_an_address_that_drops_packets_does_not_use_up_the_time_of_the_next(new_loop: Loop) -> None:
-    async def connect(port: int) -> None:
-        login = Login(host="two-addresses.invalid", port=port, username="someone", password="")
-        async with asyncio.timeout(ADDRESS_SECONDS):
-            connection = await Connection.to(login, ["127.0.0.2", "127.0.0.1"])
-        await connection.quit()
-
-    with fake.fake_mysql(fake.galera()) as server, socket.socket() as deaf:
-        deaf.bind(("127.0.0.2", server.port))
-        deaf.listen(0)
-        # Once the queue is full, the kernel drops the packets of further clients.
-        waiting = [socket.socket() for _ in range(4)]
-        for client in waiting:
-            client.setblocking(False)  # noqa: FBT003 (socket's own signature)
-            client.connect_ex(deaf.getsockname())
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(connect(server.port))
-        assert server.connections == 1
-        for client in waiting:
-            client.close()
-
-
 def worked_once_then(*payloads: bytes) -> fake.Behaviour:
     """Give one poll, then answer every statement with these packets and close."""
 
@@ -199,25 +171,6 @@ def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(
         # One connection serves all polls that follow.
         assert first == polls.poll()
         assert server.connections == 2
-
-
-def test_a_new_connection_that_fails_as_well_is_not_replaced_again() -> None:
-    with polling(worked_once_then(fake.error(1927))) as (polls, server):
-        polls.state()
-        server.behaviour = fails_statements
-        assert "(error 1205)" in polls.failure().detail
-        assert server.connections == 2
-
-
-@pytest.mark.parametrize(("number", "attempts"), [(1045, 1), (1040, 5)], ids=["refused", "full"])
-def test_only_a_refusal_is_repeated_without_asking_again_each_time(
-    number: int, attempts: int
-) -> None:
-    with polling(fake.greets_then(fake.error(number))) as (polls, server):
-        first = polls.failure()
-        for _ in range(4):
-            assert first == polls.poll()
-        assert server.connections == attempts
 
 
 ENDLESS_PACKET = b"\xff\xff\xff\x00\x0a", b"x" * 65536

@@ -3,14 +3,10 @@
 A SELECT in place of a SHOW wherever the server answers it, and each its own answer.
 """
 
-import asyncio
-
 import pytest
 
-from app.database.connection import MOST_BYTES, Connection
-from app.database.faults import UnaskedBytesError
 from tests import fake_mysql as fake
-from tests.unit.polling import database_of, polling
+from tests.unit.polling import polling
 
 # All of them, as Percona XtraDB Cluster answers.
 VARIABLES = {
@@ -124,18 +120,3 @@ def test_a_select_that_answers_nothing_or_half_ends_the_connection(rows: list[li
     with polling(behaviour) as (polls, server):
         assert polls.state() == polls.state()
         assert server.connections == 2
-
-
-def test_answers_together_are_bounded_and_the_next_ones_have_the_same_bound() -> None:
-    long = {f"wsrep_{number}": "x" * 200 for number in range(MOST_BYTES * 2 // 3 // 200)}
-
-    async def asked_twice(server: fake.FakeMySQL) -> None:
-        connection = await Connection.to(database_of(server).login(), ["127.0.0.1"])
-        for _ in range(3):
-            await connection.answers("SHOW STATUS")
-        with pytest.raises(UnaskedBytesError):
-            await connection.answers("SHOW STATUS", "SHOW STATUS")
-        connection.close()
-
-    with fake.fake_mysql(fake.galera(long)) as server:
-        asyncio.run(asked_twice(server))

@@ -108,15 +108,6 @@ def test_a_rejected_certificate_is_paced_as_a_refusal(
         check_paced(polls, server, "certificate not accepted: ")
 
 
-def test_our_own_certificate_refused_is_paced_and_named(
-    tmp_path: Path, authority: Certificate
-) -> None:
-    strict = server_context(make_certificate(tmp_path, "strict", authority, LOOPBACK))
-    strict.verify_mode = ssl.CERT_REQUIRED
-    with polling_over_tls(lambda peer: peer.start_tls(strict), authority) as (polls, server):
-        check_paced(polls, server, "certificate required")
-
-
 def test_a_server_without_tls_is_told_nothing_and_paced_where_tls_is_required(
     authority: Certificate,
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS, PAUSED, SIGSTOP
+from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS, SIGSTOP
 from bench.truth.report import IN_SYNC, OURS, SCRIPT, TRUTH, WITNESS, Report, Window
 from bench.truth.stretches import (
     DESYNCED,
@@ -16,9 +16,6 @@ from bench.truth.stretches import (
     USABLE,
     Sample,
     judge,
-    settled,
-    stretches,
-    with_silences,
 )
 
 UP = [Sample(0.0, 5.0, USABLE, "")]
@@ -33,36 +30,6 @@ def samples(*kinds: str) -> list[Sample]:
 def always(kind: str) -> list[Sample]:
     """Return six seconds of the same."""
     return samples(*[kind] * 6)
-
-
-def test_a_success_that_waited_after_a_failure_belongs_to_the_failure() -> None:
-    hung = [
-        Sample(0, 1, UNUSABLE, "hung"),
-        Sample(1, 1.9, USABLE, "committed"),
-        Sample(2, 2.9, USABLE, "committed"),
-    ]
-    assert [sample.kind for sample in settled(hung)] == [UNUSABLE, UNUSABLE, USABLE]
-    refused = [Sample(0, 0.01, UNUSABLE, "refused"), Sample(0.1, 0.11, USABLE, "committed")]
-    assert settled(refused) == refused
-
-
-def test_a_client_that_waits_in_vain_met_the_hang_no_earlier_than_its_last_step() -> None:
-    asked = [
-        Sample(0, 0.1, USABLE, ""),
-        Sample(0.1, 1.3, UNUSABLE, ""),
-        Sample(1.3, 2.5, UNUSABLE, ""),
-    ]
-    ((began_at, ended_at),) = stretches(settled(asked), UNUSABLE)
-    assert (round(began_at, 3), ended_at) == (0.3, 2.5)
-    refused = [asked[0], Sample(0.1, 0.2, UNUSABLE, "refused")]
-    assert settled(refused) == refused
-
-
-def test_nothing_is_said_while_a_checker_holds_its_answer() -> None:
-    asked = [Sample(0, 0, SAYS_200, ""), Sample(1, 3, SAYS_503, "")]
-    asked += [Sample(3, 3, SAYS_503, ""), Sample(4, 6, SAYS_200, "")]
-    assert stretches(with_silences(asked), SAYS_200) == [(0, 0), (6, 6)]
-    assert stretches(with_silences(asked), SAYS_503) == [(3, 3)]
 
 
 def test_a_200_on_an_unusable_node_is_false_even_if_it_is_a_donor() -> None:
@@ -152,22 +119,3 @@ def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_
     elsewhere = report(SIGSTOP, always(SAYS_200), always(UNUSABLE), node="node2")
     assert "| SIGSTOP, other nodes | 5.00 | 0 | 0 | 0 | 0 |" in elsewhere.text()
     assert not elsewhere.violations()
-
-
-def test_a_503_may_be_older_by_a_second() -> None:
-    for hundredths, violations in ((134, 0), (136, 1)):
-        said = [
-            Sample(number / 100, number / 100, SAYS_503, "") for number in range(1, hundredths + 2)
-        ]
-        assert len(report("SIGSTOP", said, UP).violations()) == violations
-
-
-@pytest.mark.parametrize(
-    ("kind", "seen", "violations"),
-    [(PAUSED, "503 timeout", 1), (PAUSED, "no answer: timed out", 0), ("kill -9", "503 x", 0)],
-)
-def test_a_service_that_was_paused_must_not_answer_503_for_it(
-    kind: str, seen: str, violations: int
-) -> None:
-    said = [Sample(0.0, 0.0, SAYS_200, "200 synced"), Sample(0.5, 3.5, SAYS_503, seen)]
-    assert len(report(kind, said, UP).violations()) == violations

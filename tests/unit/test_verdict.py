@@ -264,11 +264,6 @@ def test_every_reason_is_in_the_table() -> None:
     assert set(Reason) == {row.reason for row in ROWS}
 
 
-def test_a_node_is_out_by_hand_by_the_file_or_by_the_shutdown() -> None:
-    switches = (Switches(), Switches("/x"), Switches(shutting_down=True))
-    assert [one.any_on for one in switches] == [False, True, True]
-
-
 DUMPS = pxc.dumps()
 
 
