@@ -1,32 +1,32 @@
 """The rows of the result, as Markdown."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import quantiles
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure. met: None if there is no goal."""
+    """One figure. met: whether the goal is."""
 
     measured: str
     ours: str
     beside: str
     result: str
-    goal: str = ""
-    met: bool | None = None
+    goal: str
+    met: bool
 
 
 _HEADER = ("measured", "clustercheckd", "beside it", "result", "goal", "")
-_MET = {None: "", True: "met", False: "**NOT met**"}
 
 
 def markdown(rows: Iterable[Row]) -> str:
     """Return the rows as a table."""
-    cells = [
-        (row.measured, row.ours, row.beside, row.result, row.goal, _MET[row.met]) for row in rows
-    ]
-    return "\n".join([_line(_HEADER), _line(["---"] * len(_HEADER)), *map(_line, cells)])
+    lines = [_line(_HEADER), _line(["---"] * len(_HEADER))]
+    for row in rows:
+        *cells, met = astuple(row)
+        lines.append(_line([*cells, "met" if met else "**NOT met**"]))
+    return "\n".join(lines)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

@@ -18,10 +18,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from app.settings.error import SettingsError
 from app.settings.settings import MOST_PORT, Settings
-from app.verdict.text import one_line
+from app.verdict.text import host_and_port, one_line
 
 SECONDS = 2.0
 _MOST_BYTES = 1 << 18
+_USUAL_PORT = 9200
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
 _ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
 _TYPED = re.compile(
@@ -117,13 +118,8 @@ def own_service(settings: Settings) -> Service:
     """Return the address on which the service with these settings answers on this host."""
     host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
     port = settings.clustercheck_port
-    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return Service(
-        name,
-        host,
-        port,
-        "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port",
-    )
+    hint = "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"
+    return Service(host_and_port(host, port), host, port, hint)
 
 
 def service_at(text: str, default_port: int) -> Service:
@@ -131,9 +127,7 @@ def service_at(text: str, default_port: int) -> Service:
     # An IPv6 address without brackets cannot have a port.
     bare_ipv6 = text.count(":") > 1 and "[" not in text
     typed = _TYPED.fullmatch(f"[{text}]" if bare_ipv6 else text)
-    port = int(typed["port"] or default_port) if typed else 0
-    if typed and port == default_port == 0:
-        raise SettingsError(f"status: CLUSTERCHECK_PORT is 0: write the port, as in {text}:9200")
+    port = int(typed["port"] or default_port or _USUAL_PORT) if typed else 0
     if typed is None or not 1 <= port <= MOST_PORT:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "

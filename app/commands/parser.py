@@ -197,27 +197,22 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{self._command} takes no more arguments; for another node, run it there")
         return typed
 
-    def flags(self) -> Collection[str]:
-        """Return its flags, in every form."""
-        return self._option_string_actions
-
     def _add_setting(self, setting: str) -> None:
         field = Settings.model_fields[setting]
-        flag = flag_of(setting)
         text = str(field.description)
         if default := default_of(setting):
             text += f" (default: {default})"
-        add = partial(self.add_argument, dest=setting, default=argparse.SUPPRESS)
+        add = partial(
+            self.add_argument,
+            flag_of(setting),
+            dest=setting,
+            default=argparse.SUPPRESS,
+            help=text,
+        )
         if bool in (field.annotation, *get_args(field.annotation)):
-            add(flag, nargs="?", const="1", metavar="0|1", help=text)
-            add(
-                flag.replace("--", "--no-", 1),
-                action="store_const",
-                const="0",
-                help=argparse.SUPPRESS,
-            )
+            add(nargs="?", const="1", metavar="0|1")
         else:
-            add(flag, metavar=setting.rpartition("_")[2].upper(), help=text)
+            add(metavar=setting.rpartition("_")[2].upper())
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

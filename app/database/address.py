@@ -31,6 +31,7 @@ from ipaddress import ip_address
 
 from app.database.option_file import Options
 from app.settings.error import SettingsError
+from app.verdict.text import host_and_port
 
 USUAL_SOCKETS = (
     "/run/mysqld/mysqld.sock",
@@ -61,9 +62,7 @@ class Address:
 
     def __str__(self) -> str:
         """Return the socket, or HOST:PORT with brackets around an IPv6 address."""
-        if self.socket:
-            return self.socket
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return self.socket or host_and_port(self.host, self.port)
 
 
 def resolve_address(

@@ -84,21 +84,16 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
 
     # Each document is made once a poll: 256 clients that ask for one at once would delay a health
     # check by a second. While a poll hangs, it is made once a second, because the age grows.
-    documents: dict[str, bytes] = {}
-    made_for: object = None
+    documents: dict[str, tuple[object, bytes]] = {}
 
     def document(path: str, make: Callable[[], bytes]) -> bytes:
-        nonlocal made_for
         # The operator may have drained the node since the latest poll. Record that, so that verdict
         # and changes agree.
         monitor.note_change()
         now = monitor.polls.total(), monitor.verdict(), int(monitor.age_seconds)
-        if now != made_for:
-            made_for = now
-            documents.clear()
-        if path not in documents:
-            documents[path] = make()
-        return documents[path]
+        if path not in documents or documents[path][0] != now:
+            documents[path] = now, make()
+        return documents[path][1]
 
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)

@@ -5,6 +5,7 @@ waits for the next one: see `Monitor.fresh_verdict`.
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -66,22 +67,8 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body})
 
 
-HealthCheckCounts = dict[tuple[str, int], int]
-"""How many answers were sent, by path and status."""
-
-
-def no_health_checks(settings: Settings) -> HealthCheckCounts:
-    """Return the counts at the start.
-
-    All keys exist from then on, so that no request can add one.
-    """
-    verdict = {AVAILABLE, UNAVAILABLE, int(settings.clustercheck_drain_status)}
-    statuses = {
-        **dict.fromkeys(VERDICT_PATHS, verdict | {_BAD_REQUEST}),
-        LIVENESS_PATH: {AVAILABLE, UNAVAILABLE},
-        OTHER_PATHS: verdict if settings.clustercheck_any_path else {_NOT_FOUND},
-    }
-    return {(path, status): 0 for path, known in statuses.items() for status in sorted(known)}
+HealthCheckCounts = Counter[tuple[str, int]]
+"""How many answers were sent, by path and status. No request can add a path."""
 
 
 class HealthChecks:

@@ -14,6 +14,7 @@ import uvicorn
 from app.http.guard import ConnectionRegister, GuardedProtocol
 from app.settings.error import SettingsError
 from app.settings.settings import Settings
+from app.verdict.text import host_and_port
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -129,8 +130,7 @@ def listening_socket(settings: Settings, kept: socket.socket | None) -> socket.s
 
 def address_of(listening: socket.socket) -> str:
     """Return a socket's address in a form for the log."""
-    host, port = listening.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_and_port(*listening.getsockname()[:2])
 
 
 def _is_dual_stack(listening: socket.socket) -> bool:

@@ -13,7 +13,7 @@ from app import __version__
 from app.database.poller import Poller
 from app.http.api import create_application
 from app.http.guard import ConnectionRegister
-from app.http.health_checks import HealthChecks, no_health_checks
+from app.http.health_checks import HealthCheckCounts, HealthChecks
 from app.http.metrics import ServiceMetrics
 from app.http.server import Server, address_of, listening_socket
 from app.monitor.monitor import IDLE_SECONDS, Monitor, oldest_usable_seconds
@@ -75,7 +75,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         on_verdict=systemd.show,
     )
     register = ConnectionRegister(settings.clustercheck_allow_from)
-    counts = no_health_checks(settings)
+    counts = HealthCheckCounts()
     metrics = ServiceMetrics(settings, monitor, poller, register, counts, lambda: log.dropped)
     health_checks = HealthChecks(settings, monitor, create_application(metrics), counts)
     kept = kept_socket()

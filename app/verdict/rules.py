@@ -155,29 +155,18 @@ def _component_verdict(node: NodeState) -> Verdict | None:
             Reason.NOT_GALERA, "the server sent no wsrep_local_state: it runs without Galera"
         )
     if not _absent_or(node.wsrep_on, "ON"):
-        return _no(Reason.NOT_GALERA, f"wsrep_on is {_or_missing(node.wsrep_on)}")
+        return _no(Reason.NOT_GALERA, _seen(node, "wsrep_on"))
     if not _is_provider(node.wsrep_provider):
-        return _no(Reason.NOT_GALERA, f"wsrep_provider is {_or_missing(node.wsrep_provider)}")
+        return _no(Reason.NOT_GALERA, _seen(node, "wsrep_provider"))
     if state >= _INCONSISTENT:
         return _no(Reason.INCONSISTENT, _state(node))
     if state == _JOINING:
         return _no(Reason.JOINING, _state(node))
     if _is(node.wsrep_cluster_status, "DISCONNECTED"):
         return _no(Reason.DISCONNECTED, f"wsrep_cluster_status is Disconnected, {_state(node)}")
-    if not _is(node.wsrep_connected, "ON"):
-        return _no(
-            Reason.DISCONNECTED,
-            f"wsrep_connected is {_or_missing(node.wsrep_connected)}, {_state(node)}",
-        )
-    if not _is(node.wsrep_cluster_status, "PRIMARY"):
-        return _no(
-            Reason.NON_PRIMARY,
-            f"wsrep_cluster_status is {_or_missing(node.wsrep_cluster_status)}, {_state(node)}",
-        )
-    if not _is(node.wsrep_ready, "ON"):
-        return _no(
-            Reason.NOT_READY, f"wsrep_ready is {_or_missing(node.wsrep_ready)}, {_state(node)}"
-        )
+    for reason, name, word in _OF_A_MEMBER:
+        if not _is(getattr(node, name), word):
+            return _no(reason, f"{_seen(node, name)}, {_state(node)}")
     return None
 
 
@@ -188,18 +177,9 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
         return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
     if node.returning:
         return _no(Reason.BLOCKED, "the server hung, and no read in sync has been answered since")
-    if not _absent_or(node.wsrep_reject_queries, "NONE"):
-        return _no(
-            Reason.REJECTS_QUERIES,
-            f"wsrep_reject_queries is {_or_missing(node.wsrep_reject_queries)}",
-        )
-    if not _absent_or(node.offline_mode, *_OFF):
-        return _no(Reason.OFFLINE, f"offline_mode is {_or_missing(node.offline_mode)}")
-    if not _absent_or(node.skip_networking, *_OFF):
-        detail = f"skip_networking is {_or_missing(node.skip_networking)}"
-        return _no(Reason.NO_NETWORKING, f"{detail}: no client can connect over TCP")
-    if not _absent_or(node.pxc_maint_mode, "DISABLED"):
-        return _no(Reason.MAINTENANCE, f"pxc_maint_mode is {_or_missing(node.pxc_maint_mode)}")
+    for reason, name, words in _OF_AN_OPEN_NODE:
+        if not _absent_or(getattr(node, name), *words):
+            return _no(reason, _seen(node, name))
     if state in (_DONOR, _JOINED) and not policy.available_when_donor:
         return _no(_reason_of_donor(node), f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
     if state not in (_DONOR, _JOINED, _SYNCED):
@@ -220,17 +200,11 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     Return None if the node passes all of them.
     """
     if not policy.available_when_readonly:
-        if not _is(node.read_only, *_OFF):
-            return _no(
-                Reason.READ_ONLY,
-                f"read_only is {_or_missing(node.read_only)}; AVAILABLE_WHEN_READONLY=0",
-            )
-        for name in ("super_read_only", "tx_read_only", "transaction_read_only"):
+        for name in ("read_only", "super_read_only", "tx_read_only", "transaction_read_only"):
             value: str | None = getattr(node, name)
-            if not _absent_or(value, *_OFF):
-                return _no(
-                    Reason.READ_ONLY, f"{name} is {_or_missing(value)}; AVAILABLE_WHEN_READONLY=0"
-                )
+            # Every server has read_only.
+            if not _absent_or(value, *_OFF) or (value is None and name == "read_only"):
+                return _no(Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0")
     queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
     if longest is not None and (queue is None or not 0 <= queue <= longest):
         return _no(
@@ -251,6 +225,21 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
 
 _JOINING, _DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = ("OFF", "0", "NO")
+
+_OF_A_MEMBER = (
+    (Reason.DISCONNECTED, "wsrep_connected", "ON"),
+    (Reason.NON_PRIMARY, "wsrep_cluster_status", "PRIMARY"),
+    (Reason.NOT_READY, "wsrep_ready", "ON"),
+)
+"""Rules 8 to 10: what a variable must be."""
+
+_OF_AN_OPEN_NODE = (
+    (Reason.REJECTS_QUERIES, "wsrep_reject_queries", ("NONE",)),
+    (Reason.OFFLINE, "offline_mode", _OFF),
+    (Reason.NO_NETWORKING, "skip_networking", _OFF),
+    (Reason.MAINTENANCE, "pxc_maint_mode", ("DISABLED",)),
+)
+"""Rules 13 to 16: what a variable must be if the server has it."""
 
 
 def _no(reason: Reason, detail: str) -> Verdict:
@@ -283,6 +272,10 @@ def _absent_or(value: str | None, *words: str) -> bool:
 def _is_provider(value: str | None) -> bool:
     # The value is a path. The only thing certain about a path is that it has letters or digits.
     return value is not None and value.upper() != "NONE" and any(map(str.isalnum, value))
+
+
+def _seen(node: NodeState, name: str) -> str:
+    return f"{name} is {_or_missing(getattr(node, name))}"
 
 
 def _or_missing(value: str | None) -> str:

@@ -12,7 +12,6 @@ from bench.truth.faults import (
     ISOLATION,
     KILL,
     NO_THREADS,
-    PAUSED,
     SIGSTOP,
 )
 from bench.truth.stretches import FALSE_200, FALSE_503, Sample, Stretch, judge, length
@@ -145,9 +144,6 @@ class Report:
     def violations(self) -> list[str]:
         """Return a description of each time that clustercheckd's answers broke a promise."""
         broken: list[_Run] = []
-        for window in self.windows:
-            if window.kind == PAUSED:
-                broken += self._after_pause(window)
         for run in self._runs:
             goals = dict(zip(_COLUMNS, _GOALS.get(run.row, _USUAL), strict=True))
             if length(run.stretch) > goals.get((run.checker, run.what), _ANY):
@@ -190,23 +186,6 @@ class Report:
         # By the middle of the stretch: a client that failed may have started just before the fault.
         begun = [window for window in self.windows if window.began_at <= sum(stretch) / 2]
         return begun[-1] if begun else Window(0, "no fault", "", self._began_at, self._began_at)
-
-    def _after_pause(self, window: Window) -> list[_Run]:
-        """Return the first 503 of the service after it was paused: its node was well throughout."""
-        node = self.nodes[window.node]
-        return [
-            _Run(
-                checker,
-                "503 after a pause",
-                window.node,
-                (sample.began_at, sample.ended_at),
-                window,
-            )
-            for checker in (OURS, IN_SYNC)
-            for sample in node[checker]
-            if sample.seen.startswith("503 ")
-            and self._window_of((sample.ended_at, sample.ended_at)) is window
-        ][:1]
 
     def _story(self, run: _Run) -> str:
         began_at, ended_at = run.stretch

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.health_checks import HealthChecks, no_health_checks, overridden, verdict_answer
+from app.http.health_checks import HealthCheckCounts, HealthChecks, overridden, verdict_answer
 from app.settings.error import SettingsError
 from app.settings.settings import Settings
 from app.verdict.reason import Reason
@@ -116,6 +116,6 @@ def test_livez_is_503_once_no_poll_ends(*, alive: bool, expected: tuple[int, byt
         sent.append(message)
 
     settings, monitor = Settings.model_validate({}), SimpleNamespace(alive=alive)
-    health_checks = HealthChecks(settings, monitor, None, no_health_checks(settings))  # type: ignore[arg-type]
+    health_checks = HealthChecks(settings, monitor, None, HealthCheckCounts())  # type: ignore[arg-type]
     asyncio.run(health_checks({"path": "/livez", "query_string": b""}, None, send))  # type: ignore[arg-type]
     assert (sent[0]["status"], sent[1]["body"]) == expected
