@@ -54,6 +54,12 @@ def group_of(item: pytest.Item) -> str:
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run asynchronous tests on asyncio only."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def ports() -> Iterator[Ports]:
     """Hand out free ports."""
     reserved = Ports()

@@ -1,15 +1,12 @@
 """The writer of haproxy.cfg.example with mock nodes: one node for all clients, whatever happens."""
 
-import socket
 import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
-from ipaddress import ip_address
 
 from harness.haproxy import WRITER
 from harness.network import RemoteHost
-from harness.ports import LOOPBACK
 from harness.waiting import wait_for
 from tests.haproxy.front import (
     AT_ONCE_SECONDS,
@@ -46,21 +43,6 @@ def test_a_writer_whose_host_falls_silent_hands_over(
     front = nodes.front()
     with ExitStack() as network, switched(front, silent, SILENT_SECONDS):
         network.enter_context(remote_host.cut_off())
-
-
-def test_the_session_of_a_client_that_vanishes_ends(
-    nodes: MockNodes, remote_host: RemoteHost
-) -> None:
-    # 60 s and three times 10 s are long for a test.
-    shorter = {"clitcpka-idle 60s": "clitcpka-idle 1s", "clitcpka-intvl 10s": "clitcpka-intvl 1s"}
-    front = nodes.front(replace={f"bind {LOOPBACK}": "bind 0.0.0.0", **shorter})
-    our_address = str(ip_address(remote_host.address) - 1)
-    with remote_host.entered():
-        client = socket.create_connection((our_address, front.haproxy.ports[WRITER]))
-    with client:
-        assert client.recv(100) == b"node1"
-        with remote_host.cut_off():
-            wait_for("the end of its session", lambda: not nodes.nodes[0].sessions, seconds=20)
 
 
 def test_maintenance_by_hand_switches_at_once_and_ready_does_not_switch_back(

@@ -36,11 +36,7 @@ class TestEndpoint:
             galera(variables={"wsrep_node_name": "db1", "version": "10.11.6-MariaDB"})
         ) as server:
             status = services.beside(server).status()
-        assert (status["available"], status["draining"], status["disabled_since"]) == (
-            True,
-            False,
-            None,
-        )
+        assert (status["available"], status["draining"]) == (True, False)
         assert (status["node"]["wsrep_node_name"], status["node"]["version"]) == (
             "db1",
             "10.11.6-MariaDB",
@@ -48,13 +44,8 @@ class TestEndpoint:
         assert ISO.fullmatch(status["since"])
         assert began <= datetime.fromisoformat(status["since"]) <= datetime.now(UTC)
         assert status["since"] == status["changes"][-1]["at"]
-        for number in (status["age_seconds"], status["policy"]["max_age_seconds"]):
-            assert number == round(number, 3)
-        assert (status["failure"], status["login_failure"], status["otherwise"]) == (
-            None,
-            None,
-            None,
-        )
+        absent = ("disabled_since", "failure", "login_failure", "otherwise")
+        assert {status[name] for name in absent} == {None}
         closed = {"refused": 0, "evicted": 0, "timed-out": 0, "malformed": 0}
         assert status["connections"] == {"open": 1, "closed": closed}
 

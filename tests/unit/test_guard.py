@@ -42,12 +42,6 @@ def test_connections_leave_descriptors_for_the_database(descriptors: int, connec
     assert connections_within(descriptors) == connections
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run the tests of this file on asyncio only."""
-    return "asyncio"
-
-
 DESCRIPTORS = 40
 MOST = connections_within(DESCRIPTORS)
 

@@ -30,12 +30,6 @@ DOWN = PollFailure(Reason.UNREACHABLE, "cannot connect")
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run the tests of this file on asyncio only."""
-    return "asyncio"
-
-
 Step = NodeState | PollFailure | Callable[[], Awaitable[NodeState | PollFailure]]
 
 

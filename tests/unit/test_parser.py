@@ -137,13 +137,9 @@ def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password(
     settable = set(Settings.model_fields) - set(WITHOUT_FLAG)
     assert flags["serve"] >= set(map(flag_of, settable))
     assert not [flag for flag in flags["serve"] if flag.endswith("password")]
-    shown = " ".join(Parser("serve").format_help().split())
-    assert all(str(Settings.model_fields[name].description) in shown for name in settable)
     assert flags["status"] == {"--host", "--port", "--json", "--watch"}
-    assert flags["undrain"] == {"--disabled-file", "--port"}
-    assert flags["drain"] == {*flags["undrain"], "--reason"}
+    assert flags["drain"] == {"--disabled-file", "--port", "--reason"}
     assert flags["migrate"] == {"--output", "--password-file"}
-    assert not {"--host", "--port", "--interval", "--log-level"} & flags["check"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -114,16 +114,6 @@ def test_a_server_that_asks_for_a_local_file_gets_nothing() -> None:
     assert received == [b""]
 
 
-def test_a_port_and_a_socket_where_nobody_listens_are_unreachable(tmp_path: Path) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-        nowhere = Database(host="127.0.0.1", port=port), Database(socket=f"{tmp_path}/no.sock")
-        for database in nowhere:
-            with polls_of(database) as polls:
-                assert polls.failure().reason is Reason.UNREACHABLE
-
-
 @LOOPS
 def test_a_full_accept_queue_is_a_timeout_until_there_is_room(
     new_loop: Loop, tmp_path: Path
