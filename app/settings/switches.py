@@ -30,8 +30,7 @@ class ManualSwitches:
         # NotADirectoryError: a part of the path is no directory, so the file cannot exist either.
         except (FileNotFoundError, NotADirectoryError):
             return Switches(shutting_down=self.shutting_down)
-        # ValueError: the path contains a zero byte.
-        except (OSError, ValueError) as fault:
+        except OSError as fault:
             file = f"{fault}; a disabled file that cannot be checked counts as present"
             return Switches(file, self.shutting_down)
         # touch(1) can set any time, and not every time can be written as a date.
@@ -44,14 +43,17 @@ class ManualSwitches:
         return Switches(file, self.shutting_down, modified_at)
 
 
+def _opener(path: str, flags: int) -> int:
+    # Any user may make a file in /var/tmp: a pipe must not block, and a link could lead to a
+    # password.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+
 def _first_line(path: str) -> str:
     """Return the beginning of the first line as printable ASCII; empty if it cannot be read."""
     try:
-        # Any user may make a file in /var/tmp: a pipe must not block, and a link could lead to a
-        # password.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
-            status = os.fstat(descriptor)
+        with open(path, "rb", opener=_opener) as file:
+            status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
                 return ""
             line = file.readline(_REASON_BYTES)

@@ -52,7 +52,8 @@ def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{path}, line {number}"
         for binding in parse_stream(io.StringIO(line)):
-            if binding.error or (binding.key is not None and binding.value is None):
+            # No path may contain a zero byte.
+            if binding.error or "\0" in line or (binding.key and binding.value is None):
                 mistakes.append(f"env file {where} is not NAME=value")
             elif binding.key is not None:
                 variables.append(Variable(binding.key, binding.value or "", where))

@@ -175,7 +175,13 @@ def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load) -> None
         ("MAX_RECV_QUEUE=many", "env, line 2: MAX_RECV_QUEUE: many: "),
         *(
             (line, "env file env, line 2 is not NAME=value")
-            for line in (SECRET, f"MYSQL_PASSWORD {SECRET}", f"SECRET='{SECRET}", f"={SECRET}")
+            for line in (
+                SECRET,
+                f"MYSQL_PASSWORD {SECRET}",
+                f"A='{SECRET}",
+                f"={SECRET}",
+                f"A=\0{SECRET}",
+            )
         ),
     ],
 )
