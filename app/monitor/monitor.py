@@ -98,7 +98,7 @@ class Monitor:
     configured policy, which decides the logged verdict and its changes. switches: called for every
     verdict. deadline_seconds: how long an answer may wait for a poll. clock: returns seconds, and
     must include the time that the machine spends in suspend. on_verdict: called with the last
-    recorded verdict after each poll, failed or not, and at each change between polls.
+    recorded verdict after each poll, failed or not, and whenever a change is looked for.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Monitor:
 
     def verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from the latest result. policy: instead of the configured one."""
-        return decide(self.result, self.age_seconds, policy or self.policy, self.switches())
+        return self._decide(self.age_seconds, policy)
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from a fresh result, or from a poll that has just ended.
@@ -161,24 +161,26 @@ class Monitor:
         verdict as it is known. In every other case, a poll that does not end within the deadline
         makes the result stale.
         """
-        age_seconds = self.age_seconds
-        fresh = self.result is not None and age_seconds <= self._interval_seconds
+        fresh = self.result is not None and self.age_seconds <= self._interval_seconds
         if fresh and policy is None and self._decided is not None and not self.switches().any_on:
             return self._decided
-        verdict = decide(self.result, age_seconds, policy or self.policy, self.switches())
+        verdict = self.verdict(policy)
         if fresh or verdict.reason in _BY_HAND:
             return verdict
         limit: AbstractAsyncContextManager[object] = asyncio.timeout(REFUSAL_SECONDS)
-        if verdict.available or verdict.reason in _UNKNOWN:
+        is_refusal = not verdict.available and verdict.reason not in _UNKNOWN
+        if not is_refusal:
             # The poll ends by its own deadline, which began when this wait did, or before.
             limit = deadline(self._deadline_seconds + _SLACK_SECONDS)
-            # An old 200 is no answer.
-            age_seconds = math.inf
         try:
             async with limit:
                 return await self._verdict_of_next_poll(policy)
         except TimeoutError:
-            return decide(self.result, age_seconds, policy or self.policy, self.switches())
+            # An old 200 is no answer.
+            return self._decide(self.age_seconds if is_refusal else math.inf, policy)
+
+    def _decide(self, age_seconds: float, policy: Policy | None) -> Verdict:
+        return decide(self.result, age_seconds, policy or self.policy, self.switches())
 
     async def _verdict_of_next_poll(self, policy: Policy | None) -> Verdict:
         """Wait for a poll that ends now.
@@ -220,8 +222,9 @@ class Monitor:
             watching.cancel()
             self._periods_missed = _PERIODS_MISSED
             # A health check that waits for the cancelled poll must not get the verdict of the poll
-            # before it.
+            # before it, but this one, at once.
             self.result, self._decided = _STOPPED, None
+            self._began_at = self._ended_at = self._clock()
             self._release_waiters()
 
     def note_change(self) -> None:
@@ -236,11 +239,7 @@ class Monitor:
             self.changes_to[verdict.reason] += 1
             _log.log(
                 logging.INFO if verdict.available or verdict.draining else logging.WARNING,
-                "available"
-                if verdict.available
-                else "draining"
-                if verdict.draining
-                else "unavailable",
+                "unavailable" if verdict.word == "NOT available" else verdict.word,
                 extra={
                     "reason": verdict.reason.value,
                     "was": None if last is None else last.reason.value,

@@ -193,6 +193,17 @@ async def test_each_change_of_verdict_is_kept_and_logged_once(
     ]
 
 
+async def test_who_waits_for_a_poll_when_the_polling_ends_is_answered_at_once() -> None:
+    async with running(ScriptedPoller(SYNCED, hanging)) as monitor:
+        await monitor.fresh_verdict()
+        await asyncio.sleep(2 * INTERVAL_SECONDS)
+        waiting = asyncio.create_task(monitor.fresh_verdict())
+        await asyncio.sleep(INTERVAL_SECONDS)
+    began = time.monotonic()
+    assert (await waiting).reason is Reason.ERROR
+    within("the answer", time.monotonic() - began, DEADLINE_SECONDS / 2)
+
+
 async def test_a_monitor_that_has_stopped_is_not_alive_and_gives_no_200() -> None:
     async with running(ScriptedPoller(SYNCED)) as monitor:
         assert (await monitor.fresh_verdict()).available
