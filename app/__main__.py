@@ -23,9 +23,7 @@ from app.commands.status import status
 from app.script.migrate import migrate
 from app.service.log import goes_to_journal
 from app.settings.error import SettingsError
-from app.settings.settings import Settings, load_settings
-
-_LISTENING = ("clustercheck_host", "clustercheck_port")
+from app.settings.settings import LISTENING, Settings, load_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,13 +71,13 @@ def _disabled_file(typed: Namespace) -> str:
 
 def _services(typed: Namespace) -> list[Service]:
     # Without the warnings: this user may not be able to read the env file.
-    settings, _ = load_settings(typed.flags, typed.env_file, _LISTENING)
+    settings, _ = load_settings(typed.flags, typed.env_file, LISTENING)
     services = [service_at(address, settings.clustercheck_port) for address in typed.addresses]
     return services or [own_service(settings)]
 
 
 def _find_service(typed: Namespace) -> Service:
-    return own_service(load_settings(typed.flags, typed.env_file, _LISTENING)[0])
+    return own_service(load_settings(typed.flags, typed.env_file, LISTENING)[0])
 
 
 def _load(typed: Namespace, only: Collection[str] | None = None) -> Settings:

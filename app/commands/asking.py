@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from app.settings.error import SettingsError
 from app.settings.settings import MOST_PORT, Settings
@@ -22,7 +22,6 @@ from app.verdict.text import host_and_port, one_line
 
 SECONDS = 2.0
 _MOST_BYTES = 1 << 18
-_USUAL_PORT = 9200
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
 _ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
 _TYPED = re.compile(
@@ -79,7 +78,7 @@ class Status(Finding, frozen=True, strict=True):
     since: str = ""
     otherwise: Finding | None = None
     login_failure: Finding | None = None
-    node: Annotated[Node, BeforeValidator(lambda node: node or {})] = Node()
+    node: Node | None = None
 
 
 _NO_STATUS = Status(available=False, reason="-")
@@ -127,7 +126,7 @@ def service_at(text: str, default_port: int) -> Service:
     # An IPv6 address without brackets cannot have a port.
     bare_ipv6 = text.count(":") > 1 and "[" not in text
     typed = _TYPED.fullmatch(f"[{text}]" if bare_ipv6 else text)
-    port = int(typed["port"] or default_port or _USUAL_PORT) if typed else 0
+    port = int(typed["port"] or default_port) if typed else 0
     if typed is None or not 1 <= port <= MOST_PORT:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "

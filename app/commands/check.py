@@ -51,8 +51,10 @@ def check_settings(settings: Settings) -> int:
     _become_service_user()
     # systemd hides LoadCredential= from ExecReload=. The service, which has it, checks the login
     # then.
+    settings.policy()
+    database = settings.database()
     if not any(str(value).startswith(_CREDENTIALS) for _, value in settings):
-        settings.require_login()
+        database.login()
     say("the settings can be used")
     return DONE
 
@@ -83,7 +85,8 @@ def _advice(settings: Settings) -> str:
     The account may only be wrong if the service's logins fail too.
     """
     [answer] = ask([own_service(settings)])
-    if not answer.fault and answer.status.login_failure is None:
+    logs_in = not answer.fault and settings.clustercheck_login_interval
+    if logs_in and answer.status.login_failure is None:
         return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
     login = f"The login was to {settings.database()}, by user id {os.geteuid()}"
     advice = f'{login}: see the section "The account" of docs/install.md'

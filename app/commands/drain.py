@@ -81,6 +81,7 @@ def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained
         )
         return FAILED
     say(verdict)
-    if status.node.wsrep_cluster_size == 1 and status.otherwise and status.otherwise.available:
+    is_alone = status.node is not None and status.node.wsrep_cluster_size == 1
+    if is_alone and status.otherwise and status.otherwise.available:
         complain("this was the last available node: its wsrep_cluster_size is 1")
     return DONE

@@ -20,7 +20,7 @@ def open_missing_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     # A closed stream is None, and print would then use standard output instead of standard error.
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 (open for as long as the process)
-    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", errors="backslashreplace")  # noqa: SIM115
     # An argument may contain any byte, and a terminal may have only ASCII. Python does this for
     # standard error.
     if isinstance(sys.stdout, io.TextIOWrapper):

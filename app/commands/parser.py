@@ -15,7 +15,15 @@ from app import __version__
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import say
 from app.settings.error import SettingsError
-from app.settings.settings import DATABASE, POLICY, WITHOUT_FLAG, Settings, default_of, flag_of
+from app.settings.settings import (
+    DATABASE,
+    LISTENING,
+    POLICY,
+    WITHOUT_FLAG,
+    Settings,
+    default_of,
+    flag_of,
+)
 
 _PROGRAM = "clustercheckd"
 # Anything else may be a secret in the wrong place: it is not repeated.
@@ -81,7 +89,7 @@ COMMANDS = {
             NOT_AVAILABLE: "at least one is not, or does not answer",
             MISUSED: _MISUSED,
         },
-        ("clustercheck_host", "clustercheck_port"),
+        LISTENING,
         {
             **_JSON,
             "--watch": {"action": "store_true", "help": "ask again and again until Ctrl-C"},

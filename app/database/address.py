@@ -48,6 +48,7 @@ DEFAULT_PORT = 3306
 
 _IN_FILE = " in DEFAULTS_EXTRA_FILE"
 _UNSET_OR_LOCALHOST = (None, "", "localhost")
+_SOCKET_BYTES = 107  # unix(7)
 _PORT = re.compile(r"[0-9]{1,5}")
 _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 
@@ -114,9 +115,10 @@ def _port(options: Options) -> int:
 
 
 def _checked_socket(name: str, socket: str) -> str:
-    if not socket.startswith("/"):
+    if not socket.startswith("/") or len(os.fsencode(socket)) > _SOCKET_BYTES:
         raise SettingsError(
-            f"{name} is not an absolute path: set it to the path of the server's socket"
+            f"{name} is not an absolute path of at most {_SOCKET_BYTES} bytes: set it to the path"
+            " of the server's socket"
         )
     return socket
 

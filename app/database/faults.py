@@ -168,6 +168,7 @@ def _in_words(
 ) -> tuple[Reason, str]:
     if tls := _tls_fault(fault):
         return Reason.ERROR, f"no TLS connection to {login}: {_tls_words(tls)}"
+    where = login or "the server"
     user = login.username if login else "unknown"
     number = error_number(fault)
     match fault:
@@ -181,7 +182,7 @@ def _in_words(
         case TimeoutError():
             return (
                 Reason.TIMEOUT,
-                f"no answer from {login} within {deadline_seconds:g} s while {phase}",
+                f"no answer from {where} within {deadline_seconds:g} s while {phase}",
             )
         case _ if number:
             reason = _REASONS.get(number, Reason.ERROR)
@@ -198,7 +199,7 @@ def _in_words(
         case OSError():
             # Only a failed connect comes here: later, the driver wraps every OSError in an error of
             # its own.
-            return Reason.UNREACHABLE, f"cannot connect to {login}: {_os_words(fault)}"
+            return Reason.UNREACHABLE, f"cannot connect to {where}: {_os_words(fault)}"
         case _:
             return Reason.ERROR, f"{login} sent an answer that is not MySQL while {phase}"
     words = _IN_WORDS[reason].format(user=user, phase=phase)

@@ -19,7 +19,6 @@ Options = dict[str, str | None]
 GROUPS = ("client", "client-server", "client-mariadb")
 """The groups to read."""
 
-_SETTING = "DEFAULTS_EXTRA_FILE"
 _BLANKS = " \t\n\v\f\r"  # as isspace(3) in the C locale; str.isspace accepts many more
 _DEPTH_LIMIT = 10
 # Quotes protect a #, and a backslash protects a quote within them.
@@ -102,10 +101,10 @@ def _included(line: str, where: str) -> list[Path]:
         # The client ignores a file that it cannot open, but not a directory.
         return [path] if os.access(path, os.R_OK) else []
     try:
-        entries = sorted(path.iterdir())
+        files = [entry for entry in sorted(path.iterdir()) if not entry.is_dir()]
     except OSError as fault:
         raise _error(f"{where}: {path}: {words_of(fault)}") from None
-    return [entry for entry in entries if entry.name.endswith(".cnf") and not entry.is_dir()]
+    return [file for file in files if file.name.endswith(".cnf")]
 
 
 def _unquoted(value: str) -> str:
@@ -116,4 +115,4 @@ def _unquoted(value: str) -> str:
 
 
 def _error(problem: str) -> SettingsError:
-    return SettingsError(f"{_SETTING}: {problem}")
+    return SettingsError(f"DEFAULTS_EXTRA_FILE: {problem}")

@@ -54,9 +54,6 @@ _SPARE_IDLE_SECONDS = 30
 _TOLD_SECONDS = 1.0
 """After a wait of so many seconds, the log tells of a read in sync."""
 
-_NOT_IN_SYNC = (
-    "the node has not applied what its group has ordered: see clustercheckd_sync_wait_seconds"
-)
 _READING = "reading the node's state"
 
 _log = logging.getLogger(__name__)
@@ -226,7 +223,8 @@ class Poller:
         answers = self._serving.reading is None
         due = self.logins.is_due(_now(), interval_seconds, session_answers=answers)
         # After a hang, the node returns with a read in sync, and need not wait for the interval.
-        if due or self._sync.is_returning_since(self.logins.began_at):
+        waits = self.logins.refusal(_now()) is not None
+        if due or (self._sync.is_returning_since(self.logins.began_at) and not waits):
             self._begin(beside=True)
 
     def _can_read_in_sync(self, session: Session | None) -> bool:
@@ -299,7 +297,8 @@ class Poller:
         wait_seconds = self.sync_wait_seconds
         if wait_seconds is not None and wait_seconds >= _TOLD_SECONDS:
             if not self._told_seconds:
-                _log.warning("not in sync", extra={"detail": _NOT_IN_SYNC})
+                detail = "the node has not applied what its group has ordered"
+                _log.warning("not in sync", extra={"detail": detail})
             self._told_seconds = wait_seconds
         elif wait_seconds == 0.0 and self._told_seconds:
             _log.info("in sync again", extra={"seconds": round(self._told_seconds, 1)})
@@ -347,9 +346,7 @@ class Poller:
             attempt.phase = LOOKING_UP
             addresses = await self._resolver.addresses(login.host)
         attempt.phase = "connecting"
-        # The server is the same as long as a session lives.
-        known = self._serving.known if self._serving is not None else ()
-        session = Session(await Connection.to(login, addresses), known)
+        session = Session(await Connection.to(login, addresses))
         attempt.phase = "logging in"
         return session
 
@@ -369,8 +366,8 @@ class Poller:
         # Without a session, and while the server hangs, the verdict itself says why.
         if (
             self._serving is None
-            or Outcome.HUNG in (outcome, before.outcome)
-            or outcome is before.outcome
+            or outcome in (Outcome.HUNG, before.outcome)
+            or (failure is None and before.outcome is Outcome.HUNG)
         ):
             return
         if failure is not None:

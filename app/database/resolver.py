@@ -37,8 +37,7 @@ class Resolver:
         lookup = self._lookups[host]
         # asyncio.wait does not cancel the future when this call is cancelled.
         await asyncio.wait([lookup])
-        # Another call may have waited for the same lookup.
-        self._lookups.pop(host, None)
+        del self._lookups[host]
         outcome = lookup.result()
         if isinstance(outcome, Exception):
             raise outcome

@@ -50,14 +50,14 @@ _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {SYSTEM_VARIABL
 class Session:
     """A session that has logged in.
 
-    known: the system variables that this server has; empty until a session has seen them.
     can_read_in_sync: whether the server has wsrep_sync_wait, known after `begin`.
     """
 
-    def __init__(self, connection: Connection, known: tuple[str, ...] = ()) -> None:
-        self.known = known
+    def __init__(self, connection: Connection) -> None:
         self.can_read_in_sync = True
         self._connection = connection
+        # The system variables that this server has; empty until it has shown them.
+        self._known: tuple[str, ...] = ()
         self._reading: asyncio.Task[NodeState | PollFailure] | None = None
 
     @property
@@ -120,16 +120,16 @@ class Session:
         self._connection.close()
 
     async def _read(self) -> NodeState | PollFailure:
-        if not self.known:
+        if not self._known:
             status, variables = await self._connection.answers(_SHOW_STATUS, _SHOW_VARIABLES)
             return self._shown(status, variables)
-        select = f"SELECT {', '.join(f'@@global.{name}' for name in self.known)}"
+        select = f"SELECT {', '.join(f'@@global.{name}' for name in self._known)}"
         status, selected = await self._connection.answers(_SHOW_STATUS, select)
         if isinstance(selected, MySQLError):
             (variables,) = await self._connection.answers(_SHOW_VARIABLES)
             return self._shown(status, variables)
         (values,) = selected
-        return parse_node_state((*_rows(status), *zip(self.known, values, strict=True)))
+        return parse_node_state((*_rows(status), *zip(self._known, values, strict=True)))
 
     def _shown(
         self, status: Rows | MySQLError, variables: Rows | MySQLError
@@ -139,7 +139,7 @@ class Session:
         sent = {row[0].lower() for row in rows if row and isinstance(row[0], bytes)}
         # Use only names that were asked for: a name from a server must not become part of a
         # statement.
-        self.known = tuple(name for name in SYSTEM_VARIABLES if name.encode() in sent)
+        self._known = tuple(name for name in SYSTEM_VARIABLES if name.encode() in sent)
         return parse_node_state((*_rows(status), *rows))
 
 

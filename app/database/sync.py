@@ -11,7 +11,7 @@ statement, a full disk or a stuck applier, it waits, although every status varia
     it is answered                    ends                            complete, if it took 0.5 s
     it is refused (error 1205, 1047)  goes on, and counts as refused  -
     it ends in another way            goes on, but under 1 s: ends    -
-    no session of ours gets in        ends: nothing reads any more    -
+    our account, or the path, fails   ends: nothing reads any more    -
     a poll gets no answer             -                               the last answer began a hang
     a poll fails                      -                               there is no hang
     a poll is answered                -                               begins, if the hang took 2 s

@@ -43,7 +43,7 @@ class Status(BaseModel):
     available: under the configured policy. draining: unavailable for a planned reason, so that
     sessions may finish. detail: what clustercheckd saw, and which setting decided. otherwise: the
     verdict without the drain or shutdown, if there is one. since: when the verdict last changed.
-    disabled_since: when the disabled file was created, if there is one. age_seconds: since the
+    disabled_since: when the disabled file was last changed, if there is one. age_seconds: since the
     latest completed poll began. node: what the latest poll read, or failure: why it failed.
     login_failure: why the latest login failed, if it did. changes: the latest ones of the verdict,
     oldest first.

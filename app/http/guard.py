@@ -8,7 +8,6 @@ a database that is down. This module uses uvicorn's internals, so the version of
 import asyncio
 import logging
 import re
-import resource
 import socket
 import time
 from collections import Counter
@@ -37,10 +36,6 @@ _LAST_REQUEST_SECONDS = 0.2
 
 _SWEEP_SECONDS = 0.25
 """How late the guard may close a connection whose time is over."""
-
-_OTHER_DESCRIPTORS = 32
-"""How many descriptors to reserve for everything but clients. Without one for the database, a
-healthy node would get 503."""
 
 _MAPPED_IPV4 = "::ffff:"
 """How the address of an IPv4 client of a dual-stack socket begins."""
@@ -165,7 +160,6 @@ class ConnectionRegister:
         self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
         self._allowed = allowed
         self._logged_at = -_LOG_SECONDS
-        self._most = connections_within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._made_at: dict[GuardedProtocol, float] = {}  # the oldest first
         self._timer: asyncio.TimerHandle | None = None
 
@@ -201,7 +195,7 @@ class ConnectionRegister:
         answered, close the newest: several clients may have the most, and the one that has waited
         longest is not to lose its answer.
         """
-        if len(self._made_at) >= self._most:
+        if len(self._made_at) >= CONNECTIONS:
             count = Counter(other.counted_as for other in self._made_at)
             most = max(count.values())
             crowd = [other for other in self._made_at if count[other.counted_as] == most]
@@ -234,13 +228,6 @@ class ConnectionRegister:
         self._timer = (
             loop.call_later(_SWEEP_SECONDS, self._end_overdue, loop) if self._made_at else None
         )
-
-
-def connections_within(descriptors: int) -> int:
-    """Return how many connections a limit on descriptors (ulimit -n) allows."""
-    if descriptors == resource.RLIM_INFINITY:
-        return CONNECTIONS
-    return min(CONNECTIONS, max(1, descriptors - _OTHER_DESCRIPTORS))
 
 
 def _client_of(address: str) -> str | bytes:

@@ -8,8 +8,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.monitor.monitor import Monitor
 from app.settings.error import SettingsError
@@ -18,9 +19,6 @@ from app.verdict.reason import Reason
 from app.verdict.rules import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
 from app.verdict.sentences import sentence_of
 from app.verdict.text import one_line
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 VERDICT_PATHS = ("/", "*", "/readyz")
 """The paths of the verdict; `*` is the path of `OPTIONS *`."""
@@ -56,7 +54,7 @@ class Answer:
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
 
-    async def send(self, send: "Send") -> None:
+    async def send(self, send: Send) -> None:
         """Send the answer as ASGI messages."""
         start: Message = {
             "type": "http.response.start",
@@ -81,7 +79,7 @@ class HealthChecks:
         self,
         settings: Settings,
         monitor: Monitor,
-        application: "ASGIApp",
+        application: ASGIApp,
         counts: HealthCheckCounts,
     ) -> None:
         self._monitor = monitor
@@ -90,7 +88,7 @@ class HealthChecks:
         self._drain_status = int(settings.clustercheck_drain_status)
         self._any_path = settings.clustercheck_any_path
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. The method makes no difference."""
         path = scope["path"]
         if path in VERDICT_PATHS:

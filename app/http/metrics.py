@@ -40,7 +40,7 @@ _NODE_VALUES = {
     "wsrep_flow_control_active": "1 while the node obeys a pause of flow control, else 0.",
     "wsrep_flow_control_status": "1 while this node asks for a pause of flow control, else 0.",
 }
-_ON = ("TRUE", "ON", "1")
+_ON = ("TRUE", "ON")
 
 
 class _ProcessCollector(ProcessCollector):
@@ -77,7 +77,7 @@ class ServiceMetrics(Collector):
         if disabled_at is not None:
             yield _gauge(
                 "disabled_timestamp_seconds",
-                "When the disabled file was created, in Unix time; absent if there is none.",
+                "When the disabled file was last changed, in Unix time; absent if there is none.",
                 disabled_at,
             )
         seen = self.monitor.result

@@ -7,17 +7,14 @@ import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from app.http.guard import ConnectionRegister, GuardedProtocol
 from app.settings.error import SettingsError
 from app.settings.settings import Settings
 from app.verdict.text import host_and_port
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
 
 EVERY_ADDRESS = "*"
 
@@ -35,7 +32,7 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
-        application: "ASGIApp",
+        application: ASGIApp,
         register: ConnectionRegister,
         deadline_seconds: float,
         *,

@@ -84,7 +84,7 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
         return decide(None, 0.0, Policy(), switches)
     for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
         if values[name] not in ("0", "1"):
-            raise SettingsError(f"{name}={values[name]}: must be 0 or 1")
+            raise SettingsError(f"{name} must be 0 or 1")
     if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
         raise SettingsError("CLUSTERCHECK_DISABLED_FILE must be an absolute path")
     try:

@@ -60,7 +60,7 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
     complaints: where to append each mistake.
     """
     try:
-        lines = read_file(str(path), errors="surrogateescape").splitlines()
+        lines = read_file(str(path), errors="surrogateescape").split("\n")
     except FileNotFoundError:
         return
     except OSError as fault:
@@ -71,7 +71,7 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
         try:
             words = _shell_words(line)
         except ValueError:
-            complaints.append(f"{where}: a quote is not closed; the line is ignored")
+            complaints.append(f"{where}: no NAME=value of a shell; the line is ignored")
             continue
         for word in words:
             name, equals, value = word.partition("=")
@@ -95,7 +95,10 @@ def effective(variables: Iterable[Variable]) -> dict[str, Variable]:
 
 def _shell_words(line: str) -> list[str]:
     """Return the words of a line, without a comment. Raises ValueError."""
-    lexer = shlex.shlex(_QUOTED.sub(_for_shlex, line), posix=True, punctuation_chars=";&|")
+    if "\0" in line:
+        raise ValueError("no variable may contain a zero byte")
+    words = _QUOTED.sub(_for_shlex, line.rstrip("\r"))
+    lexer = shlex.shlex(words, posix=True, punctuation_chars=";&|")
     lexer.whitespace_split = True
     # In a shell, a comment begins with a word. shlex would split pass#word.
     lexer.commenters = ""

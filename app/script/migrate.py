@@ -28,7 +28,7 @@ _SCRIPT = re.compile(r"(.*/)?(clustercheck|mysqlchk)[^/]*$")
 # Of xinetd: the files that it ignores, and the lines of the others.
 _IGNORED = re.compile(r"\.|~$")
 _SECTION = re.compile(r"\s*(defaults|service)\b[^=]*$")
-_ATTRIBUTE = re.compile(r"\s*(\w+)\s*(\+?)=\s*(.*?)\s*$")
+_ATTRIBUTE = re.compile(r"\s*(\w+)\s*([+-]?)=\s*(.*?)\s*$")
 _SETTINGS_OF = {
     "interface": "CLUSTERCHECK_HOST",
     "bind": "CLUSTERCHECK_HOST",
@@ -41,15 +41,7 @@ _ZERO_AT_THE_END = re.compile(r"\.0(\s|$)")
 _NAMES = "|".join(script.VARIABLES)
 _ARGUMENTS = "|".join(script.DEFAULTS)
 # Comments, and the paths that the service and migrate read too.
-_HARMLESS = re.compile(
-    "|".join(
-        [
-            r"(?m)^[ \t]*#.*",
-            DISABLED_FILE,
-            *script.CONFIGURATION_FILES,
-        ]
-    )
-)
+_HARMLESS = re.compile("|".join([r"(?m)^[ \t]*#.*", DISABLED_FILE, *script.CONFIGURATION_FILES]))
 # Every form that may set a variable (declare, read, printf -v ...), another file to source, another
 # disabled file.
 _TO_CHECK = re.compile(
@@ -98,6 +90,7 @@ def migrate(
         if password.value:
             place = str(Path(password_file).absolute())
             settings.append(Variable("MYSQL_PASSWORD_FILE", place, password.where))
+        settings_of(settings)
         to_check += _other_values(service, variables, arguments, values)
         _write_both(output, _env_file(settings), password_file, password.value)
     except OSError as fault:
@@ -134,10 +127,11 @@ def _services(path: Path) -> list[_Service]:
         if _SECTION.match(line):
             sections.append(_Service())
         elif attribute := _ATTRIBUTE.match(line):
-            name, plus, value = attribute.groups()
+            name, sign, value = attribute.groups()
             section = sections[-1]
-            if plus:
-                value = f"{section[name].value} {value}"
+            if sign:
+                # What is taken away with -= stays, with a sign that no value may have.
+                value = f"{section[name].value} {sign.strip('+')}{value}"
             section[name] = Variable(name, value, f"{path} ({name})")
     return [
         section for section in sections if _command(section) if section["disable"].value != "yes"
@@ -155,11 +149,8 @@ def _command(service: _Service) -> list[str]:
 
 
 def _variables_of(env: Variable) -> list[Variable]:
-    variables = []
-    for word in env.value.split():
-        name, _, value = word.partition("=")
-        variables.append(Variable(name, value, env.where))
-    return variables
+    words = (word.partition("=") for word in env.value.split())
+    return [Variable(name, value, env.where) for name, _, value in words]
 
 
 def _database_and_policy(values: Iterable[Variable]) -> Iterator[Variable]:

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from app.database.poller import Poller
 from app.monitor.monitor import Monitor
 from app.settings.error import SettingsError
-from app.settings.settings import Settings
+from app.settings.settings import LISTENING, Settings
 from app.verdict.node_state import PollFailure
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ async def usable_settings(load: Load, settings: Settings, monitor: Monitor) -> N
             except SettingsError as fault:
                 for line in str(fault).splitlines():
                     _log.error("not reloaded", extra={"detail": line})
+            except Exception:  # noqa: BLE001 (no fault may end the reloading)
+                _log.exception("not reloaded")
             else:
                 _log.info("reloading", extra={"signal": "SIGHUP"})
                 return
@@ -45,10 +47,12 @@ async def usable_settings(load: Load, settings: Settings, monitor: Monitor) -> N
 
 
 async def _check(load: Load, settings: Settings, monitor: Monitor) -> None:
-    """Raise `SettingsError` if the new settings cannot be used, or cost an available node a 200."""
+    """Raise `SettingsError` if the new settings cannot be used.
+
+    With them, a node that is available must be polled once, in a session of its own.
+    """
     new, _ = load()
-    old_address = settings.clustercheck_host, settings.clustercheck_port
-    if (new.clustercheck_host, new.clustercheck_port) != old_address:
+    if any(getattr(new, name) != getattr(settings, name) for name in LISTENING):
         raise SettingsError(
             "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
         )

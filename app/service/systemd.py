@@ -2,7 +2,8 @@
 
 Also the listening socket that outlives the process.
 
-The protocol is that of sd_notify(3): datagrams of NAME=value lines to the socket in $NOTIFY_SOCKET.
+The protocol is that of sd_notify(3): datagrams of NAME=value lines to the socket whose path is in
+$NOTIFY_SOCKET.
 """
 
 import asyncio

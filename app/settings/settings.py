@@ -35,11 +35,6 @@ WITHOUT_FLAG = ("mysql_password",)
 _NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 
 
-_OF_KUBERNETES = (
-    "Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
-)
-
-
 def _networks_in(text: str) -> list[IPv4Network | IPv6Network]:
     networks = [ip_network(word) for word in text.replace(",", " ").split()]
     if not networks:
@@ -189,6 +184,10 @@ POLICY = [
 """The settings of the policy, with the names of the fields of `Policy`."""
 
 
+LISTENING = ["clustercheck_host", "clustercheck_port"]
+"""The settings of the service's address."""
+
+
 def flag_of(name: str) -> str:
     """Return the flag that sets a field of `Settings`."""
     return "--" + name.removeprefix("clustercheck_").removeprefix("poll_").replace("_", "-")
@@ -213,7 +212,7 @@ def load_settings(
     """
     if env_file is None:
         usual = _ENV_FILE if os.path.exists(_ENV_FILE) else ""  # noqa: PTH110 (never raises)
-        env_file = os.environ.get(_ENV_FILE_VARIABLE, usual)
+        env_file = os.environ.get(_ENV_FILE_VARIABLE) or usual
     in_file, warnings = read_env_file(env_file) if env_file else ([], [])
     if warnings and only is None:
         raise SettingsError(*warnings)
@@ -248,7 +247,7 @@ def _line(error: ErrorDetails, variable: Variable) -> str:
         # A duration out of its bounds, often one in milliseconds.
         problem += " s"
     if value.startswith(("tcp://", "udp://")):
-        problem = _OF_KUBERNETES
+        problem = "Kubernetes sets it for a Service; set enableServiceLinks: false in the pod"
     # A password may be in the wrong one of these.
     elif variable.name.upper().startswith("MYSQL_"):
         value = "(not repeated here)"

@@ -17,7 +17,7 @@ from app.http.guard import DEADLINE_SECONDS, REQUEST_BYTES, TARGET_BYTES
 from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.waiting import wait_for
-from tests.conftest import Services, settings_for
+from tests.conftest import Services
 from tests.fake_mysql import FakeMySQL
 from tests.measured import record, within
 
@@ -232,22 +232,6 @@ def test_hostile_clients_leave_no_memory_behind(synced: Service) -> None:
         grown.append(grown_kib())
     assert grown[-1] < 512, grown
     check_nothing_is_left(synced, before)
-
-
-def test_few_descriptors_cost_neither_a_health_check_nor_the_verdict(
-    node: FakeMySQL, services: Services, crowd: deque[socket.socket]
-) -> None:
-    service = services.start_through(("prlimit", "--nofile=64:64"), settings_for(node))
-    service.wait_until_up()
-    service.wait_for_verdict(200, "synced")
-    before = service.process.descriptors
-    for number in range(500):
-        crowd.append(connect_silently(service.port))
-        if number == 250:
-            # It needs new descriptors to read the node.
-            node.drop_connections()
-        try_a_health_check(service)
-    check_nothing_is_left(service, before)
 
 
 def test_it_recovers_from_having_no_descriptor_left(

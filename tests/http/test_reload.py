@@ -183,11 +183,15 @@ def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
         assert manager.values("FDSTORE") == ["1"]
 
 
+CREDENTIAL = "MYSQL_PASSWORD_FILE=/run/credentials/clustercheckd.service/password"
+
+
 def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
     env_file = tmp_path / "env"
     for line, status, output in (
         # What only the service can read, it checks itself.
-        ("MYSQL_PASSWORD_FILE=/run/credentials/clustercheckd.service/password", 0, "the settings"),
+        (CREDENTIAL, 0, "the settings"),
+        (f"{CREDENTIAL}\nMYSQL_PASSWORD=x", 2, "clustercheckd: MYSQL_PASSWORD and "),
         ("MYSQL_PASSWORD_FILE=/none/password", 2, "clustercheckd: MYSQL_PASSWORD_FILE: /none"),
         ("MAX_RECV_QUEUE=many", 2, f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEUE: many: "),
     ):

@@ -131,7 +131,12 @@ def test_a_socket_that_is_set_takes_precedence_over_the_files_host(servers: Mock
 
 @pytest.mark.parametrize(
     ("lines", "option"),
-    [("socket=", "socket"), ("host=db2\nport=x", "port"), ("host=db2:3306", "host")],
+    [
+        ("socket=", "socket"),
+        ("socket=/" + 107 * "x", "socket"),
+        ("host=db2\nport=x", "port"),
+        ("host=db2:3306", "host"),
+    ],
 )
 def test_what_leads_nowhere_is_an_error_that_names_the_option(
     servers: MockServers, lines: str, option: str

@@ -1,7 +1,6 @@
-"""Who may connect, and how many connections the descriptors allow."""
+"""Who may connect, and who loses a connection to whom."""
 
 import asyncio
-import resource
 from ipaddress import ip_network
 
 import pytest
@@ -9,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from app.http.guard import ConnectionRegister, GuardedProtocol, connections_within
+from app.http.guard import CONNECTIONS, ConnectionRegister, GuardedProtocol
 
 
 @pytest.mark.parametrize(
@@ -32,18 +31,6 @@ def test_a_client_in_one_of_the_networks_may_connect(
     assert register.allows(address) is allowed
     assert register.closed["refused"] == (not allowed)
     assert ConnectionRegister().allows(address)
-
-
-@pytest.mark.parametrize(
-    ("descriptors", "connections"),
-    [(resource.RLIM_INFINITY, 256), (1024, 256), (288, 256), (100, 68), (33, 1), (10, 1)],
-)
-def test_connections_leave_descriptors_for_the_database(descriptors: int, connections: int) -> None:
-    assert connections_within(descriptors) == connections
-
-
-DESCRIPTORS = 40
-MOST = connections_within(DESCRIPTORS)
 
 
 class Transport(asyncio.Transport):
@@ -71,13 +58,8 @@ class Transport(asyncio.Transport):
 
 @pytest.fixture
 def register() -> ConnectionRegister:
-    """Make a register that allows `MOST` connections."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, limits[1]))
-    try:
-        return ConnectionRegister()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    """Make a register that allows `CONNECTIONS` connections."""
+    return ConnectionRegister()
 
 
 async def never_answers(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -109,9 +91,12 @@ async def test_a_host_with_many_addresses_counts_as_one_client(
         connect(register, address)
         for address in ("::ffff:192.0.2.1", "192.0.2.2", "2001:db8:0:2::1")
     ]
-    crowd = [connect(register, f"2001:db8:0:1::{number:x}") for number in range(2 * MOST)]
+    crowd = [connect(register, f"2001:db8:0:1::{number:x}") for number in range(2 * CONNECTIONS)]
     assert not any(transport.aborted for transport in load_balancers)
-    assert sum(transport.aborted for transport in crowd) == len(crowd) + len(load_balancers) - MOST
+    assert (
+        sum(transport.aborted for transport in crowd)
+        == len(crowd) + len(load_balancers) - CONNECTIONS
+    )
 
 
 @pytest.mark.anyio
@@ -120,11 +105,14 @@ async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(
 ) -> None:
     load_balancer = connect(register, "192.0.2.1")
     silent = connect(register, "192.0.2.2", b"GET /")
-    crowd = [connect(register, f"198.51.100.{number}") for number in range(2 * MOST)]
+    crowd = [
+        connect(register, f"198.51.{number // 256}.{number % 256}")
+        for number in range(2 * CONNECTIONS)
+    ]
     assert silent.aborted
     assert not load_balancer.aborted
-    assert len(register) == MOST
-    assert sum(transport.aborted for transport in crowd) == len(crowd) + 1 - MOST
+    assert len(register) == CONNECTIONS
+    assert sum(transport.aborted for transport in crowd) == len(crowd) + 1 - CONNECTIONS
 
 
 def test_a_client_that_is_refused_is_logged_by_its_own_address(

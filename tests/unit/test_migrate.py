@@ -147,6 +147,7 @@ class TestXinetd:
         [
             ("= 10.0.0.0/8 192.0.2.1 fd00::/8", "10.0.0.0/8 192.0.2.1 fd00::/8"),
             ("+= 10.0.0.2", "0.0.0.0/0 10.0.0.2"),
+            ("-= 10.0.0.2", None),
             # An incomplete list would refuse a load balancer.
             ("= 10.0.0.1 10.1.0.0", None),
             ("= 10.0.0.1 lb1.example", None),
@@ -237,6 +238,12 @@ class TestScript:
         serve()
         numbers = [line.split()[2] for line in to_check(capsys)]
         assert numbers == [f"{2 * number}:" for number in range(1, len(forms) + 1)]
+
+    def test_a_value_that_the_service_would_refuse_is_an_error(self) -> None:
+        serve()
+        SYSCONFIG.write_text("CLUSTERCHECK_DEADLINE=0.01\n")
+        with pytest.raises(SettingsError, match=r"line 1: CLUSTERCHECK_DEADLINE: 0\.01: "):
+            run(ENV_FILE)
 
     def test_one_that_cannot_be_read_is_an_error(self) -> None:
         serve()

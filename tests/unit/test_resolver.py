@@ -50,18 +50,6 @@ def test_a_lookup_given_up_answers_whoever_asks_again_and_no_other_name() -> Non
     assert "127.0.0.1" in asyncio.run(asked_again())
 
 
-def test_two_that_wait_for_one_lookup_get_its_answer() -> None:
-    async def both() -> tuple[list[str], list[str]]:
-        resolver = Resolver()
-        return await asyncio.gather(
-            resolver.addresses("localhost"), resolver.addresses("localhost")
-        )
-
-    first, second = asyncio.run(both())
-    assert "127.0.0.1" in first
-    assert first == second
-
-
 def test_without_a_thread_for_it_a_lookup_is_no_fault_of_the_servers() -> None:
     limits = resource.getrlimit(resource.RLIMIT_AS)
     stack_bytes = threading.stack_size(1 << 40)

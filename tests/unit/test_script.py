@@ -45,6 +45,8 @@ def test_positionals_set_the_variables_in_order_and_a_dash_is_an_empty_account(
         ("MY_MYSQL_HOST=db1", None, 0),
         ("echo MYSQL_HOST", None, 0),
         ("MYSQL_HOST='db1", None, 1),
+        ("MYSQL_HOST=db\0", None, 1),
+        ("MYSQL_HOST='d\x0cb'\r", "d\x0cb", 0),
         # What a shell may expand is used as written.
         (r"MYSQL_HOST='\$db'", r"\$db", 1),
         (r'MYSQL_HOST="a\$b\`c\"d\\e\f"', r'a$b`c"d\e\f', 1),
@@ -58,7 +60,7 @@ def test_lines_are_read_as_a_shell_reads_them_and_what_cannot_be_is_reported(
     tmp_path: Path, line: str, value: str | None, complaints: int
 ) -> None:
     file = tmp_path / "file"
-    file.write_text(f"# comment\n{line}\nMYSQL_PORT=1\n")
+    file.write_text(f"# comment\n{line}\nMYSQL_PORT=1\n", newline="")
     reported: list[str] = []
     values = {variable.name: variable.value for variable in assignments(file, reported)}
     assert (values.get("MYSQL_HOST"), values["MYSQL_PORT"]) == (value, "1")
