@@ -31,7 +31,7 @@ _TYPED = re.compile(
 _LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Service:
     """The address of a service. name: for output. hint: what to look at if it does not answer."""
 
@@ -84,7 +84,7 @@ class Status(Finding, frozen=True, strict=True):
 _NO_STATUS = Status(available=False, reason="-")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reply:
     """A service's /status, also as its JSON, or a few words that say why there is none."""
 

@@ -5,29 +5,29 @@ import json
 import os
 import pwd
 
-from app.commands.asking import ask, own_service
 from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import complain, say
 from app.database.poller import poll_once
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
-from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from app.verdict.rules import decide
 
 _SERVICE_USER = "clustercheck"
 """The user of the packages' unit."""
-_CREDENTIALS = "/run/credentials/clustercheckd.service"
-"""What the unit gets by LoadCredential=."""
 _OF_THE_ACCOUNT = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
-_ASK_THE_SERVICE = "Ask the service itself: clustercheckd status"
+_ADVICE = (
+    "Does the running service log in? See: clustercheckd status. If so, do not change the account;"
+    ' if not, see the section "The account" of docs/install.md'
+)
 
 
 def check(settings: Settings, *, as_json: bool) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
     complaint = _become_service_user()
     if complaint:
-        complain(f"{complaint}. {_ASK_THE_SERVICE}")
+        complain(f"{complaint}. Ask the service itself: clustercheckd status")
     settings.require_login()
     outcome = poll_once(settings.database(), settings.clustercheck_deadline)
     verdict = decide(
@@ -37,9 +37,9 @@ def check(settings: Settings, *, as_json: bool) -> int:
         node = dataclasses.asdict(outcome) if isinstance(outcome, NodeState) else None
         say(json.dumps({**dataclasses.asdict(verdict), "node": node}))
     else:
-        say(f"{verdict.word} {verdict.reason}: {verdict.detail}")
-        if isinstance(outcome, PollFailure) and outcome.reason in _OF_THE_ACCOUNT:
-            say(_advice(settings))
+        say(str(verdict))
+        if verdict.reason in _OF_THE_ACCOUNT:
+            say(f"The login was to {settings.database()}, by user id {os.geteuid()}\n{_ADVICE}")
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
@@ -53,7 +53,7 @@ def check_settings(settings: Settings) -> int:
     # then.
     settings.policy()
     database = settings.database()
-    if not any(str(value).startswith(_CREDENTIALS) for _, value in settings):
+    if not any(str(value).startswith("/run/credentials/") for _, value in settings):
         database.login()
     say("the settings can be used")
     return DONE
@@ -77,19 +77,3 @@ def _become_service_user() -> str | None:
         other = f"not as the service's user {_SERVICE_USER}"
         return f"check logs in as user id {os.geteuid()}, {other}: run it as root"
     return None
-
-
-def _advice(settings: Settings) -> str:
-    """Say what to look at after a refused login.
-
-    The account may only be wrong if the service's logins fail too.
-    """
-    [answer] = ask([own_service(settings)])
-    logs_in = not answer.fault and settings.clustercheck_login_interval
-    if logs_in and answer.status.login_failure is None:
-        return f"The running service logs in: do not change the account. {_ASK_THE_SERVICE}"
-    login = f"The login was to {settings.database()}, by user id {os.geteuid()}"
-    advice = f'{login}: see the section "The account" of docs/install.md'
-    if answer.available:
-        return f"The running service answers 200 in the session that it has. {advice}"
-    return advice

@@ -41,9 +41,8 @@ def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Ser
     else:
         with file:
             try:
-                file.write(
-                    f"{' '.join(reason.split())}\n".encode(errors="replace") if reason else b""
-                )
+                words = " ".join((reason or "").split())
+                file.write(f"{words}\n".encode(errors="replace"))
             except OSError as fault:
                 complain(f"--reason is not written: {fault.strerror}")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")

@@ -45,7 +45,7 @@ _DRAIN_EXITS = {
 _JSON = {"--json": {"action": "store_true", "help": "print JSON"}}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Command:
     """A word after `clustercheckd`.
 
@@ -145,6 +145,17 @@ COMMANDS = {
 }
 
 
+_HELP = (
+    f"Usage: {_PROGRAM} [COMMAND] [FLAG ...]\n   or: {_PROGRAM} --version\n\n"
+    "Tells load balancers whether a Galera node may take traffic: 200 or 503, with\n"
+    "the reason.\n\nCommands:\n"
+    + "".join(f"  {name:<9}{command.about}\n" for name, command in COMMANDS.items())
+    + f"\n`{_PROGRAM} COMMAND --help` lists the flags of a command. A flag sets what\n"
+    "the environment variable of its name sets: --mysql-host is MYSQL_HOST, --port\n"
+    "is CLUSTERCHECK_PORT. Only the password has no flag: set MYSQL_PASSWORD_FILE."
+)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's parser for one command, but each mistake is a `SettingsError` of one line."""
 
@@ -183,9 +194,8 @@ class Parser(argparse.ArgumentParser):
         argument, _, mistake = message.removeprefix("argument ").partition(": ")
         if mistake in (_NO_VALUE, "expected one argument"):
             message = f"{argument} {_NO_VALUE}"
-        # argparse repeats the value, which may be a secret.
-        elif mistake.startswith("ignored explicit argument"):
-            message = f"{argument} takes no value"
+        # Behind a quote, argparse repeats the value, which may be a secret.
+        message = message.partition(" '")[0]
         raise SettingsError(f"{message}; for help, run: {self.prog} --help")
 
     def format_help(self) -> str:
@@ -233,7 +243,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if command in ("--version", "-V"):
         _print_and_exit(f"{_PROGRAM} {__version__}")
     if command in ("help", *_HELP_FLAGS):
-        _print_and_exit(help_text())
+        _print_and_exit(_HELP)
     if command.startswith("-"):
         command, rest = "serve", list(arguments)
     if command not in COMMANDS:
@@ -251,19 +261,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _print_and_exit(text: str) -> NoReturn:
     say(text)
     raise SystemExit(0)
-
-
-def help_text() -> str:
-    """Return what `clustercheckd --help` prints."""
-    commands = "\n".join(f"  {name:<9}{command.about}" for name, command in COMMANDS.items())
-    return (
-        f"Usage: {_PROGRAM} [COMMAND] [FLAG ...]\n   or: {_PROGRAM} --version\n\n"
-        "Tells load balancers whether a Galera node may take traffic: 200 or 503, with\n"
-        f"the reason.\n\nCommands:\n{commands}\n\n"
-        f"`{_PROGRAM} COMMAND --help` lists the flags of a command. A flag sets what\n"
-        "the environment variable of its name sets: --mysql-host is MYSQL_HOST, --port\n"
-        "is CLUSTERCHECK_PORT. Only the password has no flag: set MYSQL_PASSWORD_FILE."
-    )
 
 
 def _not_empty(text: str) -> str:

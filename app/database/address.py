@@ -53,7 +53,7 @@ _PORT = re.compile(r"[0-9]{1,5}")
 _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Address:
     """The address of a server. A socket takes precedence over host and port."""
 

@@ -13,6 +13,7 @@ from pymysql.err import InterfaceError, MySQLError
 
 from app.database.login import Login
 from app.database.logins import Outcome
+from app.database.tls import words_of_tls
 from app.settings.error import SettingsError
 from app.verdict.node_state import PollFailure
 from app.verdict.reason import Reason
@@ -216,4 +217,4 @@ def _os_words(fault: OSError) -> str:
 def _tls_words(fault: ssl.SSLError) -> str:
     if isinstance(fault, ssl.SSLCertVerificationError):
         return f"certificate not accepted: {fault.verify_message}"
-    return (fault.reason or type(fault).__name__).lower().replace("_", " ")
+    return words_of_tls(fault)

@@ -15,7 +15,7 @@ from app.database.tls import VERIFY_IDENTITY, Tls
 from app.settings.error import SettingsError, read_file, words_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Login(Address):
     """The parameters of one connection attempt: an address, and the account.
 
@@ -29,7 +29,7 @@ class Login(Address):
     tls: ssl.SSLContext | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Database:
     """The operator's settings for the database; None for any setting that is missing.
 

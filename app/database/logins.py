@@ -48,7 +48,7 @@ class Outcome(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Logins:
     """What all logins so far say. All times are of one clock, in seconds.
 

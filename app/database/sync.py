@@ -35,7 +35,7 @@ were."""
 _TOLD_NOTHING_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sync:
     """What the polls and reads in sync so far say. All times are of one clock, in seconds.
 

@@ -21,7 +21,7 @@ VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
 _FILES = ("ssl-ca", "ssl-cert", "ssl-key")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tls:
     """The TLS settings.
 
@@ -83,11 +83,15 @@ def _context(tls: Tls) -> ssl.SSLContext:
             # Now it is an error.
             context.load_cert_chain(tls.cert or tls.key or "", tls.key, password="")
     except ssl.SSLError as fault:
-        problem = (fault.reason or "not a usable certificate or key").lower().replace("_", " ")
-        raise SettingsError(f"{setting}: {problem}") from None
+        raise SettingsError(f"{setting}: {words_of_tls(fault)}") from None
     except OSError as fault:
         raise SettingsError(f"{setting}: {words_of(fault)}") from None
     return context
+
+
+def words_of_tls(fault: ssl.SSLError) -> str:
+    """Return OpenSSL's word for a fault, in lower case."""
+    return (fault.reason or type(fault).__name__).lower().replace("_", " ")
 
 
 def _mode(options: Options) -> str:

@@ -46,12 +46,12 @@ OVERRIDES = dict.fromkeys(POLICY, _FLAG) | {"max_recv_queue": _COUNT, "max_sync_
 type of each."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Answer:
     """A complete HTTP answer, with header names in lower case."""
 
     status: int
-    headers: tuple[tuple[bytes, bytes], ...]
+    headers: list[tuple[bytes, bytes]]
     body: bytes
 
     async def send(self, send: Send) -> None:
@@ -158,13 +158,13 @@ def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer
     ]
     if reason is not None:
         headers.append((b"x-clustercheck-reason", reason.value.encode()))
-    return Answer(status, tuple(headers), raw)
+    return Answer(status, headers, raw)
 
 
-_ENDPOINTS = ", ".join(
-    path for path in (*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS) if path != "*"
+_NO_SUCH_PATH = plain_answer(
+    _NOT_FOUND,
+    "not found: the endpoints are /, /readyz, /livez, /status, /metrics, /openapi.json\r\n",
 )
-_NO_SUCH_PATH = plain_answer(_NOT_FOUND, f"not found: the endpoints are {_ENDPOINTS}\r\n")
 _ALIVE = plain_answer(AVAILABLE, "alive\r\n")
 _STUCK = plain_answer(UNAVAILABLE, "clustercheckd has stopped polling: restart it\r\n")
 

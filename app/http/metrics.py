@@ -40,7 +40,6 @@ _NODE_VALUES = {
     "wsrep_flow_control_active": "1 while the node obeys a pause of flow control, else 0.",
     "wsrep_flow_control_status": "1 while this node asks for a pause of flow control, else 0.",
 }
-_ON = ("TRUE", "ON")
 
 
 class _ProcessCollector(ProcessCollector):
@@ -166,7 +165,7 @@ def _node_metrics(node: NodeState) -> Iterator[Metric]:
     for name, words in _NODE_VALUES.items():
         value = getattr(node, name)
         if isinstance(value, str):
-            value = value.upper() in _ON
+            value = value.upper() in ("TRUE", "ON")
         if value is not None and value >= 0:
             yield _gauge(name, words, value)
 

@@ -14,7 +14,6 @@ from starlette.types import ASGIApp
 from app.http.guard import ConnectionRegister, GuardedProtocol
 from app.settings.error import SettingsError
 from app.settings.settings import Settings
-from app.verdict.text import host_and_port
 
 EVERY_ADDRESS = "*"
 
@@ -123,11 +122,6 @@ def listening_socket(settings: Settings, kept: socket.socket | None) -> socket.s
         raise SettingsError(
             f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}"
         ) from None
-
-
-def address_of(listening: socket.socket) -> str:
-    """Return a socket's address in a form for the log."""
-    return host_and_port(*listening.getsockname()[:2])
 
 
 def _is_dual_stack(listening: socket.socket) -> bool:

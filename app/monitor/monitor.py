@@ -83,7 +83,7 @@ def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> f
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Change:
     """A change of the verdict. at: when it happened, in Unix time."""
 

@@ -55,7 +55,7 @@ def positionals(arguments: Sequence[str], where: str = "") -> list[Variable]:
 
 
 def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
-    """Parse a file of NAME=value lines, if it exists, as a shell does, and run nothing.
+    """Parse a file of NAME=value lines, if it exists, as a shell does, but expand and run nothing.
 
     complaints: where to append each mistake.
     """
@@ -75,13 +75,8 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
             continue
         for word in words:
             name, equals, value = word.partition("=")
-            if not equals or name not in VARIABLES:
-                continue
-            if re.search(r"[$`]", value):
-                complaints.append(
-                    f"{where}: {name} is used as written: clustercheckd does not expand $ and `"
-                )
-            yield Variable(name, value, where)
+            if equals and name in VARIABLES:
+                yield Variable(name, value, where)
 
 
 def effective(variables: Iterable[Variable]) -> dict[str, Variable]:

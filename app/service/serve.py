@@ -15,13 +15,14 @@ from app.http.api import create_application
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthCheckCounts, HealthChecks
 from app.http.metrics import ServiceMetrics
-from app.http.server import Server, address_of, listening_socket
+from app.http.server import Server, listening_socket
 from app.monitor.monitor import IDLE_SECONDS, Monitor, oldest_usable_seconds
 from app.service.log import Log, set_up_log
 from app.service.reload import Load, usable_settings
 from app.service.systemd import Systemd, execute_again, kept_socket
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
+from app.verdict.text import host_and_port
 
 _log = logging.getLogger(__name__)
 
@@ -87,10 +88,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         extra={
             "version": __version__,
             "database": str(settings.database()),
-            "listen": address_of(listening),
-            "poll_interval_seconds": settings.clustercheck_poll_interval,
-            "login_interval_seconds": settings.clustercheck_login_interval,
-            "deadline_seconds": settings.clustercheck_deadline,
+            "listen": host_and_port(*listening.getsockname()[:2]),
             **asdict(monitor.policy),
         },
     )

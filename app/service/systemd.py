@@ -47,8 +47,8 @@ class Systemd:
 
         What a busy systemd does not take is sent with the next call.
         """
-        status = f"{verdict.word} {verdict.reason}: {verdict.detail}"
-        if status != self._shown and self._send(f"READY=1\nSTATUS={status}"):
+        status = f"READY=1\nSTATUS={verdict}"
+        if status != self._shown and self._send(status):
             self._shown = status
 
     def stopping(self, drain_seconds: float) -> None:

@@ -242,13 +242,7 @@ def settings_of(
 def _line(error: ErrorDetails, variable: Variable) -> str:
     """Say what is wrong with a value, and where it is set."""
     value = one_line(variable.value)
-    problem = error["msg"].removeprefix("Value error, ")
-    if isinstance(error["input"], float):
-        # A duration out of its bounds, often one in milliseconds.
-        problem += " s"
-    if value.startswith(("tcp://", "udp://")):
-        problem = "Kubernetes sets it for a Service; set enableServiceLinks: false in the pod"
     # A password may be in the wrong one of these.
-    elif variable.name.upper().startswith("MYSQL_"):
+    if variable.name.upper().startswith("MYSQL_"):
         value = "(not repeated here)"
-    return f"{variable.called}: {value}: {problem}"
+    return f"{variable.called}: {value}: {error['msg'].removeprefix('Value error, ')}"

@@ -17,7 +17,7 @@ _DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+) ?(?P<unit>ms|s|m
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Variable:
     """A value as it was written.
 

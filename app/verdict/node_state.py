@@ -21,7 +21,7 @@ NOT_A_NUMBER = -1
 """The value of an integer field if the server sent anything but a non-negative whole number."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PollFailure:
     """A poll that failed.
 

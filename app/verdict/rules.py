@@ -55,7 +55,7 @@ AVAILABLE, UNAVAILABLE = 200, 503
 """The HTTP statuses of a verdict. A draining node may have another one, see `status_of`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """What the operator allows.
 
@@ -72,7 +72,7 @@ class Policy:
     max_sync_wait: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Switches:
     """The state that an operator controls by hand.
 
@@ -91,7 +91,7 @@ class Switches:
         return self.shutting_down or self.disabled_file is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verdict:
     """The answer at one moment, under one policy.
 
@@ -101,6 +101,10 @@ class Verdict:
     available: bool
     reason: Reason
     detail: str
+
+    def __str__(self) -> str:
+        """Return the verdict in a line, as people see it."""
+        return f"{self.word} {self.reason}: {self.detail}"
 
     @property
     def draining(self) -> bool:
@@ -177,8 +181,8 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
         return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
     if node.returning:
         return _no(Reason.BLOCKED, "the server hung, and no read in sync has been answered since")
-    for reason, name, words in _OF_AN_OPEN_NODE:
-        if not _absent_or(getattr(node, name), *words):
+    for reason, name, word in _OF_AN_OPEN_NODE:
+        if not _absent_or(getattr(node, name), word):
             return _no(reason, _seen(node, name))
     if state in (_DONOR, _JOINED) and not policy.available_when_donor:
         return _no(_reason_of_donor(node), f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
@@ -203,7 +207,7 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
         for name in ("read_only", "super_read_only", "tx_read_only", "transaction_read_only"):
             value: str | None = getattr(node, name)
             # Every server has read_only.
-            if not _absent_or(value, *_OFF) or (value is None and name == "read_only"):
+            if not _absent_or(value, _OFF) or (value is None and name == "read_only"):
                 return _no(Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0")
     queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
     if longest is not None and (queue is None or not 0 <= queue <= longest):
@@ -224,7 +228,7 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
 
 
 _JOINING, _DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
-_OFF = ("OFF", "0", "NO")
+_OFF = "OFF"
 
 _OF_A_MEMBER = (
     (Reason.DISCONNECTED, "wsrep_connected", "ON"),
@@ -234,10 +238,10 @@ _OF_A_MEMBER = (
 """Rules 8 to 10: what a variable must be."""
 
 _OF_AN_OPEN_NODE = (
-    (Reason.REJECTS_QUERIES, "wsrep_reject_queries", ("NONE",)),
+    (Reason.REJECTS_QUERIES, "wsrep_reject_queries", "NONE"),
     (Reason.OFFLINE, "offline_mode", _OFF),
     (Reason.NO_NETWORKING, "skip_networking", _OFF),
-    (Reason.MAINTENANCE, "pxc_maint_mode", ("DISABLED",)),
+    (Reason.MAINTENANCE, "pxc_maint_mode", "DISABLED"),
 )
 """Rules 13 to 16: what a variable must be if the server has it."""
 
@@ -261,12 +265,12 @@ def _is_in_sync(node: NodeState, limit_seconds: float) -> bool:
     return waited_seconds <= limit_seconds and not node.sync_refused
 
 
-def _is(value: str | None, *words: str) -> bool:
-    return value is not None and value.upper() in words
+def _is(value: str | None, word: str) -> bool:
+    return value is not None and value.upper() == word
 
 
-def _absent_or(value: str | None, *words: str) -> bool:
-    return value is None or value.upper() in words
+def _absent_or(value: str | None, word: str) -> bool:
+    return value is None or value.upper() == word
 
 
 def _is_provider(value: str | None) -> bool:

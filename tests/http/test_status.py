@@ -19,7 +19,7 @@ from harness.ports import LOOPBACK
 from harness.service import Service, without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import Behaviour, FakeMySQL, Peer, fake_mysql, galera
+from tests.fake_mysql import Behaviour, FakeMySQL, Peer, error, fake_mysql, galera, greets_then
 from tests.http.conftest import DONOR
 from tests.http.test_process import SECONDS, run
 
@@ -222,6 +222,15 @@ class TestCommand:
             assert max(map(len, done.stdout.splitlines())) < 700
             assert not set(done.stdout) & {"\x1b", "\x07"}
             assert "999" not in done.stdout
+
+    def test_a_node_whose_logins_fail_is_available_with_a_note(self, services: Services) -> None:
+        with fake_mysql(galera()) as server:
+            service = services.beside(server, CLUSTERCHECK_LOGIN_INTERVAL="200ms")
+            server.behaviour = greets_then(error(1045))
+            wait_for("a login to fail", lambda: service.status()["login_failure"], seconds=SECONDS)
+            done = run("status", address(service))
+        assert done.returncode == 0
+        assert f"{address(service)}: its logins fail: access-denied: " in done.stdout
 
     def test_watch_goes_on_with_the_time_until_it_is_interrupted(self, services: Services) -> None:
         service = services.start()

@@ -35,7 +35,7 @@ NO_VALUE = "needs a value"
         ("serve --port --interval 1", "serve ", f"--port {NO_VALUE}"),
         ("status --host=", "status ", f"--host {NO_VALUE}"),
         ("migrate a b", "migrate ", f"migrate {ELSEWHERE}"),
-        (f"status --watch={SECRET}", "status ", "--watch takes no value"),
+        (f"status --watch={SECRET}", "status ", "argument --watch: ignored explicit argument"),
         ("CHECK", "", "(not repeated here) is not a command"),
         ("node", "", "node is not a command"),
     ],

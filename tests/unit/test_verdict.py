@@ -124,10 +124,6 @@ ROWS = [
     # What a policy forbids.
     Row("read-only, allowed by default", Reason.SYNCED, but(read_only="ON")),
     *(
-        Row(f"read_only {value}", Reason.SYNCED, but(read_only=value), WRITERS)
-        for value in ("0", "no")
-    ),
-    *(
         Row(
             f"read_only {value}",
             Reason.READ_ONLY,
@@ -317,7 +313,7 @@ def no_rule_refuses(node: NodeState, age_seconds: float, policy: Policy) -> bool
     """Say by the rules in another form than rules.py has them whether a node may be available."""
     # No text that was parsed holds this character.
     missing = "<"
-    off = ("OFF", "0", "NO")
+    off = ("OFF",)
     accepted: dict[str, tuple[str, ...]] = {
         "wsrep_local_state": ("2", "3", "4") if policy.available_when_donor else ("4",),
         "wsrep_cluster_status": ("PRIMARY",),
