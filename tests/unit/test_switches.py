@@ -2,7 +2,9 @@
 
 import os
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 
@@ -43,6 +45,15 @@ def test_the_first_line_of_the_file_is_shown_short_and_printable(path: Path) -> 
     assert ': "upgrade, ticket 42 ?[2J\\xff" (clustercheckd undrain' in described(path)
     path.write_bytes(b"x" * 5000)
     assert f': "{"x" * 120}" (clustercheckd' in described(path)
+
+
+@pytest.mark.parametrize("modified_at", [-(2**40), 2**55])
+def test_a_time_that_is_no_date_is_the_nearest_one(modified_at: int) -> None:
+    # Disks clamp such a time; what is in memory keeps it.
+    with NamedTemporaryFile(dir="/dev/shm") as file:
+        os.utime(file.name, (0, modified_at))
+        switches = ManualSwitches(file.name)()
+    assert datetime.fromtimestamp(switches.disabled_at or 0, UTC).year in (1970, 9999)
 
 
 def test_what_any_user_may_put_there_is_not_shown(tmp_path: Path) -> None:
