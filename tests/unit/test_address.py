@@ -145,6 +145,13 @@ def test_what_leads_nowhere_is_an_error_that_names_the_option(
         servers.database(lines).login()
 
 
+def test_the_longest_path_of_a_socket_is_107_bytes() -> None:
+    longest = "/" + 106 * "x"
+    assert Database(socket=longest).login().socket == longest
+    with pytest.raises(SettingsError, match="MYSQL_SOCKET"):
+        Database(socket=f"{longest}x").login()
+
+
 def test_a_host_that_is_none_is_an_error_without_the_password_in_it() -> None:
     with pytest.raises(SettingsError, match=r"^MYSQL_HOST is not a host name") as caught:
         Database(host="mysql://root:geheim@db").login()
