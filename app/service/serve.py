@@ -22,6 +22,7 @@ from app.service.reload import Load, usable_settings
 from app.service.systemd import Systemd, execute_again, kept_socket
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
+from app.verdict.rules import Switches
 from app.verdict.text import host_and_port
 
 _log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
     stopping = False
 
     def give_up() -> None:
-        switches.shutting_down = True
+        switches.without_file = Switches(shutting_down=True)
         polling.cancel()
 
     def stop(signal_name: str) -> None:
@@ -107,7 +108,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         stopping = True
         reloading.cancel()
         if drain_seconds:
-            switches.shutting_down = True
+            switches.without_file = Switches(shutting_down=True)
         systemd.stopping(drain_seconds)
         event = "draining" if drain_seconds else "stopping"
         _log.info(event, extra={"signal": signal_name, "seconds": drain_seconds or None})

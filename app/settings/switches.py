@@ -14,10 +14,14 @@ _LAST_DATE = 253402300799.0  # the end of the year 9999
 
 
 class ManualSwitches:
-    """Reads the switches when called. disabled_file is an absolute path."""
+    """Reads the switches when called. disabled_file is an absolute path.
+
+    without_file: what they are while that file does not exist. Every health check reads them: to
+    make this anew each time would be a fiftieth of its cost.
+    """
 
     def __init__(self, disabled_file: str) -> None:
-        self.shutting_down = False
+        self.without_file = Switches()
         self._disabled_file = disabled_file
 
     def __call__(self) -> Switches:
@@ -29,10 +33,10 @@ class ManualSwitches:
             status = os.stat(self._disabled_file)
         # NotADirectoryError: a part of the path is no directory, so the file cannot exist either.
         except (FileNotFoundError, NotADirectoryError):
-            return Switches(shutting_down=self.shutting_down)
+            return self.without_file
         except OSError as fault:
             file = f"{fault}; a disabled file that cannot be checked counts as present"
-            return Switches(file, self.shutting_down)
+            return Switches(file, self.without_file.shutting_down)
         # touch(1) can set any time, and not every time can be written as a date.
         modified_at = min(max(status.st_mtime, 0.0), _LAST_DATE)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
@@ -40,7 +44,7 @@ class ManualSwitches:
         if reason := _first_line(self._disabled_file):
             file += f': "{reason}"'
         file += " (clustercheckd undrain removes it)"
-        return Switches(file, self.shutting_down, modified_at)
+        return Switches(file, self.without_file.shutting_down, modified_at)
 
 
 def _opener(path: str, flags: int) -> int:
