@@ -75,9 +75,7 @@ def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained
     status = answer.status
     verdict = f"{answer.service.name} is {answer.verdict}, {answer.reason}"
     if (status.reason == Reason.DISABLED) != drained:
-        complain(
-            f"{verdict}: it does not see that {disabled_file} {'exists' if drained else 'is gone'}"
-        )
+        complain(f"{verdict}: it does not look at {disabled_file}")
         return FAILED
     say(verdict)
     is_alone = status.node is not None and status.node.wsrep_cluster_size == 1

@@ -240,7 +240,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     their names.
     """
     command, *rest = arguments or ["serve"]
-    if command in ("--version", "-V"):
+    if command == "--version":
         _print_and_exit(f"{_PROGRAM} {__version__}")
     if command in ("help", *_HELP_FLAGS):
         _print_and_exit(_HELP)

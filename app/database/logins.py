@@ -76,8 +76,7 @@ class Logins:
 
     def refusal(self, at: float) -> PollFailure | None:
         """Return why our account was refused, if the next login waits for that."""
-        pauses = len(_REFUSED_PAUSES_SECONDS) - 1
-        pause_seconds = _REFUSED_PAUSES_SECONDS[min(self.refusals, pauses)]
+        pause_seconds = _REFUSED_PAUSES_SECONDS[: self.refusals + 1][-1]
         return self.failure if at < self.began_at + pause_seconds else None
 
     def is_due(self, at: float, interval_seconds: float, *, session_answers: bool) -> bool:

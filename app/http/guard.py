@@ -113,8 +113,9 @@ class GuardedProtocol(HttpToolsProtocol):
         """
         if len(self.url) > TARGET_BYTES:
             raise ValueError("the target is too long")
-        # The parser would refuse a host with an underscore, and a target without a path.
-        self.url = _ORIGIN.sub(b"/", self.url)
+        if not self.url.startswith(b"/"):
+            # The parser would refuse a host with an underscore, and a target without a path.
+            self.url = _ORIGIN.sub(b"/", self.url)
         super().on_headers_complete()
         self.cycle.keep_alive = False
 

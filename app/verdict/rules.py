@@ -283,9 +283,7 @@ def _seen(node: NodeState, name: str) -> str:
 
 
 def _or_missing(value: str | None) -> str:
-    if value is None:
-        return "missing"
-    return value or "empty"
+    return "missing" if value is None else value or "empty"
 
 
 def _count(value: int | None) -> str:
