@@ -21,7 +21,7 @@ from app.settings.settings import MOST_PORT, Settings
 from app.verdict.text import host_and_port, one_line
 
 SECONDS = 2.0
-_MOST_BYTES = 1 << 18
+_MOST_BYTES = 262144
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
 _ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
 _TYPED = re.compile(
@@ -94,16 +94,11 @@ class Reply:
     fault: str = ""
 
     @property
-    def available(self) -> bool:
-        """Whether the node may take traffic."""
-        return self.status.available
-
-    @property
     def verdict(self) -> str:
         """The verdict in one word, as `Verdict.word`."""
         if self.fault:
             return "no answer"
-        if self.available:
+        if self.status.available:
             return "available"
         return "draining" if self.status.draining else "NOT available"
 
@@ -130,7 +125,7 @@ def service_at(text: str, default_port: int) -> Service:
     if typed is None or not 1 <= port <= MOST_PORT:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "
-        raise SettingsError(f"status: {shown}not an address; examples: db1 db1:9200 [fd00::1]:9200")
+        raise SettingsError(f"status: {shown}not an address; examples: db1:9200 [fd00::1]:9200")
     return Service(text, typed["bracketed"] or typed["host"], port)
 
 

@@ -10,13 +10,12 @@ from app.commands.output import complain, say
 from app.database.poller import poll_once
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
-from app.verdict.node_state import NodeState
+from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import decide
 
 _SERVICE_USER = "clustercheck"
 """The user of the packages' unit."""
-_OF_THE_ACCOUNT = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
 _ADVICE = (
     "Does the running service log in? See: clustercheckd status. If so, do not change the account;"
     ' if not, see the section "The account" of docs/install.md'
@@ -38,7 +37,8 @@ def check(settings: Settings, *, as_json: bool) -> int:
         say(json.dumps({**dataclasses.asdict(verdict), "node": node}))
     else:
         say(str(verdict))
-        if verdict.reason in _OF_THE_ACCOUNT:
+        refused = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
+        if isinstance(outcome, PollFailure) and outcome.reason in refused:
             say(f"The login was to {settings.database()}, by user id {os.geteuid()}\n{_ADVICE}")
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 

@@ -42,7 +42,7 @@ def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Ser
         with file:
             try:
                 words = " ".join((reason or "").split())
-                file.write(f"{words}\n".encode(errors="replace"))
+                file.write(f"{words}\n".encode(errors="replace") if words else b"")
             except OSError as fault:
                 complain(f"--reason is not written: {fault.strerror}")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
@@ -75,7 +75,7 @@ def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained
     status = answer.status
     verdict = f"{answer.service.name} is {answer.verdict}, {answer.reason}"
     if (status.reason == Reason.DISABLED) != drained:
-        complain(f"{verdict}: it does not look at {disabled_file}")
+        complain(f"{verdict}: it does not see the change of {disabled_file}")
         return FAILED
     say(verdict)
     is_alone = status.node is not None and status.node.wsrep_cluster_size == 1

@@ -32,7 +32,6 @@ _PASSWORD_FLAG = re.compile(
     r"-p(?!ort\b).*|--(?i:(mysql[-_]?)?(pass?wor[dt]|passwd|pass|pwd|pw))", re.DOTALL
 )
 _HELP_FLAGS = ("--help", "-h")
-_NO_VALUE = "needs a value"
 
 _CHECK = (*DATABASE, *POLICY, "clustercheck_disabled_file", "clustercheck_deadline")
 _DRAIN = ("clustercheck_disabled_file", "clustercheck_port")
@@ -175,8 +174,6 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self._optionals.title, self._positionals.title = "Flags", "Arguments"
-        # For every argument that has no other type.
-        self.register("type", None, _not_empty)
         self.set_defaults(command=name)
         self.add_argument(
             *_HELP_FLAGS, action="store_true", default=argparse.SUPPRESS, help="print this help"
@@ -192,10 +189,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise `SettingsError`, with what to run for help."""
         argument, _, mistake = message.removeprefix("argument ").partition(": ")
-        if mistake in (_NO_VALUE, "expected one argument"):
-            message = f"{argument} {_NO_VALUE}"
-        # Behind a quote, argparse repeats the value, which may be a secret.
-        message = message.partition(" '")[0]
+        if mistake == "expected one argument":
+            message = f"{argument} needs a value"
+        # argparse repeats the value, which may be a secret.
+        elif mistake.startswith("ignored explicit argument"):
+            message = f"{argument} takes no value"
         raise SettingsError(f"{message}; for help, run: {self.prog} --help")
 
     def format_help(self) -> str:
@@ -261,12 +259,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _print_and_exit(text: str) -> NoReturn:
     say(text)
     raise SystemExit(0)
-
-
-def _not_empty(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError(_NO_VALUE)
-    return text
 
 
 def _shown(word: str) -> str:

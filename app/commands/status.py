@@ -26,7 +26,7 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
     if not watching:
         answers = ask(services)
         say(render(answers))
-        return AVAILABLE if all(answer.available for answer in answers) else NOT_AVAILABLE
+        return AVAILABLE if all(answer.status.available for answer in answers) else NOT_AVAILABLE
     text = render(ask(services))
     try:
         while say(text if as_json else _in_place(text)):
@@ -64,7 +64,7 @@ def _as_table(answers: Sequence[Reply]) -> str:
 
 def _notes(answer: Reply) -> Iterator[str]:
     node, login_failure = answer.status.node or Node(), answer.status.login_failure
-    if not answer.available:
+    if not answer.status.available:
         yield answer.reason
     elif login_failure:
         yield f"its logins fail: {login_failure.words}"

@@ -91,7 +91,7 @@ def resolve_address(
 
 def parse_port(name: str, value: str) -> int:
     """Parse a port from 1 to 65535. Raises `SettingsError`, whose message begins with name."""
-    if not (_PORT.fullmatch(value) and 0 < int(value) < 1 << 16):
+    if not (_PORT.fullmatch(value) and 0 < int(value) <= 65535):  # noqa: PLR2004 (the largest port)
         raise SettingsError(f"{name} is not a port: set it to a number from 1 to 65535")
     return int(value)
 
@@ -115,7 +115,7 @@ def _port(options: Options) -> int:
 
 
 def _checked_socket(name: str, socket: str) -> str:
-    if not socket.startswith("/") or len(os.fsencode(socket)) > _SOCKET_BYTES:
+    if not socket.startswith("/") or len(socket.encode("utf-8", "surrogateescape")) > _SOCKET_BYTES:
         raise SettingsError(
             f"{name} is not an absolute path of at most {_SOCKET_BYTES} bytes: set it to the path"
             " of the server's socket"

@@ -83,7 +83,8 @@ def _context(tls: Tls) -> ssl.SSLContext:
             # Now it is an error.
             context.load_cert_chain(tls.cert or tls.key or "", tls.key, password="")
     except ssl.SSLError as fault:
-        raise SettingsError(f"{setting}: {words_of_tls(fault)}") from None
+        words = words_of_tls(fault) if fault.reason else "not a usable certificate or key"
+        raise SettingsError(f"{setting}: {words}") from None
     except OSError as fault:
         raise SettingsError(f"{setting}: {words_of(fault)}") from None
     return context

@@ -76,6 +76,8 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
         for word in words:
             name, equals, value = word.partition("=")
             if equals and name in VARIABLES:
+                if re.search(r"[$`]", value):
+                    complaints.append(f"{where}: {name} has a $ or `, which is not expanded")
                 yield Variable(name, value, where)
 
 

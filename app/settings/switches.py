@@ -34,13 +34,14 @@ class ManualSwitches:
         # NotADirectoryError: a part of the path is no directory, so the file cannot exist either.
         except (FileNotFoundError, NotADirectoryError):
             return self.without_file
-        except OSError as fault:
+        # ValueError: the path cannot be encoded as paths are here.
+        except (OSError, ValueError) as fault:
             file = f"{fault}; a disabled file that cannot be checked counts as present"
             return Switches(file, self.without_file.shutting_down)
         # touch(1) can set any time, and not every time can be written as a date.
         modified_at = min(max(status.st_mtime, 0.0), _LAST_DATE)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
-        file = f"{self._disabled_file} exists, made at {at}"
+        file = f"{self._disabled_file} exists, changed at {at}"
         if reason := _first_line(self._disabled_file):
             file += f': "{reason}"'
         file += " (clustercheckd undrain removes it)"

@@ -204,7 +204,7 @@ class TestDrain:
                 f"created {path}; to remove it, run: clustercheckd undrain\n",
                 "draining, disabled: ",
             ),
-            (again, f"{path} exists, made at ", "draining, disabled: "),
+            (again, f"{path} exists, changed at ", "draining, disabled: "),
             (undrained, f"removed {path}\n", "NOT available, unreachable: "),
             (once_more, f"{path} does not exist\n", "NOT available, unreachable: "),
         ):
@@ -285,12 +285,12 @@ class TestDrain:
         where, other = f"clustercheckd: 127.0.0.1:{service.port}", tmp_path / "other"
         for command, seen in (
             ("drain", "NOT available, unreachable: "),
-            ("undrain", f"draining, disabled: {service.disabled_file} exists, made at "),
+            ("undrain", f"draining, disabled: {service.disabled_file} exists, changed at "),
         ):
             done = run(command, **here(service, other))
             assert done.returncode == 1
             assert done.stderr.startswith(f"{where} is {seen}")
-            assert done.stderr.endswith(f": it does not look at {other}\n")
+            assert done.stderr.endswith(f": it does not see the change of {other}\n")
             service.disabled_file.touch()
 
     @both

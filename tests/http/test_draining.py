@@ -23,7 +23,7 @@ def test_the_disabled_file_decides_the_next_health_check_whatever_the_node_does(
     reply = service.get()
     first, second = reply.body.splitlines()
     assert (reply.status, first) == (404, "Percona XtraDB Cluster Node is manually disabled.")
-    assert second.startswith(f"disabled: {service.disabled_file} exists, made at ")
+    assert second.startswith(f"disabled: {service.disabled_file} exists, changed at ")
 
 
 def test_a_stop_is_answered_shutting_down_for_the_time_of_the_drain(

@@ -48,12 +48,13 @@ def test_positionals_set_the_variables_in_order_and_a_dash_is_an_empty_account(
         ("MYSQL_HOST=db\0", None, 1),
         ("MYSQL_HOST='d\x0cb'\r", "d\x0cb", 0),
         # What a shell may expand is used as written.
-        (r"MYSQL_HOST='\$db'", r"\$db", 0),
-        (r'MYSQL_HOST="a\$b\`c\"d\\e\f"', r'a$b`c"d\e\f', 0),
-        (r'MYSQL_HOST="\\$db"', r"\$db", 0),
-        (r"MYSQL_HOST=\$db", "$db", 0),
-        ("""MYSQL_HOST="it's $db" """, "it's $db", 0),
-        ("MYSQL_HOST=`hostname`", "`hostname`", 0),
+        # What a shell may expand is used as written.
+        (r"MYSQL_HOST='\$db'", r"\$db", 1),
+        (r'MYSQL_HOST="a\$b\`c\"d\\e\f"', r'a$b`c"d\e\f', 1),
+        (r'MYSQL_HOST="\\$db"', r"\$db", 1),
+        (r"MYSQL_HOST=\$db", "$db", 1),
+        ("""MYSQL_HOST="it's $db" """, "it's $db", 1),
+        ("MYSQL_HOST=`hostname`", "`hostname`", 1),
     ],
 )
 def test_lines_are_read_as_a_shell_reads_them_and_what_cannot_be_is_reported(

@@ -36,7 +36,7 @@ def test_a_file_that_exists_is_told_with_its_time(path: Path) -> None:
     path.touch()
     os.utime(path, (0, 1_000_000_000))
     assert described(path) == (
-        f"{path} exists, made at 2001-09-09T01:46:40Z (clustercheckd undrain removes it)"
+        f"{path} exists, changed at 2001-09-09T01:46:40Z (clustercheckd undrain removes it)"
     )
 
 
@@ -65,7 +65,7 @@ def test_what_any_user_may_put_there_is_not_shown(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for path in (link, hard_link, pipe, tmp_path):
-        assert described(path).startswith(f"{path} exists, made at ")
+        assert described(path).startswith(f"{path} exists, changed at ")
         assert "geheim" not in described(path)
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
