@@ -1,5 +1,6 @@
 """Exceptions of polls and logins, into reasons and words; and what they mean for the next login."""
 
+import os
 import socket
 import ssl
 import struct
@@ -72,6 +73,8 @@ FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
     (TimeoutError(), Reason.TIMEOUT, REJECTED, "within 0.3 s while connecting"),
     (ConnectionRefusedError(111, "x"), Reason.UNREACHABLE, REJECTED, "Connection refused"),
     (OSError(113, "x"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: No route to host"),
+    # Event loops make some without a number.
+    (OSError("odd"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: {os.strerror(0)}"),
     (socket.gaierror(-2, "not known"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: not known"),
     *(
         (fault, Reason.CONNECTION_LOST, REJECTED, CLOSED)
