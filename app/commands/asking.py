@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
+from app.database.address import MOST_PORT
 from app.settings.error import SettingsError
-from app.settings.settings import MOST_PORT, Settings
+from app.settings.settings import Settings
 from app.verdict.text import host_and_port, one_line
 
 SECONDS = 2.0
-_MOST_BYTES = 262144
+_MOST_BYTES = 1 << 18
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
 _ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
 _TYPED = re.compile(
@@ -78,7 +79,7 @@ class Status(Finding, frozen=True, strict=True):
     since: str = ""
     otherwise: Finding | None = None
     login_failure: Finding | None = None
-    node: Node | None = None
+    node: Annotated[Node, BeforeValidator(lambda node: node or {})] = Node()
 
 
 _NO_STATUS = Status(available=False, reason="-")

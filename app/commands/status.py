@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from app.commands.asking import Node, Reply, Service, ask
+from app.commands.asking import Reply, Service, ask
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
 from app.commands.output import say
 
@@ -63,7 +63,7 @@ def _as_table(answers: Sequence[Reply]) -> str:
 
 
 def _notes(answer: Reply) -> Iterator[str]:
-    node, login_failure = answer.status.node or Node(), answer.status.login_failure
+    node, login_failure = answer.status.node, answer.status.login_failure
     if not answer.status.available:
         yield answer.reason
     elif login_failure:
@@ -76,7 +76,7 @@ def _notes(answer: Reply) -> Iterator[str]:
 
 
 def _row(answer: Reply) -> list[str]:
-    status, node, name = answer.status, answer.status.node or Node(), answer.service.name
+    status, node, name = answer.status, answer.status.node, answer.service.name
     if node.wsrep_node_name not in (None, name):
         name = f"{name} ({_cell(node.wsrep_node_name)})"
     reason = _cell(status.reason)

@@ -44,7 +44,7 @@ USUAL_SOCKETS = (
 listen there.
 """
 
-DEFAULT_PORT = 3306
+DEFAULT_PORT, MOST_PORT = 3306, 65535
 
 _IN_FILE = " in DEFAULTS_EXTRA_FILE"
 _UNSET_OR_LOCALHOST = (None, "", "localhost")
@@ -91,7 +91,7 @@ def resolve_address(
 
 def parse_port(name: str, value: str) -> int:
     """Parse a port from 1 to 65535. Raises `SettingsError`, whose message begins with name."""
-    if not (_PORT.fullmatch(value) and 0 < int(value) <= 65535):  # noqa: PLR2004 (the largest port)
+    if not (_PORT.fullmatch(value) and 0 < int(value) <= MOST_PORT):
         raise SettingsError(f"{name} is not a port: set it to a number from 1 to 65535")
     return int(value)
 

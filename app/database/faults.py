@@ -167,19 +167,20 @@ def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
 def _in_words(
     fault: BaseException, login: Login | None, phase: str, deadline_seconds: float
 ) -> tuple[Reason, str]:
-    if tls := _tls_fault(fault):
-        return Reason.ERROR, f"no TLS connection to {login}: {_tls_words(tls)}"
+    # Without a login, its settings could not be read, or no login has begun yet.
     where = login or "the server"
+    if tls := _tls_fault(fault):
+        return Reason.ERROR, f"no TLS connection to {where}: {_tls_words(tls)}"
     user = login.username if login else "unknown"
     number = error_number(fault)
     match fault:
         case SettingsError():
             return Reason.ERROR, str(fault)
         case UnicodeError():
-            names = f"the host name in {login} or the user name {user}"
+            names = f"the host name in {where} or the user name {user}"
             return Reason.ERROR, f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME"
         case UnfitServerError():
-            return fault.reason, fault.words.format(login=login, user=user, phase=phase)
+            return fault.reason, fault.words.format(login=where, user=user, phase=phase)
         case TimeoutError():
             return (
                 Reason.TIMEOUT,
@@ -202,7 +203,7 @@ def _in_words(
             # its own.
             return Reason.UNREACHABLE, f"cannot connect to {where}: {_os_words(fault)}"
         case _:
-            return Reason.ERROR, f"{login} sent an answer that is not MySQL while {phase}"
+            return Reason.ERROR, f"{where} sent an answer that is not MySQL while {phase}"
     words = _IN_WORDS[reason].format(user=user, phase=phase)
     return reason, f"{words} (error {number})" if number else words
 

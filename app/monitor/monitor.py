@@ -168,8 +168,8 @@ class Monitor:
         if fresh or verdict.reason in _BY_HAND:
             return verdict
         limit: AbstractAsyncContextManager[object] = asyncio.timeout(REFUSAL_SECONDS)
-        is_refusal = not verdict.available and verdict.reason not in _UNKNOWN
-        if not is_refusal:
+        is_patient = verdict.available or verdict.reason in _UNKNOWN
+        if is_patient:
             # The poll ends by its own deadline, which began when this wait did, or before.
             limit = deadline(self._deadline_seconds + _SLACK_SECONDS)
         try:
@@ -177,7 +177,7 @@ class Monitor:
                 return await self._verdict_of_next_poll(policy)
         except TimeoutError:
             # An old 200 is no answer.
-            return self._decide(self.age_seconds if is_refusal else math.inf, policy)
+            return self._decide(math.inf if is_patient else self.age_seconds, policy)
 
     def _decide(self, age_seconds: float, policy: Policy | None) -> Verdict:
         return decide(self.result, age_seconds, policy or self.policy, self.switches())

@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from app.database.address import MOST_PORT
 from app.database.login import Database
 from app.settings.error import SettingsError
 from app.settings.switches import DISABLED_FILE
@@ -26,7 +27,6 @@ _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 _ENV_FILE = "/etc/clustercheckd/clustercheckd.env"
 """The usual env file, which the service and every command read."""
 
-MOST_PORT = 65535
 WITHOUT_FLAG = ("mysql_password",)
 """Every user of the host can read a command line."""
 
