@@ -220,11 +220,11 @@ class Poller:
         if self._sync.refused or self._sync.is_returning(_now()):
             # The next read must not be late to see that the node is back.
             interval_seconds = min(interval_seconds, _NEXT_SYNC_SECONDS)
+        if self._sync.is_returning_since(self.logins.began_at):
+            # At once after a hang: the node returns with a read in sync.
+            interval_seconds = 1e-6
         answers = self._serving.reading is None
-        due = self.logins.is_due(_now(), interval_seconds, session_answers=answers)
-        # After a hang, the node returns with a read in sync, and need not wait for the interval.
-        waits = self.logins.refusal(_now()) is not None
-        if due or (self._sync.is_returning_since(self.logins.began_at) and not waits):
+        if self.logins.is_due(_now(), interval_seconds, session_answers=answers):
             self._begin(beside=True)
 
     def _can_read_in_sync(self, session: Session | None) -> bool:
