@@ -245,4 +245,6 @@ def _line(error: ErrorDetails, variable: Variable) -> str:
     # A password may be in the wrong one of these.
     if variable.name.upper().startswith("MYSQL_"):
         value = "(not repeated here)"
-    return f"{variable.called}: {value}: {error['msg'].removeprefix('Value error, ')}"
+    # A duration out of its bounds is often one in milliseconds.
+    unit = " s" if isinstance(error["input"], float) else ""
+    return f"{variable.called}: {value}: {error['msg'].removeprefix('Value error, ')}{unit}"

@@ -114,7 +114,7 @@ def test_the_bounds_of_a_number(load: Load, name: str, least: float, most: float
 
 
 def test_durations_have_units(load: Load) -> None:
-    assert error_of(load, CLUSTERCHECK_DEADLINE="800").endswith("less than or equal to 60")
+    assert error_of(load, CLUSTERCHECK_DEADLINE="800").endswith("less than or equal to 60 s")
     assert error_of(load, MAX_RECV_QUEUE="-1").endswith("or equal to 0")
     texts = (".25", "250ms", "2 S", "1.5m", "1h")
     assert [seconds_in(text) for text in texts] == [0.25, 0.25, 2, 90, 3600]
