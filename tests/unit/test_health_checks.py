@@ -91,6 +91,7 @@ def test_an_empty_query_changes_nothing() -> None:
         (b"max_recv_queue=-1", "max_recv_queue must be a whole number, not '-1'"),
         (b"max_recv_queue=1e3", "max_recv_queue must be a whole number, not '1e3'"),
         (b"max_recv_queue=" + b"9" * 400, "max_recv_queue must be a whole number"),
+        (b"a&" * 250, "too many parameters"),
         (b"%0d%0aSet-Cookie:x=1", "unknown parameter '??Set-Cookie:x'"),
     ],
 )
