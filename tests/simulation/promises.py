@@ -44,6 +44,9 @@ BACK_SECONDS = 1.1
 """After a second the next login is due. The next poll begins it, and the one after that knows its
 outcome. A login and a poll take five answers."""
 
+HANG_SECONDS = (2.0, 6.0)
+"""After the shortest, a read in sync is due (app/database/sync.py). The other outlasts a login."""
+
 RETURN_SECONDS = 10.0
 """How much longer after a hang, if no read in sync is answered (app/database/sync.py)."""
 

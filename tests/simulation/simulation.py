@@ -19,7 +19,7 @@ from app.verdict.rules import Policy, Switches, Verdict
 from tests.simulation import promises as promised
 from tests.simulation.plan import Plan
 from tests.simulation.promises import TURN_SECONDS, Promises
-from tests.simulation.server import Fate, Server, milliseconds
+from tests.simulation.server import Fate, Server, Sync, milliseconds
 from tests.simulation.world import World
 
 _UNKNOWN = (Reason.STARTING, Reason.STALE)
@@ -63,6 +63,7 @@ class Simulation:
         self._poll: Poll | None = None
         self._latest = Poll()
         self._over = False
+        self._out_of_sync_at = math.inf
         self._reason: object = None
         self.world.each_turn.append(self._check_sessions)
 
@@ -109,6 +110,8 @@ class Simulation:
             await asyncio.sleep(_EXAM_SECONDS)
             self.plan.change_fate(Fate.WELCOME)
             await self._until_settled()
+            await self._come_back_out_of_sync()
+            await self._until_settled()
             self.server.stopped = self.rng.random() < 0.3
             await self._until_the_end()
             self._over = True
@@ -121,6 +124,19 @@ class Simulation:
             self.world.now < self.plan.ends_at or self._settles_in > -_QUIET_SECONDS
         ):
             await asyncio.sleep(0.5)
+
+    async def _come_back_out_of_sync(self) -> None:
+        """Let the server hang, and then not keep up with its group for a while."""
+        self.plan.change_sync(Sync.LOST)
+        self.server.stopped = True
+        if self.rng.random() < 0.5:
+            self.plan.kill()
+        await asyncio.sleep(self.rng.choice(promised.HANG_SECONDS))
+        self._out_of_sync_at = self.world.running
+        self.plan.release()
+        await asyncio.sleep(_EXAM_SECONDS)
+        self._out_of_sync_at = math.inf
+        self.plan.change_sync(Sync.ANSWERED)
 
     async def _until_the_end(self) -> None:
         """Wait for a while, or until so many turns of the loop after a login has begun."""
@@ -178,6 +194,8 @@ class Simulation:
     def _check_200(self, asked_at: float) -> None:
         if asked_at > self.promises.last_200_at:
             self._break("available, though no login succeeds")
+        if asked_at > self._out_of_sync_at:
+            self._break("available after a hang, though no read in sync was answered")
         oldest = asked_at - promised.POLL_INTERVAL_SECONDS - promised.ROUNDING_SECONDS
         if self._latest.began_at < oldest and self._latest.ended_at < asked_at:
             self._break(f"the answer rests on a poll that began at {self._latest.began_at:.3f}")

@@ -112,21 +112,6 @@ async def test_before_the_first_poll_the_node_is_starting() -> None:
         assert (await monitor.fresh_verdict()).reason is Reason.STARTING
 
 
-async def test_a_question_begins_a_poll_and_gets_its_verdict() -> None:
-    async with running(ScriptedPoller(SYNCED, DOWN, SYNCED)) as monitor:
-        for expected in (Reason.SYNCED, Reason.UNREACHABLE, Reason.SYNCED):
-            assert (await monitor.fresh_verdict()).reason is expected
-            await asyncio.sleep(2 * INTERVAL_SECONDS)
-
-
-async def test_a_fresh_result_is_used_again() -> None:
-    poller = ScriptedPoller(SYNCED)
-    async with running(poller, interval_seconds=60, max_age_seconds=100) as monitor:
-        for _ in range(50):
-            assert (await monitor.fresh_verdict()).available
-    assert poller.calls == 1
-
-
 async def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
     async def slowly() -> NodeState:
         await asyncio.sleep(0.1)
@@ -139,17 +124,6 @@ async def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
         verdicts = await asyncio.gather(*(monitor.fresh_verdict() for _ in range(50)))
         assert {verdict.reason for verdict in verdicts} == {Reason.SYNCED}
         assert poller.calls == 2
-
-
-async def test_what_is_switched_by_hand_counts_at_once_and_waits_for_no_poll() -> None:
-    switches = Switches()
-    async with running(ScriptedPoller(SYNCED, hanging), lambda: switches) as monitor:
-        assert (await monitor.fresh_verdict()).available
-        switches = Switches(shutting_down=True)
-        await asyncio.sleep(2 * INTERVAL_SECONDS)
-        began = time.monotonic()
-        assert (await monitor.fresh_verdict()).reason is Reason.SHUTTING_DOWN
-        within("a verdict by hand", time.monotonic() - began, 0.04)
 
 
 async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(
