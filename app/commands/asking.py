@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from app.database.address import MOST_PORT
 from app.settings.error import SettingsError
 from app.settings.settings import Settings
+from app.verdict.node_state import NOT_A_NUMBER
 from app.verdict.text import host_and_port, one_line
 
 SECONDS = 2.0
@@ -43,7 +44,7 @@ class Service:
 
 
 _Line = Annotated[str, AfterValidator(one_line)]
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Count = Annotated[int, Field(ge=NOT_A_NUMBER, le=0x7FFF_FFFF_FFFF_FFFF)]
 
 
 class Finding(BaseModel, frozen=True, strict=True):
@@ -68,7 +69,7 @@ class Node(BaseModel, frozen=True, strict=True):
     wsrep_cluster_size: _Count | None = None
     wsrep_local_recv_queue: _Count | None = None
     wsrep_last_committed: _Count | None = None
-    sync_wait_seconds: Annotated[float, Field(lt=2**63)] | None = None
+    sync_wait_seconds: Annotated[float, Field(lt=1e19)] | None = None
 
 
 class Status(Finding, frozen=True, strict=True):

@@ -309,8 +309,7 @@ class Poller:
         until = _now() + _LOGIN_SECONDS
         outcome = await self._log_in(attempt)
         if self.logins.again_at_once:
-            seconds_left = until - _now()
-            outcome = await self._log_in(attempt, max(seconds_left, self._deadline_seconds))
+            outcome = await self._log_in(attempt, max(until - _now(), self._deadline_seconds))
         return outcome
 
     async def _log_in(
@@ -361,7 +360,9 @@ class Poller:
             outcome = Outcome.HUNG
         self.login_counts[None if failure is None else failure.reason] += 1
         before, self.logins = self.logins, self.logins.ended(outcome, failure)
-        if outcome in (Outcome.REFUSED, Outcome.FAILED) and self._last_act is None:
+        # Clients pile up behind a wait: that the server is full does not end it.
+        goes_on = outcome is Outcome.ANSWERED and self.sync_wait_seconds
+        if self.logins.account_refused and self._last_act is None and not goes_on:
             self._sync = self._sync.nothing_reads()
         # Without a session, and while the server hangs, the verdict itself says why.
         if (
@@ -372,7 +373,7 @@ class Poller:
             return
         if failure is not None:
             detail = f"{failure.detail}; the session that is open goes on"
-            _log.warning("login failed", extra={"reason": failure.reason.value, "detail": detail})
+            _log.warning("login failed", extra={"reason": failure.reason, "detail": detail})
         elif before.failure is not None:
             _log.info("login works again")
 

@@ -38,7 +38,9 @@ class Tls:
     def of_file(cls, options: Options) -> Self:
         """Return the TLS options of a file."""
         ca, cert, key = (options.get(option) or None for option in _FILES)
-        return cls(_is_required(options), ca, cert, key, _verification(options))
+        # MySQL's option. The others are MariaDB's.
+        mode = (options.get("ssl-mode") or "").lower()
+        return cls(_is_required(options, mode), ca, cert, key, _verification(options, mode))
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context for a TCP connection; None if TLS is not required.
@@ -48,7 +50,10 @@ class Tls:
         if not self.required:
             return None
         # Load the files again only if one has changed: the system's take 50 ms.
-        changed_at = tuple(_changed_at(path) for path in (self.ca, self.cert, self.key))
+        system = ssl.get_default_verify_paths()
+        changed_at = tuple(
+            map(_changed_at, (self.ca, self.cert, self.key, system.cafile, system.capath))
+        )
         if (self, changed_at) not in _loaded:
             _loaded.clear()
             _loaded[self, changed_at] = _context(self)
@@ -95,13 +100,7 @@ def words_of_tls(fault: ssl.SSLError) -> str:
     return (fault.reason or type(fault).__name__).lower().replace("_", " ")
 
 
-def _mode(options: Options) -> str:
-    """Return ssl-mode, which is MySQL's option. The others are MariaDB's."""
-    return (options.get("ssl-mode") or "").lower()
-
-
-def _is_required(options: Options) -> bool:
-    mode = _mode(options)
+def _is_required(options: Options, mode: str) -> bool:
     if mode:
         return mode not in ("disabled", "preferred")
     if any(option in options for option in _FILES):
@@ -110,8 +109,7 @@ def _is_required(options: Options) -> bool:
     return _is_on(options.get("ssl", verifies))
 
 
-def _verification(options: Options) -> str:
-    mode = _mode(options)
+def _verification(options: Options, mode: str) -> str:
     if mode == "verify_ca":
         return VERIFY_CA
     if mode == "required" or not _is_on(options.get("ssl-verify-server-cert")):

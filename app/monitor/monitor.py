@@ -241,8 +241,8 @@ class Monitor:
                 logging.INFO if verdict.available or verdict.draining else logging.WARNING,
                 "unavailable" if verdict.word == "NOT available" else verdict.word,
                 extra={
-                    "reason": verdict.reason.value,
-                    "was": None if last is None else last.reason.value,
+                    "reason": verdict.reason,
+                    "was": None if last is None else last.reason,
                     "planned": verdict.draining or None,
                     "detail": verdict.detail,
                 },

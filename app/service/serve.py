@@ -109,7 +109,7 @@ async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | No
         reloading.cancel()
         if drain_seconds:
             switches.without_file = Switches(shutting_down=True)
-        systemd.stopping(drain_seconds)
+        systemd.stopping(drain_seconds + settings.clustercheck_deadline)
         event = "draining" if drain_seconds else "stopping"
         _log.info(event, extra={"signal": signal_name, "seconds": drain_seconds or None})
         loop.call_later(drain_seconds, server.ended.set)

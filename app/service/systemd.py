@@ -18,7 +18,7 @@ from app.verdict.rules import Verdict
 _WATCHDOG_SECONDS = 1.0
 """How often the watchdog is fed. WatchdogSec= of systemd.service(5) must be at least twice that."""
 _STOP_SECONDS = 5.0
-"""How long the service may take to stop after the drain."""
+"""How long the service may take to stop after that."""
 
 _FIRST_INHERITED_FD = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
 _KEPT = "listening"
@@ -51,9 +51,12 @@ class Systemd:
         if status != self._shown and self._send(status):
             self._shown = status
 
-    def stopping(self, drain_seconds: float) -> None:
-        """Announce the stop, and ask for the drain's time, which may exceed TimeoutStopSec=."""
-        microseconds = round((drain_seconds + _STOP_SECONDS) * 1_000_000)
+    def stopping(self, held_seconds: float) -> None:
+        """Announce the stop, and ask for the time that the drain and held health checks take.
+
+        It may exceed TimeoutStopSec= of systemd.service(5).
+        """
+        microseconds = round((held_seconds + _STOP_SECONDS) * 1_000_000)
         self._send(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={microseconds}")
 
     def keep(self, listening: socket.socket) -> None:

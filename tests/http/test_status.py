@@ -117,7 +117,9 @@ class TestCommand:
             fake_mysql(
                 galera({"wsrep_local_recv_queue": "3"}, {"wsrep_node_name": "db1"})
             ) as synced,
-            fake_mysql(galera(DONOR, {"wsrep_node_name": "db2"})) as donor,
+            fake_mysql(
+                galera({**DONOR, "wsrep_local_recv_queue": "?"}, {"wsrep_node_name": "db2"})
+            ) as donor,
         ):
             first, second, third = (
                 services.beside(synced),
@@ -145,7 +147,7 @@ class TestCommand:
         assert ages[3] == "-"
         assert rows == [
             [f"{address(first)} (db1)", "available", "synced", "Synced", "3", "3"],
-            [f"{address(second)} (db2)", "draining", "donor", "Donor/Desynced", "3", "0"],
+            [f"{address(second)} (db2)", "draining", "donor", "Donor/Desynced", "3", "-1"],
             [address(third), "NOT available", "unreachable", "-", "-", "-"],
             [f"{LOOPBACK}:1", "no answer", "-", "-", "-", "-"],
         ]

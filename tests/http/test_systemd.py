@@ -99,14 +99,15 @@ def test_the_watchdog_is_fed_only_while_the_service_is_alive(
     assert manager.values("WATCHDOG") == ["1", "1"]
 
 
-def test_the_end_is_announced_with_the_time_that_the_drain_takes(
+def test_the_end_is_announced_with_the_time_that_the_drain_and_held_answers_take(
     services: Services, manager: Manager, node: FakeMySQL
 ) -> None:
-    service = start(services, manager, node, CLUSTERCHECK_DRAIN_SECONDS="30")
+    seconds = {"CLUSTERCHECK_DRAIN_SECONDS": "30", "CLUSTERCHECK_DEADLINE": "9"}
+    service = start(services, manager, node, **seconds)
     assert manager.values("STOPPING") == []
     service.process.terminate()
     manager.wait_for("STOPPING", "1")
-    assert int(manager.values("EXTEND_TIMEOUT_USEC")[0]) >= 30_000_000
+    assert int(manager.values("EXTEND_TIMEOUT_USEC")[0]) >= 39_000_000
     manager.wait_for("STATUS", "draining shutting-down: ")
     # A second signal ends it at once.
     assert service.process.stop(seconds=SECONDS) == 0

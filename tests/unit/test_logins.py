@@ -7,7 +7,6 @@ import logging
 
 import pytest
 
-from app.verdict.node_state import NodeState
 from tests.fake_mysql import (
     Behaviour,
     FakeMySQL,
@@ -24,27 +23,27 @@ INTERVAL_SECONDS = 0.05
 READ_IN_SYNC = "SHOW STATUS LIKE 'wsrep_local_state'"
 
 
-def rejects(node: NodeState) -> bool:
-    """Return whether the server takes no logins."""
-    return node.rejects_logins is not None
-
-
+@pytest.mark.parametrize(
+    ("number", "reason"), [(1045, "access-denied"), (1040, "too-many-connections")]
+)
 def test_a_refused_account_costs_no_session_that_works_and_is_logged(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, number: int, reason: str
 ) -> None:
     with (
         polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server),
         caplog.at_level(logging.INFO),
     ):
-        polls.state()
-        server.behaviour = says(packet(0, error(1045)))
+        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
+        server.behaviour = says(packet(0, error(number)))
         polls.poll_until(lambda _: polls.poller.logins.account_refused)
         for _ in range(10):
-            assert not rejects(polls.state())
+            assert polls.state().rejects_logins is None
+        # Nothing reads in sync any more.
+        assert polls.state().sync_wait_seconds is None
         server.behaviour = galera()
         polls.poll_until(lambda _: not polls.poller.logins.account_refused)
     failed, works = caplog.records
-    assert (failed.getMessage(), vars(failed)["reason"]) == ("login failed", "access-denied")
+    assert (failed.getMessage(), vars(failed)["reason"]) == ("login failed", reason)
     assert works.getMessage() == "login works again"
 
 

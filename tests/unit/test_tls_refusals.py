@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from app.database.tls import Tls
 from app.verdict.reason import Reason
 from harness.certificates import Certificate, make_authority, make_certificate
 from harness.ports import LOOPBACK
@@ -131,3 +132,20 @@ def check_paced(polls: Polls, server: FakeMySQL, words: str) -> None:
     for _ in range(10 * ATTEMPTS):
         assert first == polls.poll()
     assert server.connections == 1
+
+
+def authorities() -> int:
+    """Count those that a connection trusts which requires TLS and names none."""
+    context = Tls(required=True).context()
+    assert context is not None
+    return len(context.get_ca_certs())
+
+
+def test_authorities_of_the_system_that_change_are_read_again(
+    authority: Certificate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trusted = tmp_path / "cert.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    assert authorities() == 0
+    trusted.write_bytes(authority.cert.read_bytes())
+    assert authorities() == 1
