@@ -14,6 +14,7 @@ statement, a full disk or a stuck applier, it waits, although every status varia
     our account, or the path, fails   ends: nothing reads any more    -
     a poll gets no answer             -                               the last answer began a hang
     a poll fails                      -                               there is no hang
+    it finds the server unreachable   -                               a hang goes on
     a poll is answered                -                               begins, if the hang took 2 s
     10 s later                        -                               complete
 """

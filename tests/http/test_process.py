@@ -46,12 +46,6 @@ def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_the_installed_command_is_the_same_program() -> None:
-    command = Path(sys.executable).with_name("clustercheckd")
-    version = subprocess.check_output([command, "--version"], text=True)
-    assert version == f"clustercheckd {__version__}\n"
-
-
 def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.touch()

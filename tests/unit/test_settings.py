@@ -64,6 +64,7 @@ def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> 
     environ = dict.fromkeys(map(str.upper, POLICY), "0")
     environ |= {"AVAILABLE_WHEN_DONOR": "1", "MAX_SYNC_WAIT": "1500ms"}
     policy = load(**environ)[0].policy()
+    assert [*asdict(policy)][1:] == POLICY
     assert policy == Policy(math.inf, True, False, False, 0, 1.5)  # noqa: FBT003 (the fields' order)
 
 
