@@ -7,7 +7,7 @@ import random
 
 from tests.simulation.promises import ACCOUNT, Promises
 from tests.simulation.server import Fate, Server, Session, Sync
-from tests.simulation.world import World
+from tests.simulation.world import Action, World
 
 _KINDS = 5
 """So many kinds of events happen in one world: with few, more of the worlds are extreme."""
@@ -34,7 +34,7 @@ class Plan:
         seldom = [self.hang, self.silence, self.work, self.sleep]
         seldom += [self.have_accident, self.wait_in_sync]
         self._kinds = rng.sample(often + seldom, _KINDS)
-        world.after(rng.uniform(0.5, 4.0), self._go_on)
+        self._later(rng.uniform(0.5, 4.0), self._go_on)
         world.at(self.ends_at, self.end)
 
     def end(self) -> None:
@@ -53,13 +53,13 @@ class Plan:
             self.change_fate(fate)
             if fate is Fate.SLOW:
                 self.server.next_fates.append(Fate.CUT)
-            self.world.after(self._some_seconds(), self._relieve)
+            self._later(self._some_seconds(), self._relieve)
 
     def _relieve(self) -> None:
         """Let all new clients in again, or first refuse our account for a while."""
         if self.server.fate not in _ENDING and self.rng.random() < 0.5:
             self.change_fate(self.rng.choice(ACCOUNT))
-            self.world.after(2.0 + self._some_seconds(), self._relieve)
+            self._later(2.0 + self._some_seconds(), self._relieve)
         else:
             self.change_fate(Fate.WELCOME)
 
@@ -73,11 +73,10 @@ class Plan:
 
     def hang(self) -> None:
         """Stop the server, or hold the statements while new clients get in."""
-        if self.world.now < self.ends_at:
-            self.server.stopped = self.rng.random() < 0.5
-            self.server.holds_statements = not self.server.stopped
-            self.world.tell(f"the server hangs; it takes logins: {self.server.holds_statements}")
-            self.world.after(self._some_seconds(), self.release)
+        self.server.stopped = self.rng.random() < 0.5
+        self.server.holds_statements = not self.server.stopped
+        self.world.tell(f"the server hangs; it takes logins: {self.server.holds_statements}")
+        self._later(self._some_seconds(), self.release)
 
     def release(self) -> None:
         """Let the server go on."""
@@ -106,7 +105,7 @@ class Plan:
     def wait_in_sync(self) -> None:
         """Let reads in sync end in another way for a time."""
         self.change_sync(self.rng.choice(list(Sync)))
-        self.world.after(self._some_seconds(), lambda: self.change_sync(Sync.ANSWERED))
+        self._later(self._some_seconds(), lambda: self.change_sync(Sync.ANSWERED))
 
     def change_sync(self, sync: Sync) -> None:
         """Change what becomes of reads in sync."""
@@ -139,9 +138,9 @@ class Plan:
         """Let our process work in each turn of the loop, perhaps while the server hangs."""
         if not self.world.turn_seconds:
             self._change_work(self.rng.choice([0.02, 0.15, 0.3]))
-        self.world.after(self.rng.uniform(2.0, 20.0), self.rest)
+        self._later(self.rng.uniform(2.0, 20.0), self.rest)
         if self.rng.random() < 0.5:
-            self.world.after(1.5, self.hang)
+            self._later(1.5, self.hang)
 
     def rest(self) -> None:
         """Let our process be as fast as ever."""
@@ -153,9 +152,12 @@ class Plan:
             self.promises.settle()
 
     def _go_on(self) -> None:
-        if self.world.now < self.ends_at:
-            self.rng.choice(self._kinds)()
-            self.world.after(self.rng.uniform(0.2, 4.0), self._go_on)
+        self.rng.choice(self._kinds)()
+        self._later(self.rng.uniform(0.2, 4.0), self._go_on)
+
+    def _later(self, seconds: float, action: Action) -> None:
+        """Do something after so many seconds, unless all is well by then."""
+        self.world.after(seconds, lambda: self.world.now < self.ends_at and action())
 
     def _some_seconds(self) -> float:
         return self.rng.choice([0.2, 0.7, 2.0, 4.0, 6.0, 12.0]) * self.rng.uniform(0.7, 1.3)
