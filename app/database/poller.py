@@ -361,8 +361,11 @@ class Poller:
         self.login_counts[None if failure is None else failure.reason] += 1
         before, self.logins = self.logins, self.logins.ended(outcome, failure)
         # Clients pile up behind a wait: that the server is full does not end it.
-        goes_on = outcome is Outcome.ANSWERED and self.sync_wait_seconds
-        if self.logins.account_refused and self._last_act is None and not goes_on:
+        if (
+            self.logins.account_refused
+            and self._last_act is None
+            and not (outcome is Outcome.ANSWERED and self.sync_wait_seconds)
+        ):
             self._sync = self._sync.nothing_reads()
         # Without a session, and while the server hangs, the verdict itself says why.
         if (

@@ -14,7 +14,7 @@ from app.database.poller import Poller
 from app.monitor.monitor import Monitor
 from app.settings.error import SettingsError
 from app.settings.settings import LISTENING, Settings
-from app.verdict.node_state import PollFailure
+from app.verdict.node_state import NodeState, PollFailure
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,8 @@ async def usable_settings(load: Load, settings: Settings, monitor: Monitor) -> N
 async def _check(load: Load, settings: Settings, monitor: Monitor) -> None:
     """Raise `SettingsError` if the new settings cannot be used.
 
-    With them, a node that is available must be polled once, in a session of its own.
+    With them, a node that can be read must be polled once, in a session of its own. Available or
+    not: a drained one is to come back.
     """
     new, _ = load()
     if any(getattr(new, name) != getattr(settings, name) for name in LISTENING):
@@ -59,7 +60,7 @@ async def _check(load: Load, settings: Settings, monitor: Monitor) -> None:
     new.require_login()
     async with aclosing(Poller(new.database(), new.clustercheck_deadline)) as poller:
         result = await poller.poll()
-    if isinstance(result, PollFailure) and monitor.verdict().available:
+    if isinstance(result, PollFailure) and isinstance(monitor.result, NodeState):
         raise SettingsError(
-            f"the node is available, and would not be: {result.reason}: {result.detail}"
+            f"the node can be read, and could not be: {result.reason}: {result.detail}"
         )

@@ -141,12 +141,14 @@ def test_settings_that_cannot_be_used_are_one_line_and_the_old_ones_go_on(
     assert reloaded.max_recv_queue == 5
 
 
-def test_an_account_that_is_refused_does_not_cost_an_available_node_its_session(
+def test_an_account_that_is_refused_does_not_cost_a_drained_node_its_session(
     reloaded: Reloaded, node: FakeMySQL
 ) -> None:
     node.behaviour = greets_then(error(1045))
+    reloaded.service.disabled_file.touch()
     reloaded.reload("MAX_RECV_QUEUE=5")
     assert "access-denied: " in reloaded.wait_for("ERROR not reloaded", 1)
+    reloaded.service.disabled_file.unlink()
     assert reloaded.service.get().status == 200
     node.behaviour = galera()
     reloaded.reload("MAX_RECV_QUEUE=5")
