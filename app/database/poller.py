@@ -45,8 +45,7 @@ server that takes logins and hangs is not left with more than two sessions a min
 _SYNC_SECONDS = 60.0
 
 _NEXT_SYNC_SECONDS = 1.0
-"""How soon to log in for the next read in sync, after the server has refused one or answered one
-too late."""
+"""How soon to log in for the next read in sync, after one that was refused, lost or too late."""
 
 _SPARE_IDLE_SECONDS = 30
 """How much longer than the longest pause between two polls the server keeps an idle session."""
@@ -217,11 +216,13 @@ class Poller:
         if self._serving is None or self._login is not None or self._leaving:
             return
         interval_seconds = self._login_interval_seconds
-        if self._sync.refused or self._sync.is_returning(_now()):
+        if self._sync.is_returning(_now()) or (self._last_act is None and self.sync_wait_seconds):
             # The next read must not be late to see that the node is back.
             interval_seconds = min(interval_seconds, _NEXT_SYNC_SECONDS)
-        if self._sync.is_returning_since(self.logins.began_at):
-            # At once after a hang: the node returns with a read in sync.
+        is_first = interval_seconds and self.login_counts.total() == 1
+        if is_first or self._sync.is_returning_since(self.logins.began_at):
+            # At once: after a start, the node may stand still, and after a hang, it returns with a
+            # read in sync.
             interval_seconds = 1e-6
         answers = self._serving.reading is None
         if self.logins.is_due(_now(), interval_seconds, session_answers=answers):
@@ -351,11 +352,7 @@ class Poller:
 
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
         """Note how a login has ended."""
-        if (
-            outcome is Outcome.REJECTED
-            and self._serving is not None
-            and self._sync.hung_since is not None
-        ):
+        if outcome is Outcome.REJECTED and self._sync.hung_since is not None:
             # A poll that is under way says nothing: a login begins together with one.
             outcome = Outcome.HUNG
         self.login_counts[None if failure is None else failure.reason] += 1

@@ -51,16 +51,15 @@ class Tls:
             return None
         # Load the files again only if one has changed: the system's take 50 ms.
         system = ssl.get_default_verify_paths()
-        changed_at = tuple(
-            map(_changed_at, (self.ca, self.cert, self.key, system.cafile, system.capath))
-        )
-        if (self, changed_at) not in _loaded:
+        files = (self.ca, self.cert, self.key, system.cafile, system.capath)
+        key = (self, *map(_changed_at, files))
+        if key not in _loaded:
             _loaded.clear()
-            _loaded[self, changed_at] = _context(self)
-        return _loaded[self, changed_at]
+            _loaded[key] = _context(self)
+        return _loaded[key]
 
 
-_loaded: dict[tuple[Tls, tuple[int, ...]], ssl.SSLContext] = {}
+_loaded: dict[object, ssl.SSLContext] = {}
 """The latest context, by its settings and when their files had changed."""
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -174,7 +175,7 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
     for attribute, setting in _SETTINGS_OF.items():
         if attribute not in service:
             continue
-        variable = Variable(setting, service[attribute].value, service[attribute].where)
+        variable = replace(service[attribute], name=setting)
         if attribute != "only_from" or _means_the_same(variable):
             yield variable
         else:

@@ -270,7 +270,7 @@ def _is(value: str | None, word: str) -> bool:
 
 
 def _absent_or(value: str | None, word: str) -> bool:
-    return value is None or value.upper() == word
+    return value is None or _is(value, word)
 
 
 def _is_provider(value: str | None) -> bool:

@@ -77,7 +77,6 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(
 ) -> None:
     service = services.beside(node, MYSQL_PASSWORD="geheim", CLUSTERCHECK_PROT="1")
     node.behaviour = galera({"wsrep_ready": "OFF"})
-    node.drop_connections()
     service.wait_for_verdict(503, "not-ready")
     assert service.stop() == 0
     log = [line.partition(" ")[2] for line in service.log.read_text().splitlines()]

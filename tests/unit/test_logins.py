@@ -98,7 +98,8 @@ def test_a_read_in_sync_that_the_server_does_not_wait_for_is_repeated_before_the
     number: int,
 ) -> None:
     with polling(answering_reads_in_sync_with(number), login_interval=2.0) as (polls, server):
-        polls.poll_until(lambda node: node.sync_refused)
+        seconds = polls.poll_until(lambda node: node.sync_refused)
+        within("the first read in sync", seconds, 1.0)
         seconds = polls.poll_until(lambda _: reads_in_sync(server) >= 2)
         within("the next read in sync", seconds, 1.5)
         assert polls.state().sync_wait_seconds is not None
