@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.galera import Installation, Node
 from harness.ports import Ports
 from harness.service import Service, service_beside
+from tests.http.test_metrics import wait_until_in_sync
 from tests.measured import within
 
 
@@ -24,9 +25,9 @@ def lone_node(installation: Installation, name: str, *options: str) -> Iterator[
 
 @contextmanager
 def watching(node: Node, directory: Path, ports: Ports, **environ: str) -> Iterator[Service]:
-    """Run a clustercheckd for a node."""
+    """Run a clustercheckd for a node, which has read in sync: no login is under way."""
     with service_beside(node, directory, ports, **environ) as service:
-        service.wait_for_verdict(200, "synced")
+        wait_until_in_sync(service)
         yield service
 
 

@@ -9,7 +9,7 @@ from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests.cluster.lone import reasons_since
-from tests.http.test_metrics import scrape
+from tests.http.test_metrics import scrape, wait_until_in_sync
 from tests.measured import STALLED, DisturbedError, within
 
 STRICT = "/?max_sync_wait=1"
@@ -43,7 +43,7 @@ def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_a
 ) -> None:
     node = stack.nodes[1]
     service = stack.services[1]
-    wait_for("a read in sync", lambda: scrape(service).get("sync_wait_seconds") == 0)
+    wait_until_in_sync(service)
     with stuck_applier(stack, node):
         began_at = time.monotonic()
         reply = service.wait_for_verdict(503, "blocked", target=STRICT)

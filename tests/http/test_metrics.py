@@ -49,6 +49,11 @@ def scrape(service: Service) -> dict[str, float]:
     return samples(service.get("/metrics").body)
 
 
+def wait_until_in_sync(service: Service) -> None:
+    """Wait until a read in sync has been answered."""
+    wait_for("in sync", lambda: scrape(service).get("sync_wait_seconds") == 0)
+
+
 def reasons_in(found: Mapping[str, float]) -> list[str]:
     """Name the reasons of the state set that are set."""
     return [reason.value for reason in Reason if found[f'reason{{reason="{reason.value}"}}'] == 1]
@@ -62,10 +67,7 @@ class TestContents:
         flow_control = {"wsrep_flow_control_active": "true", "wsrep_flow_control_status": "OFF"}
         with fake_mysql(galera(status | flow_control)) as server:
             service = services.beside(server, CLUSTERCHECK_DEADLINE="0.5")
-            wait_for(
-                "a read in sync to be answered",
-                lambda: scrape(service).get("sync_wait_seconds") == 0,
-            )
+            wait_until_in_sync(service)
             synced = scrape(service)
             service.disabled_file.touch()
             reply = service.get("/metrics")
