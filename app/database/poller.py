@@ -224,8 +224,9 @@ class Poller:
             # At once: after a start, the node may stand still, and after a hang, it returns with a
             # read in sync.
             interval_seconds = 1e-6
-        answers = self._serving.reading is None
-        if self.logins.is_due(_now(), interval_seconds, session_answers=answers):
+        if self.logins.is_due(
+            _now(), interval_seconds, session_answers=self._serving.reading is None
+        ):
             self._begin(beside=True)
 
     def _can_read_in_sync(self, session: Session | None) -> bool:
@@ -307,10 +308,11 @@ class Poller:
 
     async def _log_in_beside(self, attempt: _Attempt) -> Session | PollFailure:
         """Return a session that is to replace another one, after it has answered a poll."""
-        until = _now() + _LOGIN_SECONDS
         outcome = await self._log_in(attempt)
-        if self.logins.again_at_once:
-            outcome = await self._log_in(attempt, max(until - _now(), self._deadline_seconds))
+        if isinstance(outcome, PollFailure) and self.logins.again_at_once:
+            # One that was cut short says nothing about how long the next one takes.
+            seconds = self._deadline_seconds if outcome.reason is Reason.TIMEOUT else _LOGIN_SECONDS
+            outcome = await self._log_in(attempt, seconds)
         return outcome
 
     async def _log_in(
