@@ -22,7 +22,7 @@ from app.commands.parser import parse
 from app.commands.status import status
 from app.script.migrate import migrate
 from app.service.log import goes_to_journal
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
 from app.settings.settings import LISTENING, Settings, load_settings
 
 

@@ -16,11 +16,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from app.database.address import MOST_PORT
-from app.settings.error import SettingsError
+from app.settings.address import MOST_PORT
+from app.settings.files import SettingsError
 from app.settings.settings import Settings
+from app.text import host_and_port, one_line
 from app.verdict.node_state import NOT_A_NUMBER
-from app.verdict.text import host_and_port, one_line
 
 SECONDS = 2.0
 _MOST_BYTES = 1 << 18

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.commands.asking import Service, ask
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
 from app.settings.switches import ManualSwitches
 from app.verdict.reason import Reason
 

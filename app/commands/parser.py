@@ -14,7 +14,7 @@ from typing import Any, NoReturn, get_args
 from app import __version__
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import say
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
 from app.settings.settings import (
     DATABASE,
     LISTENING,

@@ -23,8 +23,8 @@ from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
 
 from app.database import faults
-from app.database.login import Login
 from app.database.resolver import connect_to_first
+from app.settings.target import Login
 from app.verdict.node_state import Rows
 
 # aiomysql calls getpass.getuser when it is imported. Since Python 3.13, that raises OSError if the

@@ -11,13 +11,13 @@ import ssl
 
 from pymysql.err import InterfaceError, MySQLError
 
-from app.database.login import Login
 from app.database.logins import Outcome
-from app.database.tls import words_of_tls
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
+from app.settings.target import Login
+from app.settings.tls import words_of_tls
+from app.text import one_line
 from app.verdict.node_state import PollFailure
 from app.verdict.reason import Reason
-from app.verdict.text import one_line
 
 _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 

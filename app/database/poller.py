@@ -25,12 +25,12 @@ from typing import Any
 
 from app.database.connection import Connection
 from app.database.faults import LOOKING_UP, outcome_of, poll_failure
-from app.database.login import Database, Login
 from app.database.logins import Logins, Outcome
 from app.database.resolver import Resolver
 from app.database.session import Session
 from app.database.sync import Sync
-from app.monitor.deadline import deadline
+from app.deadline import deadline
+from app.settings.target import Database, Login
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 

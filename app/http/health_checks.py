@@ -13,12 +13,12 @@ from urllib.parse import parse_qsl
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.monitor.monitor import Monitor
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
 from app.settings.settings import POLICY, Settings
+from app.text import one_line
+from app.verdict.body import sentence_of
 from app.verdict.reason import Reason
 from app.verdict.rules import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
-from app.verdict.sentences import sentence_of
-from app.verdict.text import one_line
 
 VERDICT_PATHS = ("/", "*", "/readyz")
 """The paths of the verdict; `*` is the path of `OPTIONS *`."""

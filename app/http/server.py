@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from app.http.guard import ConnectionRegister, GuardedProtocol
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
 from app.settings.settings import Settings
 
 EVERY_ADDRESS = "*"

@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 
 from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
 from app.commands.output import open_missing_streams
-from app.database.address import parse_port
-from app.database.login import Database
 from app.database.poller import poll_once
 from app.script.inputs import CONFIGURATION_FILES, assignments, effective, positionals
-from app.settings.error import SettingsError
+from app.settings.address import parse_port
+from app.settings.files import SettingsError
 from app.settings.switches import DISABLED_FILE, ManualSwitches
+from app.settings.target import Database
 from app.settings.variables import Variable, seconds_in
+from app.verdict.body import sentence_of
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Verdict, decide
-from app.verdict.sentences import sentence_of
 
 USAGE = """\
 Usage: clustercheck <user> <pass> <available_when_donor=0|1> <log_file>

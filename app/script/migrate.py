@@ -18,11 +18,11 @@ from app import __version__
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.script import inputs as script
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
 from app.settings.settings import settings_of
 from app.settings.switches import DISABLED_FILE
 from app.settings.variables import Variable, read_env_file
-from app.verdict.text import one_line
+from app.text import one_line
 
 _SCRIPT = re.compile(r"(.*/)?(clustercheck|mysqlchk)[^/]*$")
 

@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 from app.database.poller import Poller
 from app.monitor.monitor import Monitor
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
 from app.settings.settings import LISTENING, Settings
 from app.verdict.node_state import NodeState, PollFailure
 

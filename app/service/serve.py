@@ -22,8 +22,8 @@ from app.service.reload import Load, usable_settings
 from app.service.systemd import Systemd, execute_again, kept_socket
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
+from app.text import host_and_port
 from app.verdict.rules import Switches
-from app.verdict.text import host_and_port
 
 _log = logging.getLogger(__name__)
 

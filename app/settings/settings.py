@@ -15,13 +15,13 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from app.database.address import MOST_PORT
-from app.database.login import Database
-from app.settings.error import SettingsError
+from app.settings.address import MOST_PORT
+from app.settings.files import SettingsError
 from app.settings.switches import DISABLED_FILE
+from app.settings.target import Database
 from app.settings.variables import Variable, read_env_file, seconds_in, unknown_names
+from app.text import one_line
 from app.verdict.rules import Policy
-from app.verdict.text import one_line
 
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 _ENV_FILE = "/etc/clustercheckd/clustercheckd.env"

@@ -4,8 +4,8 @@ import os
 import stat
 import time
 
+from app.text import one_line
 from app.verdict.rules import Switches
-from app.verdict.text import one_line
 
 DISABLED_FILE = "/var/tmp/clustercheck.disabled"  # noqa: S108 (the script's default path)
 

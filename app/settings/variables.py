@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from app.settings.error import read_file
+from app.settings.files import read_file
 
 _LIKE_OURS = (
     *("CLUSTERCHECK_", "AVAILABLE_WHEN_", "MAX_RECV_", "MAX_SYNC_"),

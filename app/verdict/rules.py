@@ -47,9 +47,9 @@ clients.
 import math
 from dataclasses import dataclass
 
+from app.text import one_line
 from app.verdict.node_state import NOT_A_NUMBER, NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
-from app.verdict.text import one_line
 
 AVAILABLE, UNAVAILABLE = 200, 503
 """The HTTP statuses of a verdict. A draining node may have another one, see `status_of`."""

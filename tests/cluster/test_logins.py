@@ -10,8 +10,8 @@ import pymysql
 import pytest
 
 from app.database.connection import Connection
-from app.database.login import Database
 from app.database.session import Session
+from app.settings.target import Database
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import Ports
 from harness.service import Service

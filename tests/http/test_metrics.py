@@ -13,13 +13,13 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.database.login import Database
 from app.database.poller import Poller
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthCheckCounts
 from app.http.metrics import ServiceMetrics
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
+from app.settings.target import Database
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.service import Service

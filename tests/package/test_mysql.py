@@ -16,8 +16,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from app.database.login import Database
 from app.database.poller import poll_once
+from app.settings.target import Database
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.galera import connect_over_socket

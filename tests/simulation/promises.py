@@ -38,7 +38,7 @@ TURN_SECONDS = 0.01
 
 DISTURBED_SECONDS = 6.0
 """How long an answer may take while our process works or pauses: a deadline has eight steps, and
-repeats eight that are late (app/monitor/deadline.py)."""
+repeats eight that are late (app/deadline.py)."""
 
 BACK_SECONDS = 1.1
 """After a second the next login is due. The next poll begins it, and the one after that knows its

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from async_solipsism import SolipsismWarning
 
-from app.database.login import Database
 from app.database.poller import Poller
 from app.monitor.monitor import Monitor, oldest_usable_seconds
+from app.settings.target import Database
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import pytest
 import uvloop
 
-from app.database.login import Database
 from app.database.poller import Poller
+from app.settings.target import Database
 from app.verdict.node_state import NodeState, PollFailure
 from tests.fake_mysql import Behaviour, FakeMySQL, fake_mysql
 

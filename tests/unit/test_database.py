@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.database.login import Database
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
+from app.settings.target import Database
 from harness.certificates import make_authority
 
 REQUIRED, ISSUER, IDENTITY = (

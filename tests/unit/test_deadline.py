@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.monitor.deadline import deadline
+from app.deadline import deadline
 
 SECONDS = 0.8
 STEP_SECONDS = SECONDS / 8

@@ -9,8 +9,8 @@ import pytest
 
 from app.commands.parser import COMMANDS as NAMES
 from app.commands.parser import parse
-from app.database.address import USUAL_SOCKETS
 from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
+from app.settings.address import USUAL_SOCKETS
 from app.settings.settings import Settings, default_of
 from app.settings.variables import read_env_file
 from app.verdict.reason import PLANNED, Reason

@@ -17,9 +17,9 @@ from app.database.faults import (
     outcome_of,
     poll_failure,
 )
-from app.database.login import Login
 from app.database.logins import Outcome
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
+from app.settings.target import Login
 from app.verdict.reason import Reason
 
 LOGIN = Login(host="db", username="someone", password="geheim")

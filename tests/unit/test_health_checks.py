@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.health_checks import HealthCheckCounts, HealthChecks, overridden, verdict_answer
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
 from app.settings.settings import Settings
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Verdict

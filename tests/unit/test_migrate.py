@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.commands.exit_status import DONE, FAILED
 from app.script.migrate import migrate
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
 from app.settings.variables import read_env_file
 
 SECRET = "s3cret&word"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.text import one_line
 from app.verdict.node_state import (
     NOT_A_NUMBER,
     STATUS_VARIABLES,
@@ -15,7 +16,6 @@ from app.verdict.node_state import (
     parse_node_state,
 )
 from app.verdict.reason import Reason
-from app.verdict.text import one_line
 from tests import real_rows
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from app.database.option_file import GROUPS, read_option_file
-from app.settings.error import SettingsError
+from app.settings.files import SettingsError
+from app.settings.option_file import GROUPS, read_option_file
 
 
 def as_mariadb_reads(path: Path) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from app.database.tls import Tls
+from app.settings.tls import Tls
 from app.verdict.reason import Reason
 from harness.certificates import Certificate, make_authority, make_certificate
 from harness.ports import LOOPBACK

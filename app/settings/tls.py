@@ -12,8 +12,8 @@ import ssl
 from dataclasses import dataclass
 from typing import Self
 
-from app.database.option_file import Options
-from app.settings.error import SettingsError, words_of
+from app.settings.files import SettingsError, words_of
+from app.settings.option_file import Options
 
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
 """What to verify of the server's certificate: issuer and host name, issuer only, nothing."""

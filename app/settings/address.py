@@ -29,9 +29,9 @@ import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from app.database.option_file import Options
-from app.settings.error import SettingsError
-from app.verdict.text import host_and_port
+from app.settings.files import SettingsError
+from app.settings.option_file import Options
+from app.text import host_and_port
 
 USUAL_SOCKETS = (
     "/run/mysqld/mysqld.sock",

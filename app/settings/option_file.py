@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.settings.error import SettingsError, read_file, words_of
+from app.settings.files import SettingsError, read_file, words_of
 
 Options = dict[str, str | None]
 """The options of a file by their names. The value of an option without one is None."""

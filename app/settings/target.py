@@ -9,10 +9,10 @@ import pwd
 import ssl
 from dataclasses import asdict, dataclass, field
 
-from app.database.address import Address, resolve_address
-from app.database.option_file import Options, read_option_file
-from app.database.tls import VERIFY_IDENTITY, Tls
-from app.settings.error import SettingsError, read_file, words_of
+from app.settings.address import Address, resolve_address
+from app.settings.files import SettingsError, read_file, words_of
+from app.settings.option_file import Options, read_option_file
+from app.settings.tls import VERIFY_IDENTITY, Tls
 
 
 @dataclass(frozen=True, kw_only=True)
