@@ -3,7 +3,15 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 BUILD_VENV := build/package-venv
 KUBERNETES_VENV := build/kubernetes-venv
-LINT := $(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check && $(VENV)/bin/mypy
+
+# $(call checked,ARGUMENTS): ruff, then types beside pytest. mypy speaks after pytest has; the failure of either fails the target.
+define checked
+	@$(VENV)/bin/ruff check && $(VENV)/bin/ruff format --check
+	@mkdir -p build; $(VENV)/bin/mypy >build/mypy.txt 2>&1 & types=$$!; \
+	echo $(PYTHON) -m pytest $(1); $(PYTHON) -m pytest $(1); tests=$$?; \
+	wait $$types; types=$$?; cat build/mypy.txt; \
+	exit $$((tests ? tests : types))
+endef
 
 .PHONY: help demo test test-all check bench truth coverage format package test-package lock clean
 
@@ -14,11 +22,10 @@ demo: $(VENV)/ready  ## three real Galera nodes, clustercheckd and HAProxy, to p
 	@$(PYTHON) -m harness.demo $(ARGS)
 
 test: $(VENV)/ready  ## lint, types and tests, on real MariaDB and HAProxy: about four minutes (ARGS: options for pytest)
-	$(LINT)
-	$(PYTHON) -m pytest -m "not long" $(ARGS)
+	$(call checked,-m "not long" $(ARGS))
 
 test-all: test  ## make test, then the tests that take minutes each, then make test-package (root)
-	$(PYTHON) -m pytest -m long $(ARGS)
+	$(PYTHON) -m pytest -m "long or hypothesis" --hypothesis-profile=many $(ARGS)
 	$(MAKE) test-package
 
 coverage: $(VENV)/ready  ## all tests, slower, and what of app/ they do not reach, in child processes too
@@ -34,8 +41,7 @@ truth: $(VENV)/ready $(if $(findstring --plot,$(ARGS)),$(VENV)/plot)  ## 5 minut
 	@$(PYTHON) -m bench.truth $(ARGS)
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server
-	$(LINT)
-	$(PYTHON) -m pytest -q -n 2 -m "not long" tests/unit
+	$(call checked,-q -n 2 -m "not long" tests/unit)
 
 format: $(VENV)/ready  ## put the code into shape
 	$(VENV)/bin/ruff check --fix

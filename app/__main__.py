@@ -13,17 +13,18 @@ from argparse import Namespace
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from app.commands.asking import Service, own_service, service_at
+from app.commands.asking import Service, members_of, own_service, service_at
 from app.commands.check import check, check_settings
 from app.commands.drain import drain, undrain
 from app.commands.exit_status import INTERRUPTED, MISUSED
 from app.commands.output import complain, open_missing_streams
 from app.commands.parser import parse
+from app.commands.reload import reload
 from app.commands.status import status
 from app.script.migrate import migrate
 from app.service.log import goes_to_journal
 from app.settings.files import SettingsError
-from app.settings.settings import LISTENING, Settings, load_settings
+from app.settings.settings import LISTENING, Settings, load_settings, sources
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,8 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(typed: Namespace) -> int:
     match typed.command:
-        case "serve" if typed.check_settings:
-            return check_settings(_load(typed))
+        case "serve" if typed.check_settings or typed.show_settings:
+            shown = partial(sources, typed.flags, typed.env_file)
+            load = partial(_load, typed, strict=True)
+            return check_settings(load, shown if typed.show_settings else None)
         case "serve":
             # Imported here, because it would double the start of every other command.
             from app.service.serve import serve  # noqa: PLC0415
@@ -55,6 +58,8 @@ def _run(typed: Namespace) -> int:
             return check(_load(typed), as_json=typed.json)
         case "status":
             return status(_services(typed), as_json=typed.json, watching=typed.watch)
+        case "reload":
+            return reload(_find_service(typed))
         case "drain":
             return drain(_disabled_file(typed), typed.reason, partial(_find_service, typed))
         case "undrain":
@@ -73,16 +78,19 @@ def _services(typed: Namespace) -> list[Service]:
     # Without the warnings: this user may not be able to read the env file.
     settings, _ = load_settings(typed.flags, typed.env_file, LISTENING)
     services = [service_at(address, settings.clustercheck_port) for address in typed.addresses]
-    return services or [own_service(settings)]
+    services = services or [own_service(settings)]
+    return members_of(services) if typed.all else services
 
 
 def _find_service(typed: Namespace) -> Service:
     return own_service(load_settings(typed.flags, typed.env_file, LISTENING)[0])
 
 
-def _load(typed: Namespace, only: Collection[str] | None = None) -> Settings:
+def _load(
+    typed: Namespace, only: Collection[str] | None = None, *, strict: bool = False
+) -> Settings:
     """Load the settings that a command uses, and print the warnings."""
-    settings, warnings = load_settings(typed.flags, typed.env_file, only)
+    settings, warnings = load_settings(typed.flags, typed.env_file, only, strict=strict)
     for line in warnings:
         complain(line)
     return settings

@@ -6,8 +6,14 @@ clustercheckd, not on the node.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+
+boot_seconds = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+"""Returns the time since the machine booted, in seconds. Unlike `time.monotonic`, it includes time
+in suspend."""
 
 _STEPS = 8
 _REPEATS = 8

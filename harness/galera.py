@@ -82,6 +82,17 @@ def _has_memory() -> bool:
     return _IN_MEMORY.exists() and shutil.disk_usage(_IN_MEMORY).free >= _ROOM_BYTES
 
 
+SHORT_TIMEOUTS = (
+    "evs.keepalive_period=PT0.5S",
+    "evs.suspect_timeout=PT3S",
+    "evs.inactive_timeout=PT6S",
+    "gmcast.time_wait=PT1S",
+    "gmcast.peer_timeout=PT2S",
+)
+"""Shorter than usual, for tests wait for them; long enough for a machine that is busy for a
+second."""
+
+
 class Installation(Block):
     """A directory with the data of a first node, and the nodes made from it.
 
@@ -89,10 +100,14 @@ class Installation(Block):
     servers run as the user mysql, because an rsync state transfer refuses to write as root.
 
     binary_logs: each node has a binary log, on a small file system of its own. That needs the right
-    to mount.
+    to mount. group_timeouts: provider options for how soon the group excludes a node; none are
+    Galera's defaults.
     """
 
-    def __init__(self, *, binary_logs: bool = False) -> None:
+    def __init__(
+        self, *, binary_logs: bool = False, group_timeouts: Sequence[str] = SHORT_TIMEOUTS
+    ) -> None:
+        self.group_timeouts = group_timeouts
         self.user = "mysql" if os.geteuid() == 0 else None
         self.directory = Path(
             tempfile.mkdtemp(prefix="clustercheckd-", dir=_IN_MEMORY if _has_memory() else None)
@@ -106,7 +121,7 @@ class Installation(Block):
         """Install, which takes about two seconds."""
         self.give_to_server(self.directory)
         self.template = template = self.node("template")
-        self._install(template)
+        self.install(template)
         # Start it once as a cluster of one node: nodes that copy this data then join without a full
         # state transfer.
         template.start_alone()
@@ -146,7 +161,8 @@ class Installation(Block):
         self._mounted.append(path)
         self.give_to_server(path)
 
-    def _install(self, node: "Node") -> None:
+    def install(self, node: "Node") -> None:
+        """Make the data of a new server, without accounts."""
         command = [
             "mariadb-install-db",
             "--no-defaults",
@@ -208,12 +224,20 @@ class Node:
             raise RuntimeError(f"{self.name} has not been started")
         return self._process
 
-    def start(self, addresses: Sequence[str] | None = None, *, bootstrap: bool = False) -> None:
+    def start(
+        self,
+        addresses: Sequence[str] | None = None,
+        *,
+        bootstrap: bool = False,
+        recovered: Sequence[str] = (),
+    ) -> None:
         """Start the server as a member of the cluster at these addresses.
 
         None: without Galera.
 
         bootstrap: as the first member of a new component.
+
+        recovered: what `recover` has printed.
         """
         if not self.data.exists():
             # Not shutil, which does not preserve owners and holes.
@@ -241,11 +265,41 @@ class Node:
             *logs,
             *self._options,
             *(["--wsrep-new-cluster"] if bootstrap else []),
+            *recovered,
         ]
         user = self._installation.user
         self._process = Process(
             f"mariadbd {self.name}", command, self.log, environ=self.environ, user=user
         )
+
+    def recover(self) -> list[str]:
+        """Run galera_recovery(1) for the stopped server, as Debian's unit does before each start.
+
+        Returns what it prints: the option with the position of the data, UUID:SEQNO.
+        """
+        options = self.data.with_suffix(".cnf")
+        provider = next(path for path in _PROVIDERS if Path(path).exists())
+        lines = (
+            "[mysqld]",
+            f"datadir={self.data}",
+            f"socket={self.socket}",
+            f"port={self.port}",
+            "innodb_log_file_size=16M",
+            "wsrep_on=ON",
+            f"wsrep_provider={provider}",
+            "wsrep_cluster_address=gcomm://",
+            "binlog_format=ROW",
+            "innodb_autoinc_lock_mode=2",
+        )
+        options.write_text("\n".join(lines))
+        return subprocess.run(
+            ["galera_recovery", f"--defaults-file={options}"],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_START_SECONDS,
+            env=with_system_path(self.environ),
+        ).stdout.split()
 
     def start_alone(self) -> None:
         """Start the server as a cluster of its own, and wait until it is Synced."""
@@ -474,13 +528,7 @@ class Node:
                 f"gmcast.listen_addr=tcp://{LOOPBACK}:{self.group_port}",
                 f"ist.recv_addr={LOOPBACK}:{self._ist_port}",
                 "gcache.size=8M",
-                # Shorter than usual, for tests wait for them; long enough for a machine that is
-                # busy for a second.
-                "evs.keepalive_period=PT0.5S",
-                "evs.suspect_timeout=PT3S",
-                "evs.inactive_timeout=PT6S",
-                "gmcast.time_wait=PT1S",
-                "gmcast.peer_timeout=PT2S",
+                *self._installation.group_timeouts,
             ]
         )
         return [
@@ -557,11 +605,12 @@ class Cluster:
             self.start_node(node, bootstrap=node is self.nodes[0])
             self.wait_until_synced(node)
 
-    def start_node(self, node: Node, *, bootstrap: bool = False) -> None:
+    def start_node(
+        self, node: Node, *, bootstrap: bool = False, recovered: Sequence[str] = ()
+    ) -> None:
         """Start one node, as the first of a new component or to join the others."""
-        node.start(
-            [f"{LOOPBACK}:{member.group_port}" for member in self.nodes], bootstrap=bootstrap
-        )
+        members = [f"{LOOPBACK}:{member.group_port}" for member in self.nodes]
+        node.start(members, bootstrap=bootstrap, recovered=recovered)
 
     def wait_until_synced(self, node: Node) -> None:
         """Wait until a node that has been started is Synced.

@@ -170,15 +170,8 @@ def service_beside(node: Node, directory: Path, ports: Ports, **environ: str) ->
 
 def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return environ without the variables that configure clustercheckd."""
-    prefixes = ("MYSQL_", "CLUSTERCHECK_", "AVAILABLE_WHEN_")
-    others = (
-        "MAX_RECV_QUEUE",
-        "MAX_SYNC_WAIT",
-        "DEFAULTS_EXTRA_FILE",
-        "ERR_FILE",
-        "LISTEN_FDS",
-        "LISTEN_PID",
-    )
+    prefixes = ("MYSQL_", "CLUSTERCHECK_", "AVAILABLE_WHEN_", "MAX_", "MIN_")
+    others = ("DEFAULTS_EXTRA_FILE", "ERR_FILE", "LISTEN_FDS", "LISTEN_PID")
     return {
         name: value
         for name, value in environ.items()

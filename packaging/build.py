@@ -2,14 +2,13 @@
 
     python packaging/build.py [--output DIRECTORY] [--work DIRECTORY]
 
-Freezes the program with PyInstaller, has help2man turn its --help into manual pages, adds the
-documents and the licences, and has nfpm pack that as .deb and .rpm, beside a bill of materials
-(CycloneDX). The same sources give the same bytes. Runs in the virtual environment that
-packaging/setup.sh makes.
+Freezes the program with PyInstaller, has help2man turn its --help into manual pages and shtab its
+parser into bash's completions, adds the documents and the licences, and has nfpm pack that as .deb
+and .rpm, beside a bill of materials (CycloneDX). The same sources give the same bytes. Runs in the
+virtual environment that packaging/setup.sh makes.
 """
 
 import argparse
-import gzip
 import json
 import os
 import re
@@ -18,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+import from_parser
 import licences
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,7 +61,8 @@ def main() -> None:
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
     try:
         _freeze(work)
-        _write_manual_pages(work)
+        from_parser.write_manual_pages(work / "bin" / "clustercheckd", work / "man")
+        from_parser.write_completions(work / "completions" / "clustercheckd")
         bundled = licences.bundled(work / "bin" / "lib", work / "binaries.json")
         _write_documents(work / "doc", bundled)
         made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
@@ -69,7 +70,9 @@ def main() -> None:
         bill = output / f"clustercheckd-{version}.cdx.json"
         bill.write_text(licences.bill_of_materials(bundled, version, made))
         for path in (
-            path for folder in ("bin", "doc", "man") for path in (work / folder).rglob("*")
+            path
+            for folder in ("bin", "completions", "doc", "man")
+            for path in (work / folder).rglob("*")
         ):
             if not path.is_symlink():
                 path.chmod(0o755 if path.is_dir() or path.parent == work / "bin" else 0o644)
@@ -124,35 +127,6 @@ def _freeze(work: Path) -> None:
     recipe = str(ROOT / "packaging" / "clustercheckd.spec")
     folders = [f"--distpath={work}", f"--workpath={work}/analysis"]
     licences.output_of(f"{BIN}/pyinstaller", "--noconfirm", *folders, recipe, environ=environ)
-
-
-def _write_manual_pages(work: Path) -> None:
-    """Make clustercheckd(8), and a page for each command.
-
-    `man clustercheckd status` shows clustercheckd-status(8).
-    """
-    program, folder = work / "bin" / "clustercheckd", work / "man"
-    folder.mkdir()
-    commands = dict(
-        re.findall(r"^  (\w+) +(\S.*)$", licences.output_of(str(program), "--help"), re.MULTILINE)
-    )
-    names = {"": "tell load balancers whether a Galera node may take traffic", **commands}
-    for command, about in names.items():
-        name = _page_of(command)
-        # No line breaks in these.
-        others = ", ".join(rf"\%{_page_of(other)}(8)" for other in names if other != command)
-        more = work / f"{name}.h2m"
-        more.write_text(
-            f"[NAME]\n{name} \\- {about}\n[SEE ALSO]\n{others}, and the pages in"
-            " /usr/share/doc/clustercheckd/docs\n"
-        )
-        asked = ["--help-option", f"{command} --help", "--include", str(more)]
-        page = licences.output_of("help2man", "--no-info", "--section=8", *asked, str(program))
-        (folder / f"{name}.8.gz").write_bytes(gzip.compress(page.encode(), 9, mtime=0))
-
-
-def _page_of(command: str) -> str:
-    return f"clustercheckd-{command}" if command else "clustercheckd"
 
 
 def _write_documents(folder: Path, bundled: list[licences.Component]) -> None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from harness.galera import Installation
 from harness.network import NoNetworkError, RemoteHost
@@ -18,6 +19,11 @@ from tests.fake_mysql import FakeMySQL
 # A shell script that runs the tests in the background has them ignore SIGINT, which what they start
 # would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# pytest --hypothesis-profile=many is a part of make test-all. A busy machine meets no deadline.
+settings.register_profile("few", max_examples=50, deadline=None)
+settings.register_profile("many", max_examples=1000, deadline=None)
+settings.load_profile("few")
 
 
 TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")

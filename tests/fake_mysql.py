@@ -30,6 +30,7 @@ SYNCED_VARIABLES: Mapping[str, str] = {
 OK = b"\x00\x00\x00\x02\x00\x00\x00"
 EOF = b"\xfe\x00\x00\x02\x00"
 _COM_QUIT = 1
+READ_IN_SYNC = "SELECT 1"
 _SELECTED: Mapping[Value, str] = {"ON": "1", "OFF": "0"}
 CAPABILITIES = 0x0008_A20D  # 4.1 protocol, secure connection, plugin authentication, no TLS
 TLS_CAPABILITIES = CAPABILITIES | 0x800
@@ -165,6 +166,8 @@ class Peer:
                 answer = answers[statement]
             elif statement.startswith("SHOW STATUS"):
                 answer = shown(status)
+            elif statement == READ_IN_SYNC:
+                answer = table(["1"], [["1"]])
             elif statement.startswith("SHOW GLOBAL VARIABLES"):
                 answer = shown(variables)
             elif not statement.startswith("SELECT"):
@@ -178,9 +181,9 @@ class Peer:
             self.connection.sendall(answer)
 
     def poll_once(self) -> None:
-        """Let the client in, and answer the four statements of its first poll."""
+        """Let the client in, and answer the three statements of its first poll."""
         self.log_in()
-        self.answer_queries(statements=4)
+        self.answer_queries(statements=3)
 
     def hang(self) -> None:
         """Keep the connection and say nothing until the peer goes."""
@@ -227,6 +230,11 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
     def port(self) -> int:
         """The port it listens on."""
         return int(self.server_address[1])
+
+    @property
+    def open(self) -> int:
+        """How many connections are open."""
+        return len(self._sockets)
 
     @contextmanager
     def serving(self) -> Iterator[None]:

@@ -33,9 +33,12 @@ SYNCED = {
     "wsrep_local_state": "4",
     "wsrep_local_state_comment": "Synced",
     "wsrep_cluster_size": "3",
+    "wsrep_cluster_conf_id": "3",
+    "wsrep_cluster_state_uuid": "fbfb0a61-e7ab-11f1-8d5a-df9cc212a297",
     "wsrep_cluster_status": "Primary",
     "wsrep_connected": "ON",
     "wsrep_local_index": "0",
+    "wsrep_incoming_addresses": "10.0.0.11:3306,10.0.0.12:3306,10.0.0.13:3306",
     "wsrep_last_committed": "42",
     "wsrep_ready": "ON",
     "max_connections": "151",
@@ -58,6 +61,7 @@ READ_ONLY = SYNCED | {"read_only": "ON"}
 NON_PRIMARY = SYNCED | {
     "wsrep_local_state": "0",
     "wsrep_local_state_comment": "Initialized",
+    "wsrep_cluster_conf_id": "18446744073709551615",
     "wsrep_cluster_status": "non-Primary",
     "wsrep_cluster_size": "1",
     "wsrep_ready": "OFF",
@@ -68,6 +72,7 @@ SHUTTING_DOWN = SYNCED | {"wsrep_cluster_status": "non-Primary", "wsrep_ready": 
 JOINING = SYNCED | {
     "wsrep_local_state": "1",
     "wsrep_local_state_comment": "Joining: receiving State Transfer",
+    "wsrep_cluster_conf_id": "18446744073709551615",
     "wsrep_cluster_status": "non-Primary",
     "wsrep_local_index": "18446744073709551615",
     "wsrep_ready": "OFF",
@@ -76,6 +81,7 @@ JOINING = SYNCED | {
 JOINING_IN_PRIMARY = JOINING | {"wsrep_cluster_status": "Primary", "wsrep_local_index": "0"}
 """At the end of it."""
 OF_A_PROVIDER = {
+    "wsrep_incoming_addresses",
     "wsrep_last_committed",
     "wsrep_local_recv_queue",
     "wsrep_flow_control_active",

@@ -5,6 +5,7 @@ may answer there: clustercheckd reads at most `_MOST_BYTES`, and passes no contr
 terminal.
 """
 
+import contextlib
 import json
 import re
 import socket
@@ -14,18 +15,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from app.settings.address import MOST_PORT
 from app.settings.files import SettingsError
 from app.settings.settings import Settings
 from app.text import host_and_port, one_line
-from app.verdict.node_state import NOT_A_NUMBER
+from app.verdict.node_state import NodeState
+from app.verdict.rules import word_of
 
 SECONDS = 2.0
 _MOST_BYTES = 1 << 18
+_MOST_MEMBERS = 64
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
 _ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
+_SCRIPT = 'answers "{}", like the clustercheck script: clustercheckd does not run there'
+_SENTENCE = re.compile(r"[\w ]{0,40}Node is [a-z -]{1,40}\.")
 _TYPED = re.compile(
     r"(\[(?P<bracketed>[^\s\[\]/@,]+)\]|(?P<host>[^\s:\[\]/@,]+))(:(?P<port>[0-9]{1,9}))?"
 )
@@ -44,7 +49,10 @@ class Service:
 
 
 _Line = Annotated[str, AfterValidator(one_line)]
-_Count = Annotated[int, Field(ge=NOT_A_NUMBER, le=0x7FFF_FFFF_FFFF_FFFF)]
+
+
+# kill(2) takes 0 and negative numbers for many processes. The largest is that of proc(5).
+_ProcessId = Annotated[int, Field(gt=0, le=1 << 22)]
 
 
 class Finding(BaseModel, frozen=True, strict=True):
@@ -60,16 +68,21 @@ class Finding(BaseModel, frozen=True, strict=True):
         return f"{self.reason}: {self.detail or '-'}"
 
 
-class Node(BaseModel, frozen=True, strict=True):
-    """What a service knows of its node."""
+class Reload(BaseModel, frozen=True, strict=True):
+    """How a service's latest reload ended."""
 
-    wsrep_node_name: _Line | None = None
-    wsrep_local_state_comment: _Line | None = None
-    wsrep_cluster_status: _Line | None = None
-    wsrep_cluster_size: _Count | None = None
-    wsrep_local_recv_queue: _Count | None = None
-    wsrep_last_committed: _Count | None = None
-    sync_wait_seconds: Annotated[float, Field(lt=1e19)] | None = None
+    at: str = ""
+    successful: bool = True
+    complaints: list[_Line] = []
+    failure: Finding | None = None
+
+
+class Connections(BaseModel, frozen=True, strict=True):
+    """Whom a service has turned away."""
+
+    closed: dict[str, int] = {}
+    refused_client: _Line | None = None
+    refused_at: str | None = None
 
 
 class Status(Finding, frozen=True, strict=True):
@@ -80,7 +93,10 @@ class Status(Finding, frozen=True, strict=True):
     since: str = ""
     otherwise: Finding | None = None
     login_failure: Finding | None = None
-    node: Annotated[Node, BeforeValidator(lambda node: node or {})] = Node()
+    pid: _ProcessId | None = None
+    last_reload: Reload = Reload()
+    connections: Connections = Connections()
+    node: NodeState | None = None
 
 
 _NO_STATUS = Status(available=False, reason="-")
@@ -96,13 +112,22 @@ class Reply:
     fault: str = ""
 
     @property
+    def node(self) -> NodeState:
+        """What the service knows of its node."""
+        return self.status.node or NodeState()
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of the servers that are members, as far as this one shows them."""
+        shown = (self.node.wsrep_incoming_addresses or "").split(",")
+        return list(filter(None, shown[:_MOST_MEMBERS]))
+
+    @property
     def verdict(self) -> str:
-        """The verdict in one word, as `Verdict.word`."""
+        """The verdict in one word."""
         if self.fault:
             return "no answer"
-        if self.status.available:
-            return "available"
-        return "draining" if self.status.draining else "NOT available"
+        return word_of(available=self.status.available, draining=self.status.draining)
 
     @property
     def reason(self) -> str:
@@ -131,6 +156,23 @@ def service_at(text: str, default_port: int) -> Service:
     return Service(text, typed["bracketed"] or typed["host"], port)
 
 
+def members_of(services: Sequence[Service]) -> list[Service]:
+    """Return the services beside all members of the cluster, by what the first of these knows.
+
+    All are asked on the same port. Raises `SettingsError` if nobody knows the addresses.
+    """
+    for answer in ask(services):
+        port = answer.service.port
+        # Instead of an address, a server may show AUTO; an arbitrator has none.
+        hosts = [one.rpartition(":")[0].strip("[]") for one in answer.addresses]
+        if any(hosts):
+            return [Service(host_and_port(host, port), host, port) for host in hosts if host]
+    raise SettingsError(
+        f"status: --all: {answer.service.name} knows no addresses (wsrep_incoming_addresses): name"
+        " the members: clustercheckd status db1 db2 db3"
+    )
+
+
 def ask(services: Sequence[Service]) -> list[Reply]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
     answers = [Reply(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services]
@@ -153,8 +195,10 @@ def ask(services: Sequence[Service]) -> list[Reply]:
 
 def _answer(service: Service) -> Reply:
     try:
-        document = json.loads(_received(service).decode(errors="replace"))
-        return Reply(service, Status.model_validate(document), document)
+        body = _received(service).decode(errors="replace").strip()
+        if _SENTENCE.fullmatch(body):
+            return Reply(service, fault=_SCRIPT.format(body))
+        return Reply(service, Status.model_validate_json(body), json.loads(body))
     except UnicodeError:
         fault = "not a valid host name"
     except (ConnectionResetError, BrokenPipeError):
@@ -178,7 +222,10 @@ def _received(service: Service) -> bytes:
         connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
         while (left := end - time.monotonic()) > 0:
             connection.settimeout(left)
-            chunk = connection.recv(_MOST_BYTES)
+            chunk = b""
+            # The script resets the connection after its answer.
+            with contextlib.suppress(ConnectionResetError):
+                chunk = connection.recv(_MOST_BYTES)
             received += chunk
             if not received:
                 # Closed before the request arrived: there was nothing unread to reset the

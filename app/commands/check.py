@@ -4,22 +4,23 @@ import dataclasses
 import json
 import os
 import pwd
+from collections.abc import Callable, Mapping
 
 from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
-from app.commands.output import complain, say
+from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
-from app.settings.settings import Settings
+from app.settings.settings import WITHOUT_FLAG, Settings, default_of
 from app.settings.switches import ManualSwitches
+from app.settings.variables import Variable
+from app.text import one_line
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import decide
 
 _SERVICE_USER = "clustercheck"
 """The user of the packages' unit."""
-_ADVICE = (
-    "Does the running service log in? See: clustercheckd status. If so, do not change the account;"
-    ' if not, see the section "The account" of docs/install.md'
-)
+_OF_THE_LOGIN = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
+_KEPT = "A running service keeps its session, and may find the node available: clustercheckd status"
 
 
 def check(settings: Settings, *, as_json: bool) -> int:
@@ -27,7 +28,7 @@ def check(settings: Settings, *, as_json: bool) -> int:
     complaint = _become_service_user()
     if complaint:
         complain(f"{complaint}. Ask the service itself: clustercheckd status")
-    settings.require_login()
+    settings.require_usable()
     outcome = poll_once(settings.database(), settings.clustercheck_deadline)
     verdict = decide(
         outcome, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)()
@@ -37,26 +38,46 @@ def check(settings: Settings, *, as_json: bool) -> int:
         say(json.dumps({**dataclasses.asdict(verdict), "node": node}))
     else:
         say(str(verdict))
-        refused = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
-        if isinstance(outcome, PollFailure) and outcome.reason in refused:
-            say(f"The login was to {settings.database()}, by user id {os.geteuid()}\n{_ADVICE}")
+        if isinstance(outcome, PollFailure) and outcome.reason in _OF_THE_LOGIN:
+            say(f"The login was to {settings.database()}, by user id {os.geteuid()}\n{_KEPT}")
+        if not verdict.available:
+            say(f"For what to do, see {verdict.reason} in {REASONS_PAGE}")
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def check_settings(settings: Settings) -> int:
+def check_settings(
+    load: Callable[[], Settings], sources: Callable[[], Mapping[str, Variable]] | None
+) -> int:
     """Check what the service would check at its start, as its user; return the exit status.
 
-    Raises `SettingsError`.
+    sources: what sets each field, to print it too. Raises `SettingsError`.
     """
+    # Before the settings are loaded: the service must be able to read the env file too.
     _become_service_user()
-    # systemd hides LoadCredential= from ExecReload=. The service, which has it, checks the login
-    # then.
+    settings = load()
     settings.policy()
     database = settings.database()
+    # Only the service can read what LoadCredential= gives it.
     if not any(str(value).startswith("/run/credentials/") for _, value in settings):
-        database.login()
+        database.target()
+    if sources is not None:
+        used = sources()
+        for name in Settings.model_fields:
+            say(_shown(name, used.get(name)))
+        # With what the option file and defaults add.
+        say(f"# database: {database}")
     say("the settings can be used")
     return DONE
+
+
+def _shown(name: str, variable: Variable | None) -> str:
+    """Return a setting as a line of an env file; a default as a comment."""
+    if variable is None:
+        return f"#{name.upper()}={default_of(name)}  # default"
+    # A URL in MYSQL_HOST has its password before the @.
+    is_secret = name in WITHOUT_FLAG or "@" in variable.value
+    value = "(hidden)" if is_secret else one_line(variable.value)
+    return f"{name.upper()}={value}  # {variable.where or 'environment'}"
 
 
 def _become_service_user() -> str | None:

@@ -78,6 +78,6 @@ def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained
         complain(f"{verdict}: it does not see the change of {disabled_file}")
         return FAILED
     say(verdict)
-    if status.node.wsrep_cluster_size == 1 and status.otherwise and status.otherwise.available:
+    if answer.node.wsrep_cluster_size == 1 and status.otherwise and status.otherwise.available:
         complain("this was the last available node: its wsrep_cluster_size is 1")
     return DONE

@@ -3,7 +3,13 @@
 import io
 import os
 import sys
+from pathlib import Path
 from typing import TextIO
+
+_PAGE = Path("docs/reference/reasons.md")
+_INSTALLED = Path("/usr/share/doc/clustercheckd") / _PAGE
+REASONS_PAGE = _INSTALLED if _INSTALLED.exists() else _PAGE
+"""Where this host, or else the project, has the remedy of each word."""
 
 
 def open_missing_streams() -> None:

@@ -12,7 +12,15 @@ from functools import partial
 from typing import Any, NoReturn, get_args
 
 from app import __version__
-from app.commands.exit_status import AVAILABLE, DONE, FAILED, MISUSED, NOT_AVAILABLE
+from app.commands.exit_status import (
+    AVAILABLE,
+    DONE,
+    FAILED,
+    MISUSED,
+    NOT_AVAILABLE,
+    NOT_ONE_CLUSTER,
+    TO_CHECK,
+)
 from app.commands.output import say
 from app.settings.files import SettingsError
 from app.settings.settings import (
@@ -70,7 +78,11 @@ COMMANDS = {
             "--check-settings": {
                 "action": "store_true",
                 "help": "only say whether the settings can be used",
-            }
+            },
+            "--show-settings": {
+                "action": "store_true",
+                "help": "that, and print each setting and where it is set",
+            },
         },
     ),
     "check": Command(
@@ -82,15 +94,20 @@ COMMANDS = {
     ),
     "status": Command(
         "ask running services, and print a row for each",
-        "clustercheckd status db1 db2 db3",
+        "clustercheckd status --all db1",
         {
             AVAILABLE: "all nodes are available",
             NOT_AVAILABLE: "at least one is not, or does not answer",
             MISUSED: _MISUSED,
+            NOT_ONE_CLUSTER: "they are not one healthy cluster: split, nobody or held-up",
         },
         LISTENING,
         {
             **_JSON,
+            "--all": {
+                "action": "store_true",
+                "help": "ask the other members too, by their wsrep_incoming_addresses",
+            },
             "--watch": {"action": "store_true", "help": "ask again and again until Ctrl-C"},
             "addresses": {
                 "nargs": "*",
@@ -99,6 +116,16 @@ COMMANDS = {
             },
         },
         usage="[FLAG ...] [HOST[:PORT] ...]",
+    ),
+    "reload": Command(
+        "have the service of this host read its settings again",
+        "clustercheckd reload",
+        {
+            DONE: "it uses the new settings",
+            FAILED: "it keeps the old ones, because the node cannot be read, or gives no answer",
+            MISUSED: f"it keeps the old ones: {_MISUSED}",
+        },
+        LISTENING,
     ),
     "drain": Command(
         "remove the node of this host from the pool",
@@ -122,6 +149,7 @@ COMMANDS = {
             DONE: "the env file is complete",
             FAILED: "nothing here runs clustercheck",
             MISUSED: "any other failure",
+            TO_CHECK: "the env file has lines to check by hand",
         },
         own={
             "--output": {

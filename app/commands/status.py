@@ -1,19 +1,23 @@
 """`clustercheckd status`: one table of what running services report about their nodes."""
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from app.commands.asking import Reply, Service, ask
-from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
-from app.commands.output import say
+from app.commands.cluster import FAULTS, remarks_on
+from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE, NOT_ONE_CLUSTER
+from app.commands.output import REASONS_PAGE, say
+from app.text import one_line
 
 _PAUSE_SECONDS = 1.0
 _CELL_LENGTH = 60
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
-_HEADER = ("node", "verdict", "reason", "since", "state", "size", "recvq")
+# What a narrow terminal cuts comes last.
+_HEADER = ("node", "verdict", "reason", "since", "size", "recvq", "state")
 _CLEAR = "\x1b[H\x1b[J"
 
 
@@ -25,8 +29,12 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
     render = _as_json if as_json else _as_table
     if not watching:
         answers = ask(services)
+        if _exit_status(answers) == NOT_ONE_CLUSTER:
+            # A change of membership, or a pause, reaches the nodes one after the other.
+            time.sleep(_PAUSE_SECONDS)
+            answers = ask(services)
         say(render(answers))
-        return AVAILABLE if all(answer.status.available for answer in answers) else NOT_AVAILABLE
+        return _exit_status(answers)
     text = render(ask(services))
     try:
         while say(text if as_json else _in_place(text)):
@@ -37,33 +45,46 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
     return FAILED
 
 
+def _exit_status(answers: Sequence[Reply]) -> int:
+    if not FAULTS.isdisjoint(remarks_on(answers)):
+        return NOT_ONE_CLUSTER
+    return AVAILABLE if all(answer.status.available for answer in answers) else NOT_AVAILABLE
+
+
 def _in_place(text: str) -> str:
-    """Put the time above the text. On a terminal, it replaces the previous text."""
-    clear = _CLEAR if sys.stdout.isatty() else ""
-    return f"{clear}{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n{text}"
+    """Put the time above the text. On a terminal, it replaces the previous text, and fits."""
+    lines = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), *text.splitlines()]
+    if not sys.stdout.isatty():
+        return "\n".join(lines)
+    width = shutil.get_terminal_size().columns
+    return _CLEAR + "\n".join(line[:width] for line in lines)
 
 
 def _as_json(answers: Sequence[Reply]) -> str:
     """Return one line of JSON."""
-    documents = [
+    nodes = [
         {"target": one.service.name, "status": one.document, "fault": one.fault or None}
         for one in answers
     ]
-    return json.dumps(documents)
+    return json.dumps({"cluster": remarks_on(answers), "nodes": nodes})
 
 
 def _as_table(answers: Sequence[Reply]) -> str:
-    """Return a row for each service, and below them what else there is to know about it."""
+    """Return a row for each service, and below them what else there is to know."""
     rows = [_HEADER, *(_row(answer) for answer in answers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines += (f"cluster: {word}: {seen}" for word, seen in remarks_on(answers).items())
     for answer in answers:
         lines += (f"{answer.service.name}: {note}" for note in _notes(answer))
-    return "\n".join(lines)
+    if len(lines) > len(rows):
+        lines.append(f"For what to do, see each word in {REASONS_PAGE}")
+    return "\n".join(map(one_line, lines))
 
 
 def _notes(answer: Reply) -> Iterator[str]:
-    node, login_failure = answer.status.node, answer.status.login_failure
+    node, login_failure = answer.node, answer.status.login_failure
+    reload, connections = answer.status.last_reload, answer.status.connections
     if not answer.status.available:
         yield answer.reason
     elif login_failure:
@@ -73,16 +94,23 @@ def _notes(answer: Reply) -> Iterator[str]:
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
         # What to compare before a bootstrap.
         yield f"wsrep_last_committed is {node.wsrep_last_committed}"
+    if not reload.successful:
+        ago = age_since(reload.at)
+        yield f"reload refused {ago} ago, the old settings stay: {'; '.join(reload.complaints)}"
+    if connections.refused_client:
+        refused = f"{connections.closed.get('refused', 0)} connections"
+        latest = f"{connections.refused_client} {age_since(connections.refused_at or '')} ago"
+        yield f"CLUSTERCHECK_ALLOW_FROM refused {refused}, the latest from {latest}"
 
 
 def _row(answer: Reply) -> list[str]:
-    status, node, name = answer.status, answer.status.node, answer.service.name
+    status, node, name = answer.status, answer.node, answer.service.name
     if node.wsrep_node_name not in (None, name):
         name = f"{name} ({_cell(node.wsrep_node_name)})"
     reason = _cell(status.reason)
     if status.otherwise:
         reason = f"{reason}; otherwise {_cell(status.otherwise.reason)}"
-    cells = (node.wsrep_local_state_comment, node.wsrep_cluster_size, node.wsrep_local_recv_queue)
+    cells = (node.wsrep_cluster_size, node.wsrep_local_recv_queue, node.wsrep_local_state_comment)
     return [name, answer.verdict, reason, age_since(status.since), *map(_cell, cells)]
 
 

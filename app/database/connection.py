@@ -1,14 +1,11 @@
 """aiomysql's connection, made safe against hostile servers and slow peers.
 
-It adds these guarantees to the driver's:
-
 - If TLS is required, only the server's greeting is exchanged without it.
-- The server cannot choose how the password is sent. clustercheckd answers only the plugins in
-  `PLUGINS`, which send the password in clear text only within TLS or a unix socket.
-- clustercheckd reads at most `MOST_BYTES` of an answer, before the login as well as after it.
-- No answer is taken for the answer to another statement: before clustercheckd sends statements,
-  nothing may be left unread, and each statement has one result.
-- `Connection.close` closes the connection at once, whatever the peer does.
+- Only the plugins in `PLUGINS` get the password, in clear text only within TLS or a unix socket.
+- At most `MOST_BYTES` of an answer are read, before the login too.
+- No answer is taken for that to another statement: nothing may be left unread before one is sent,
+  and each has one result.
+- `Connection.close` closes at once, whatever the peer does.
 """
 
 import asyncio
@@ -24,11 +21,11 @@ from pymysql.protocol import MysqlPacket
 
 from app.database import faults
 from app.database.resolver import connect_to_first
-from app.settings.target import Login
+from app.settings.target import Target
 from app.verdict.node_state import Rows
 
-# aiomysql calls getpass.getuser when it is imported. Since Python 3.13, that raises OSError if the
-# user id has no passwd entry, as in a container with a random user id.
+# aiomysql calls getpass.getuser as it is imported: since Python 3.13, OSError if the user id has no
+# passwd entry, as in a container with a random one.
 try:
     import aiomysql
 except OSError:
@@ -36,15 +33,13 @@ except OSError:
     import aiomysql
 
 PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
-"""The supported authentication plugins. Plugins that need no answer, such as unix_socket, work
-without being listed."""
+"""The authentication plugins that get an answer. unix_socket needs none."""
 
 MOST_BYTES = 64 * 1024
-"""How much a server may send over one connection in a login, or in answer to statements sent
-together: some 3 KiB."""
+"""How much a server may send in a login, or in answer to statements sent together: some 3 KiB."""
 
 _ACCEPT_QUEUE_SECONDS = 0.01
-"""How long to wait before another try while the accept queue of a unix socket is full."""
+"""How long to wait while the accept queue of a unix socket is full."""
 _KEEPALIVE = {
     socket.TCP_KEEPIDLE: 10,  # seconds
     socket.TCP_KEEPINTVL: 5,  # seconds
@@ -52,13 +47,13 @@ _KEEPALIVE = {
     # milliseconds; the same for a statement that the peer never received
     socket.TCP_USER_TIMEOUT: 25_000,
 }
-"""How a TCP session notices in half a minute that its peer is lost (tcp(7))."""
+"""A TCP session notices in half a minute that its peer is lost (tcp(7))."""
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 
 
 class Connection(aiomysql.Connection):  # type: ignore[misc]
-    """One connection to a server, open from `to` until `quit` or `close`."""
+    """One connection, open from `to` until `quit` or `close`."""
 
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
@@ -66,23 +61,20 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
     _bytes_left = MOST_BYTES
 
     @classmethod
-    async def to(cls, login: Login, addresses: Sequence[str] = ()) -> Self:
-        """Connect to the socket, or to the first address that accepts, and log in.
+    async def to(cls, target: Target, addresses: Sequence[str] = ()) -> Self:
+        """Connect to the socket or the first address that accepts, and log in.
 
-        TLS verifies the name of the host. Raises any exception: the driver does not limit them to
-        its own.
+        Raises any exception: the driver does not limit them to its own.
         """
         connection = cls(
-            host=login.host,
-            port=login.port,
-            unix_socket=login.socket,
-            user=login.username,
-            # The driver encodes it as latin-1. The mysql client sends the terminal's bytes, nearly
-            # always UTF-8.
-            password=login.password.encode("utf-8", "surrogateescape").decode("latin-1"),
-            ssl=login.tls,
-            # Both keep values as the bytes that the server sent; parse_node_state accepts any
-            # bytes.
+            host=target.host,
+            port=target.port,
+            unix_socket=target.socket,
+            user=target.username,
+            # The driver encodes it as latin-1, the mysql client as the terminal: UTF-8.
+            password=target.password.encode("utf-8", "surrogateescape").decode("latin-1"),
+            ssl=target.tls,
+            # Both keep values as the bytes that the server sent.
             use_unicode=False,
             conv={},
             # The default would send SET AUTOCOMMIT=0.
@@ -96,11 +88,15 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             raise
         return connection
 
+    @property
+    def peer(self) -> object:
+        """The address that this is connected to; the same for each connection to one socket."""
+        return None if self._writer is None else self._writer.get_extra_info("peername")
+
     async def answers(self, *statements: str) -> list[Rows | MySQLError]:
         """Send statements together; return the rows of each, or the server's error in their place.
 
-        Raises `UnaskedBytesError` if bytes of an earlier answer are left, or if a statement has a
-        further result, and whatever the driver raises if the connection fails.
+        Raises `UnaskedBytesError` if bytes of another answer are left, and as the driver.
         """
         self._bytes_left = MOST_BYTES
         self._ensure_alive()
@@ -110,10 +106,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return [await self._answer() for _ in statements]
 
     async def quit(self) -> None:
-        """Send COM_QUIT, so that the server does not log and count an aborted client, and close.
-
-        Takes up to 0.5 s.
-        """
+        """Log out, so that the server counts no aborted client, and close, within 0.5 s."""
         writer = self._writer
         if writer is not None:
             with contextlib.suppress(Exception):
@@ -124,15 +117,15 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self.close()
 
     def close(self) -> None:
-        """Close the connection at once. The driver calls this too, on a fault or a cancellation."""
+        """Close at once. The driver calls this too, on a fault or a cancellation."""
         writer, self._writer, self._reader = self._writer, None, None
         if writer is not None:
             # StreamWriter.close waits up to 30 s until the peer has ended TLS as well.
             writer.transport.abort()
 
     async def _open(self, addresses: Sequence[str]) -> None:
-        # Replaces the driver's own `_connect`. That closes a failed connection without aborting it,
-        # and its timeout may swallow our deadline on Python 3.11 (python/cpython#86296).
+        # The driver's own `_connect` aborts no failed connection, and its timeout may swallow our
+        # deadline on Python 3.11 (python/cpython#86296).
         if self._unix_socket:
             self._reader, self._writer = await _open_unix_connection(self._unix_socket)
             self._secure = True
@@ -144,13 +137,11 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         await self._request_authentication()
 
     async def _request_authentication(self) -> None:
-        # If the greeting offers no TLS, aiomysql would continue in plain text and send the
-        # password.
+        # aiomysql would send the password in plain text.
         if self._ssl_context is not None and not self.server_capabilities & CLIENT.SSL:
             raise faults.PlainTextError
-        # The greeting names the server's default plugin, which need not be the account's. If we do
-        # not support it, answer with the oldest plugin: a server that needs another one then sends
-        # a request to switch.
+        # The greeting names the server's default, which need not be the account's. To the oldest
+        # plugin, a server that needs another one answers with a request to switch.
         if self._server_auth_plugin not in PLUGINS:
             self._client_auth_plugin = PLUGINS[0]
         self._logging_in = True
@@ -166,7 +157,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             if not faults.is_error_of_server(fault):
                 raise
             return fault
-        # A further result may arrive later, and would pass for the answer to the next statement.
+        # It would pass for the answer to the next statement.
         if self._result.has_next:
             raise faults.UnaskedBytesError
         return self._result.rows or ()
@@ -180,8 +171,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         raise faults.UnaskedBytesError if unread else ConnectionResetError
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
-        # The driver reads everything through this method. asyncio buffers at most 128 KiB of what
-        # was not read yet.
+        # The driver reads everything here. asyncio buffers at most 128 KiB beyond that.
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
             raise faults.UnaskedBytesError
@@ -193,8 +183,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         if self._logging_in and packet.is_auth_switch_request():
             data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call]
             name, end, _ = data[1:].partition(b"\0")
-            # Without a plugin name the driver would use the authentication from before MySQL 4.1,
-            # whose hash is broken.
+            # The driver would use the broken hash from before MySQL 4.1.
             if not end or not self.server_capabilities & CLIENT.PLUGIN_AUTH:
                 name = b"mysql_old_password"
             if name.decode("latin-1") not in PLUGINS:
@@ -207,8 +196,7 @@ async def _open_unix_connection(path: str) -> tuple[asyncio.StreamReader, asynci
     try:
         connecting.setblocking(False)  # noqa: FBT003 (socket's own signature)
         while True:
-            # Not left to the event loop: asyncio takes a full accept queue, in which TCP would wait
-            # for a place, for a connection that is being made.
+            # asyncio takes a full accept queue for a connection that is being made.
             with contextlib.suppress(BlockingIOError):
                 connecting.connect(path)
                 return await asyncio.open_unix_connection(sock=connecting)
@@ -219,16 +207,13 @@ async def _open_unix_connection(path: str) -> tuple[asyncio.StreamReader, asynci
 
 
 def _find_lost_peers(connected: socket.socket) -> None:
-    """Have the kernel end a TCP connection whose peer has gone without a word.
-
-    The host was reset, or the network cut.
-    """
+    """Have the kernel end a connection whose host was reset, or whose network was cut."""
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
         connected.setsockopt(socket.IPPROTO_TCP, name, value)
 
 
 def _query(statement: str) -> bytes:
-    """Return a statement as a packet: its length in three bytes, its number 0, and COM_QUERY."""
+    """Return a packet: its length in three bytes, its number 0, COM_QUERY and the statement."""
     payload = bytes([COMMAND.COM_QUERY]) + statement.encode()
     return len(payload).to_bytes(3, "little") + b"\0" + payload

@@ -1,7 +1,6 @@
-"""Translates the exception of a failed poll into a `PollFailure`, in clustercheckd's own words.
+"""Translates the exception of a failed poll into a `PollFailure`. Pure.
 
-Pure: no socket, no clock. The words never contain driver or server text, because that may quote
-credentials.
+The words never contain driver or server text, because that may quote credentials.
 """
 
 import os
@@ -13,7 +12,7 @@ from pymysql.err import InterfaceError, MySQLError
 
 from app.database.logins import Outcome
 from app.settings.files import SettingsError
-from app.settings.target import Login
+from app.settings.target import Target
 from app.settings.tls import words_of_tls
 from app.text import one_line
 from app.verdict.node_state import PollFailure
@@ -35,6 +34,7 @@ _REASONS = {
     1820: Reason.ACCESS_DENIED,  # ER_MUST_CHANGE_PASSWORD
     1862: Reason.ACCESS_DENIED,  # ER_MUST_CHANGE_PASSWORD_LOGIN
     3118: Reason.ACCESS_DENIED,  # a locked account of MySQL
+    4150: Reason.ACCESS_DENIED,  # ER_USER_IS_BLOCKED, by MariaDB's max_password_errors
     4151: Reason.ACCESS_DENIED,  # a locked account of MariaDB
     1129: Reason.HOST_BLOCKED,  # ER_HOST_IS_BLOCKED
     1130: Reason.HOST_BLOCKED,  # ER_HOST_NOT_PRIVILEGED
@@ -47,14 +47,14 @@ _REASONS = {
     2006: Reason.CONNECTION_LOST,  # CR_SERVER_GONE_ERROR
     2013: Reason.CONNECTION_LOST,  # CR_SERVER_LOST
 }
-"""The errors of server and client with a reason of their own (MySQL and MariaDB reference
-manuals)."""
+"""See the MySQL and MariaDB reference manuals."""
 
-_IN_WORDS = {
+_IN_WORDS: dict[Reason | int, str] = {
+    1129: "the server has blocked this host, after too many broken connections",
+    1130: "no account of the server is for this host",
     Reason.REJECTS_LOGINS: "the server takes no logins",
     Reason.TOO_MANY_CONNECTIONS: "no connection is left for user {user}",
     Reason.ACCESS_DENIED: "the server refused user {user}",
-    Reason.HOST_BLOCKED: "the server does not accept connections from this host",
     Reason.OFFLINE: "the server is in offline mode and accepts only administrators",
     Reason.CONNECTION_LOST: "the server closed the connection while {phase}",
     Reason.ERROR: "the server answered with an error while {phase}",
@@ -62,11 +62,7 @@ _IN_WORDS = {
 
 
 _REJECTIONS = (Reason.REJECTS_LOGINS, Reason.CONNECTION_LOST, Reason.TIMEOUT)
-"""Clients cannot log in either.
-
-The server may have no thread or no memory left, have a broken init_connect, close the connection in
-the handshake, or not answer.
-"""
+"""Clients cannot log in either."""
 
 _REFUSALS = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
 """An immediate retry would fail too, and only add a line to the server's log."""
@@ -75,7 +71,7 @@ _REFUSALS = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
 class UnfitServerError(Exception):
     """A server that clustercheckd refuses to use.
 
-    words: what is wrong with it, a format string for login, user and phase.
+    words: what is wrong with it, a format string for target, user and phase.
     """
 
     reason = Reason.ERROR
@@ -85,7 +81,7 @@ class UnfitServerError(Exception):
 class PlainTextError(UnfitServerError):
     """TLS is required and the server does not offer it."""
 
-    words = "{login} offers no TLS, but MYSQL_SSL* or the option file requires it"
+    words = "{target} offers no TLS, but MYSQL_SSL* or the option file requires it"
 
 
 class UnaskedBytesError(UnfitServerError):
@@ -94,7 +90,7 @@ class UnaskedBytesError(UnfitServerError):
     The next poll would take the rest for its own answers.
     """
 
-    words = "{login} sent more than it was asked for while {phase}"
+    words = "{target} sent more than it was asked for while {phase}"
 
 
 class RefusedPluginError(UnfitServerError):
@@ -112,13 +108,13 @@ class RefusedPluginError(UnfitServerError):
 
 
 def poll_failure(
-    fault: BaseException, login: Login | None, phase: str, deadline_seconds: float
+    fault: BaseException, target: Target | None, phase: str, deadline_seconds: float
 ) -> PollFailure:
-    """Return the reason of a failure, with a description in clustercheckd's own words.
+    """Return the reason of a failure, and what happened in clustercheckd's own words.
 
-    login: None if it could not be resolved. phase: the step that failed, such as "connecting".
+    target: None if it could not be resolved. phase: the step that failed, such as "connecting".
     """
-    reason, words = _in_words(fault, login, phase, deadline_seconds)
+    reason, words = _in_words(fault, target, phase, deadline_seconds)
     # Paths and names may contain any byte.
     return PollFailure(reason, one_line(words))
 
@@ -165,13 +161,13 @@ def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
 
 
 def _in_words(
-    fault: BaseException, login: Login | None, phase: str, deadline_seconds: float
+    fault: BaseException, target: Target | None, phase: str, deadline_seconds: float
 ) -> tuple[Reason, str]:
     # Without a login, its settings could not be read, or no login has begun yet.
-    where = login or "the server"
+    where = target or "the server"
     if tls := _tls_fault(fault):
         return Reason.ERROR, f"no TLS connection to {where}: {_tls_words(tls)}"
-    user = login.username if login else "unknown"
+    user = target.username if target else "unknown"
     number = error_number(fault)
     match fault:
         case SettingsError():
@@ -180,7 +176,7 @@ def _in_words(
             names = f"the host name in {where} or the user name {user}"
             return Reason.ERROR, f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME"
         case UnfitServerError():
-            return fault.reason, fault.words.format(login=where, user=user, phase=phase)
+            return fault.reason, fault.words.format(target=where, user=user, phase=phase)
         case TimeoutError():
             return (
                 Reason.TIMEOUT,
@@ -204,7 +200,7 @@ def _in_words(
             return Reason.UNREACHABLE, f"cannot connect to {where}: {_os_words(fault)}"
         case _:
             return Reason.ERROR, f"{where} sent an answer that is not MySQL while {phase}"
-    words = _IN_WORDS[reason].format(user=user, phase=phase)
+    words = _IN_WORDS.get(number, _IN_WORDS.get(reason, "")).format(user=user, phase=phase)
     return reason, f"{words} (error {number})" if number else words
 
 

@@ -1,25 +1,6 @@
-"""What the outcomes of logins say about the server, and when the next login is due.
+"""What the outcomes of logins say about the server, and when the next login is due. Pure.
 
-Pure: no socket, no clock.
-
-An open session cannot tell whether the server takes new clients. Therefore the poller logs in again
-and again, and each login ends with one of these outcomes:
-
-    outcome   what it means                                      rejected   next login
-                                                                 in a row
-    accepted  the server takes logins                            0          after the interval
-    rejected  the server takes none: no client gets in           one more   at once after the first,
-                                                                            then after a second
-    hung      the same, but the open session gets no answer      0          after the interval
-              either: the polls say so
-    refused   the server takes logins, but not of our account    0          after 1, 2, 4, 5, 5 s
-    answered  the same, but something else is wrong: it is full  0          after the interval
-    failed    the path, or clustercheckd itself: nobody knows    as before  after the interval
-              whether clients get in
-
-The server takes no logins if two in a row were rejected: one may be an accident. A refused login
-adds a line to the server's error log, so the next one waits. While no session is open, each poll
-logs in, unless a refused one waits.
+A login beside the open session is a *visit*: it shows whether a new client gets in.
 """
 
 import math
@@ -27,34 +8,55 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from app.verdict.node_state import PollFailure
+from app.verdict.reason import Reason
 
 _REJECTIONS = 2
+"""The server takes no logins if so many in a row were rejected: one may be an accident."""
+
 _REJECTED_PAUSE_SECONDS = 1.0
-_REFUSED_PAUSES_SECONDS = (0.0, 1.0, 2.0, 4.0, 5.0)
+_LONGEST_PAUSE_SECONDS = 60.0
+_MOST_DOUBLINGS = 7
 
 _HUNG_SECONDS = 2.0
-"""How often to log in while the open session gets no answer, if the interval is longer or there is
-none."""
+"""While the open session gets no answer, at the latest."""
 
 
 class Outcome(Enum):
-    """How a login ended: see the table of this module."""
+    """How a login ended."""
 
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    HUNG = "hung"
-    REFUSED = "refused"
-    ANSWERED = "answered"
-    FAILED = "failed"
+    ACCEPTED = "the server takes logins"
+    REJECTED = "the server takes none: no client gets in"
+    HUNG = "the same, but the open session gets no answer either: the polls say so"
+    REFUSED = "the server takes logins, but not of our account"
+    DELAYED = "no answer after a refusal: connection_control delays the account, not other clients"
+    ANSWERED = "the server takes logins, but something else is wrong: it is full"
+    FAILED = "the path, or clustercheckd itself: nobody knows whether clients get in"
+
+
+_NONE, _ONE_MORE, _AS_BEFORE = (0, 0), (1, 1), (1, 0)
+
+EFFECTS = {
+    #                 rejections in a row, refusals since the last login that was accepted
+    Outcome.ACCEPTED: (_NONE, _NONE),
+    Outcome.REJECTED: (_ONE_MORE, _AS_BEFORE),
+    Outcome.HUNG: (_NONE, _AS_BEFORE),
+    Outcome.REFUSED: (_NONE, _ONE_MORE),
+    Outcome.DELAYED: (_AS_BEFORE, _ONE_MORE),
+    Outcome.ANSWERED: (_NONE, _AS_BEFORE),
+    Outcome.FAILED: (_AS_BEFORE, _AS_BEFORE),
+}
+
+_REFUSALS = (Outcome.REFUSED, Outcome.DELAYED)
+"""Each is a line in the server's log, and may count towards max_password_errors: the next login
+waits for 1, 2, 4, .. 60 s, or a change of the account's files."""
 
 
 @dataclass(frozen=True)
 class Logins:
     """What all logins so far say. All times are of one clock, in seconds.
 
-    began_at: when the latest login began. outcome: how the latest one ended. failure: why, None if
-    it was accepted. rejections: how many were rejected in a row. rejected: why the server takes no
-    logins; None if it does. refusals: how many were refused in a row.
+    failure: why the latest was not accepted. rejected: why the server takes no logins. None if
+    neither. rejections and refusals: see `EFFECTS`.
     """
 
     began_at: float = -math.inf
@@ -71,20 +73,20 @@ class Logins:
 
     @property
     def account_refused(self) -> bool:
-        """Whether the latest login failed because of the account or the path to the server."""
-        return self.outcome in (Outcome.REFUSED, Outcome.ANSWERED, Outcome.FAILED)
+        """Whether the latest login failed by the account or the path to the server."""
+        return self.outcome in (*_REFUSALS, Outcome.ANSWERED, Outcome.FAILED)
 
     def refusal(self, at: float) -> PollFailure | None:
         """Return why our account was refused, if the next login waits for that."""
-        pause_seconds = _REFUSED_PAUSES_SECONDS[: self.refusals + 1][-1]
+        # While no client gets in, the next login must not be late to see that they do.
+        if self.outcome not in _REFUSALS or self.rejected is not None:
+            return None
+        doubled = 2.0 ** (min(self.refusals, _MOST_DOUBLINGS) - 1)
+        pause_seconds = min(doubled, _LONGEST_PAUSE_SECONDS)
         return self.failure if at < self.began_at + pause_seconds else None
 
     def is_due(self, at: float, interval_seconds: float, *, session_answers: bool) -> bool:
-        """Return whether to log in beside the session that is open.
-
-        interval_seconds: 0 if only a session that gets no answer, or a server that takes no logins,
-        is a reason.
-        """
+        """Return whether to visit. interval_seconds: 0 for only in trouble."""
         if self.refusal(at) is not None:
             return False
         seconds = interval_seconds or math.inf
@@ -98,15 +100,19 @@ class Logins:
         """Return the value after a login has begun."""
         return replace(self, began_at=at)
 
+    def account_changed(self) -> "Logins":
+        """Return the value after a file of the account has changed: a login is due."""
+        return replace(self, began_at=-math.inf, refusals=min(self.refusals, 1))
+
     def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
         """Return the value after a login has ended. failure: why it was not accepted."""
-        rejections = 0
-        rejected = None
-        if outcome is Outcome.REJECTED:
-            rejections = self.rejections + 1
-            rejected = failure if rejections >= _REJECTIONS else None
-        elif outcome is Outcome.FAILED:
-            rejections = self.rejections
-            rejected = self.rejected
-        refusals = self.refusals + 1 if outcome is Outcome.REFUSED else 0
+        is_timeout = failure is not None and failure.reason is Reason.TIMEOUT
+        if outcome is Outcome.REJECTED and is_timeout and self.refusals:
+            outcome = Outcome.DELAYED
+        (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
+        rejections = keep_rejections * self.rejections + rejected_now
+        refusals = keep_refusals * self.refusals + refused_now
+        rejected = failure if outcome is Outcome.REJECTED else self.rejected
+        if rejections < _REJECTIONS:
+            rejected = None
         return Logins(self.began_at, outcome, failure, rejections, rejected, refusals)

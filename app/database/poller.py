@@ -1,18 +1,12 @@
-"""Polls one node, one poll at a time, and logs in again beside the polls. Every failure is a value.
+"""Polls one node, one poll at a time, and visits it beside the polls. Every failure is a value.
 
-A session that was opened long ago shows the node's state, but not whether a new client can log in.
-Therefore the poller logs in again every few seconds. When the new session has answered a poll, it
-takes the place of the old one, which reads in sync as its last act. What the logins mean and when
-the next one is due is in `logins`, and what the reads in sync mean in `sync`.
+The session that was opened first goes on answering the polls. It cannot show that a new client gets
+in. Therefore a visit logs in every few seconds, gets an answer, reads in sync, and leaves when the
+next visit has come in: one open session can read in sync although no login works. What the logins
+mean and when the next one is due is in `logins`, what the reads in sync mean in `sync`.
 
-There are never more than three sessions. Each has a slot, and each slot its own time limit:
-
-    serving   answers the polls. One that does not answer is kept until another one does: to open
-              another one at each poll would use up the server's connections.
-    login     becomes the next one: 5 s to log in, and 25 s to answer its first statements. A login
-              beside the serving session answers a poll too before it takes its place.
-    last act  the session before, which reads in sync: 60 s. The server itself gives up after 30 s.
-    leaving   sessions that log out: 0.5 s. Until they have, no login begins beside.
+There are never more than three sessions: the serving one, which answers the polls, the guest, which
+is the latest visit, and a login under way. `_come_in` says which of them a new session becomes.
 """
 
 import asyncio
@@ -21,65 +15,59 @@ import dataclasses
 import logging
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from app.database.connection import Connection
 from app.database.faults import LOOKING_UP, outcome_of, poll_failure
 from app.database.logins import Logins, Outcome
 from app.database.resolver import Resolver
-from app.database.session import Session
-from app.database.sync import Sync
-from app.deadline import deadline
-from app.settings.target import Database, Login
+from app.database.session import Server, Session
+from app.database.sync import Sync, gap_seconds
+from app.deadline import boot_seconds, deadline
+from app.settings.target import Database, Target
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 
-_LOGIN_SECONDS = 5.0
-"""How long a login may take. When many clients reconnect at once, a second or two is load, not a
-fault."""
+_LIMITS_SECONDS = ((1.5, 1.0), (4.0, 1.0), (5.0, 25.0))
+"""The limits for a login and its first answer: of a visit, of the next one after it was late, and
+where no verdict waits. When many clients reconnect at once, a second or two is load. A server that
+takes logins and hangs is left with two sessions a minute."""
 
-_FIRST_ANSWERS_SECONDS = 25.0
-"""How long a new session may take to answer. Two sessions that never answer cost a minute, and a
-server that takes logins and hangs is not left with more than two sessions a minute."""
+_REPLACED_SECONDS = 25.0
+"""Sessions that answer no poll are replaced no more often, for the same reason."""
+
+_NO_GUEST_SECONDS, _AT_ONCE_SECONDS = 0.2, 1e-6
+"""How soon to visit without a guest: the node may stand still, or return. The second is for a
+serving session that has just logged in."""
 
 _SYNC_SECONDS = 60.0
-
-_NEXT_SYNC_SECONDS = 1.0
-"""How soon to log in for the next read in sync, after one that was refused, lost or too late."""
+"""The limit of a read in sync. The server itself gives up after 30 s."""
 
 _SPARE_IDLE_SECONDS = 30
-"""How much longer than the longest pause between two polls the server keeps an idle session."""
+"""So much longer than the longest pause between two polls does the server keep a session."""
 
 _TOLD_SECONDS = 1.0
 """After a wait of so many seconds, the log tells of a read in sync."""
 
 _READING = "reading the node's state"
+_LOST = PollFailure(Reason.CONNECTION_LOST, "the server closed the connection after the login")
+
+_ANSWERS = (Reason.TOO_MANY_CONNECTIONS, Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
+"""A server that answers a login so has not hung."""
 
 _log = logging.getLogger(__name__)
-
-
-class _Attempt:
-    """A login that is under way.
-
-    beside: whether it began beside a session. login and phase: for the words of its failure.
-    """
-
-    beside = False
-    login: Login | None = None
-    phase = "connecting"
-    task: asyncio.Task[Session | PollFailure]
 
 
 class Poller:
     """Polls one node.
 
     deadline_seconds: the limit for one poll, including the login if there is no session.
-    login_interval_seconds: how often to log in again and read in sync; 0 keeps one session and
-    never reads in sync. poll_interval_seconds: the longest pause between two polls.
+    login_interval_seconds: how often to visit the node; 0 never does, and never reads in sync.
+    poll_interval_seconds: the longest pause between two polls. before: the poller that this one
+    replaces; what it knows of the same server goes on. clock: counts suspend.
 
-    If a poll fails on an existing session, the same poll tries again on a new one. The node
-    therefore stays available if an administrator kills the session, or the server's time limit ends
-    a statement.
+    A poll that fails on an open session tries again on a new one, so that a KILL costs no verdict.
     """
 
     def __init__(
@@ -89,68 +77,100 @@ class Poller:
         *,
         login_interval_seconds: float = 0.0,
         poll_interval_seconds: float = 1.0,
+        before: "Poller | None" = None,
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self.logins = Logins()
         # How many logins since the start failed for each reason; None for those that did not fail.
-        self.login_counts: Counter[Reason | None] = Counter()
-        self._database = database
+        self.login_counts: Counter[Reason | None] = before.login_counts if before else Counter()
+        self.database = database
+        self.sync = Sync()
+        self._now = clock
         self._deadline_seconds = deadline_seconds
         self._login_interval_seconds = login_interval_seconds
+        self._poll_interval_seconds = poll_interval_seconds
         self._idle_seconds = (
             math.ceil(poll_interval_seconds + deadline_seconds) + _SPARE_IDLE_SECONDS
         )
         self._resolver = Resolver()
-        self._sync = Sync()
         self._told_seconds = 0.0
-        self._latest = _Attempt()
-        # The slots: see this module's docstring.
+        self._server = Server()
+        if before is not None and before.database.server == database.server:
+            self.sync = before.sync.read_lost(self._now())
+        if before is not None and before.database == database:
+            # A refused login is due at once: a reload says that something has changed.
+            self.logins = before.logins.account_changed()
         self._serving: Session | None = None
-        self._login: _Attempt | None = None
-        self._last_act: asyncio.Task[None] | None = None
+        self._replaced_at = -math.inf
+        self._guest: Session | None = None
+        self._reading_in_sync: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[Any]] = set()
+        # The login that is under way, and of the latest one, what its failure is described with.
+        self._login: asyncio.Task[None] | None = None
+        self._is_visit = False
+        self._target: Target | None = None
+        self._phase = "connecting"
+        self._file_stamps: list[object] = []
 
     @property
     def sync_wait_seconds(self) -> float | None:
-        """For how long no read in sync has been answered.
-
-        0 if the latest was, None if there was none.
-        """
-        return self._sync.wait_seconds(_now())
+        """See `Sync.wait_seconds`."""
+        return self.sync.wait_seconds(self._now())
 
     async def poll(self) -> NodeState | PollFailure:
         """Poll the node within the deadline, and return the result. Raises only CancelledError."""
-        began_at = _now()
+        result: NodeState | PollFailure | None = None
         try:
             async with deadline(self._deadline_seconds):
                 result = await self._result()
+                if isinstance(result, NodeState):
+                    self._note_answer()
+                    await self._until_back()
         except TimeoutError as fault:
-            self._sync = self._sync.poll_unanswered(began_at)
-            phase = self._latest.phase if self._serving is None else _READING
-            return poll_failure(fault, self._latest.login, phase, self._deadline_seconds)
+            phase = self._phase if self._serving is None else _READING
+            result = result or self._failure(fault, phase, self._deadline_seconds)
         if isinstance(result, PollFailure):
-            if result.reason is Reason.TIMEOUT:
-                # That of a login, which this poll has waited for.
-                self._sync = self._sync.poll_unanswered(began_at)
-            elif result.reason is not Reason.UNREACHABLE:
-                self._sync = self._sync.poll_failed()
+            # The timeout may be that of a login, which this poll has waited for.
+            self.sync = self.sync.poll_failed(
+                in_time=result.reason is not Reason.TIMEOUT, is_answer=result.reason in _ANSWERS
+            )
             return result
-        self._sync = self._sync.poll_answered(
-            _now(), can_read=self._can_read_in_sync(self._serving)
-        )
-        self._begin_login_if_due()
+        self._begin_what_is_due()
         self._tell_of_sync()
         return self._with_own_findings(result)
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s."""
-        self._use_new_session()
         self._cancel_login()
-        if self._last_act is not None:
-            self._last_act.cancel()
-            self._await_end_of(self._last_act)
-        if self._serving is not None:
-            self._await_end_of(asyncio.create_task(self._serving.quit()))
+        if self._reading_in_sync is not None:
+            self._drop_guest()
+        for session in (self._serving, self._guest):
+            if session is not None:
+                self._leave(asyncio.create_task(session.quit()))
         await asyncio.gather(*self._leaving, return_exceptions=True)
+
+    def _note_answer(self) -> None:
+        longest_seconds = math.inf
+        if self._reads_in_sync:
+            longest_seconds = gap_seconds(self._server.suspect_seconds, self._poll_interval_seconds)
+        self.sync = self.sync.poll_answered(self._now(), longest_seconds)
+
+    @property
+    def _reads_in_sync(self) -> bool:
+        can_read = self._serving is not None and self._serving.can_read_in_sync
+        return can_read and self._login_interval_seconds > 0
+
+    async def _until_back(self) -> None:
+        """Wait for the read in sync that a node needs to return, so that our own pause costs none.
+
+        If the server refuses the read, the next poll tries again.
+        """
+        while self.sync.is_returning(self._now()):
+            self._begin_what_is_due()
+            awaited = self._reading_in_sync or self._login
+            if awaited is None:
+                break
+            await asyncio.wait([awaited])
 
     def _with_own_findings(self, state: NodeState) -> NodeState:
         """Add to the node's state what the logins and the reads in sync say."""
@@ -158,37 +178,36 @@ class Poller:
         return dataclasses.replace(
             state,
             rejects_logins=None if rejected is None else rejected.detail,
-            returning=self._sync.is_returning(_now()),
+            returning=self.sync.is_returning(self._now()),
             sync_wait_seconds=self.sync_wait_seconds,
-            sync_refused=self._sync.refused,
+            sync_refused=self.sync.refused,
         )
 
     async def _result(self) -> NodeState | PollFailure:
-        self._use_new_session()
-        self._begin_login_if_due()
+        self._begin_what_is_due()
         while self._serving is not None and self._serving.reading is not None:
             # An earlier poll waits for this answer too. It is not used: the server may have sent it
             # long ago.
             awaited: set[asyncio.Task[Any]] = {self._serving.reading}
             if self._login is not None:
-                awaited.add(self._login.task)
+                awaited.add(self._login)
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            self._use_new_session()
         if self._serving is not None:
             result = await self._read(self._serving)
             if isinstance(result, NodeState):
                 return result
-            # A login may have ended meanwhile.
-            self._use_new_session()
-        session = self._serving or await self._log_in_now()
-        return session if isinstance(session, PollFailure) else await self._read(session)
+        # A visit may have come in meanwhile.
+        failure = await self._log_in_now() if self._serving is None else None
+        if self._serving is not None:
+            return await self._read(self._serving)
+        return failure or _LOST
 
     async def _read(self, session: Session) -> NodeState | PollFailure:
         """Read the node's state. If that fails, close the session."""
         try:
             result = await session.read()
         except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
-            result = poll_failure(fault, self._latest.login, _READING, self._deadline_seconds)
+            result = self._failure(fault, _READING, self._deadline_seconds)
         if isinstance(result, PollFailure):
             # Also if the rows make no sense: perhaps they answer another statement.
             session.close()
@@ -196,103 +215,109 @@ class Poller:
                 self._serving = None
         return result
 
-    async def _log_in_now(self) -> Session | PollFailure:
-        """Return a session for a poll that has none, or why there is none."""
-        attempt = self._login
-        if attempt is None or attempt.beside:
-            refusal = self.logins.refusal(_now())
-            if refusal is None:
-                # A login beside may hang in what has ended the session.
-                self._cancel_login()
-                attempt = self._begin(beside=False)
-            elif attempt is None:
-                return refusal
-        await asyncio.wait([attempt.task])
-        self._use_new_session()
-        return attempt.task.result()
+    def _failure(self, fault: Exception, phase: str, seconds: float) -> PollFailure:
+        return poll_failure(fault, self._target, phase, seconds)
 
-    def _begin_login_if_due(self) -> None:
-        """Begin a login beside the session that there is."""
-        if self._serving is None or self._login is not None or self._leaving:
+    async def _log_in_now(self) -> PollFailure | None:
+        """Log in for a poll that has no session. Return why that failed, if it did."""
+        refusal = self._refusal()
+        if refusal is None and (self._login is None or self._is_visit):
+            # A visit may hang in what has ended the session.
+            self._cancel_login()
+            self._begin_login(is_visit=False)
+        if self._login is None:
+            return refusal
+        await asyncio.wait([self._login])
+        return self.logins.failure
+
+    def _refusal(self) -> PollFailure | None:
+        """Return why our account was refused, if the next login waits for that."""
+        refusal = self.logins.refusal(self._now())
+        if refusal is not None and self.database.file_stamps() != self._file_stamps:
+            self.logins = self.logins.account_changed()
+            return None
+        return refusal
+
+    def _begin_what_is_due(self) -> None:
+        """Begin a read in sync, and a login beside the session that there is."""
+        at, interval_seconds = self._now(), self._login_interval_seconds
+        if self.sync.read_is_due(at, interval_seconds):
+            self._begin_read_in_sync()
+        if self._serving is None or self._login or self._leaving or self._refusal():
             return
-        interval_seconds = self._login_interval_seconds
-        if self._sync.is_returning(_now()) or (self._last_act is None and self.sync_wait_seconds):
-            # The next read must not be late to see that the node is back.
-            interval_seconds = min(interval_seconds, _NEXT_SYNC_SECONDS)
-        is_first = interval_seconds and self.login_counts.total() == 1
-        if is_first or self._sync.is_returning_since(self.logins.began_at):
-            # At once: after a start, the node may stand still, and after a hang, it returns with a
-            # read in sync.
-            interval_seconds = 1e-6
-        if self.logins.is_due(
-            _now(), interval_seconds, session_answers=self._serving.reading is None
-        ):
-            self._begin(beside=True)
+        if interval_seconds and self._guest is None and self.logins.failure is None:
+            interval_seconds = _NO_GUEST_SECONDS if self._is_visit else _AT_ONCE_SECONDS
+        if self.logins.is_due(at, interval_seconds, session_answers=self._serving.reading is None):
+            self._begin_login(is_visit=True)
 
-    def _can_read_in_sync(self, session: Session | None) -> bool:
-        return self._login_interval_seconds > 0 and session is not None and session.can_read_in_sync
-
-    def _begin(self, *, beside: bool) -> _Attempt:
-        self.logins = self.logins.begun(_now())
-        self._login = self._latest = attempt = _Attempt()
-        attempt.beside = beside
-        log_in = self._log_in_beside if beside else self._log_in
-        attempt.task = asyncio.create_task(log_in(attempt))
-        attempt.task.add_done_callback(self._login_ended)
-        return attempt
+    def _begin_login(self, *, is_visit: bool) -> None:
+        self.logins = self.logins.begun(self._now())
+        self._is_visit = is_visit
+        self._login = asyncio.create_task(self._log_in(is_visit=is_visit))
 
     def _cancel_login(self) -> None:
         if self._login is not None:
-            self._login.task.cancel()
-            self._await_end_of(self._login.task)
+            self._login.cancel()
+            self._leave(self._login)
             self._login = None
 
-    def _login_ended(self, _task: asyncio.Task[Session | PollFailure]) -> None:
-        # At once, so that no read in sync waits for the next poll. But not while a poll uses the
-        # session before.
-        if self._serving is None or self._serving.reading is None:
-            self._use_new_session()
-
-    def _use_new_session(self) -> None:
-        """Let the session of a login that has ended answer the polls."""
-        if self._login is None or not self._login.task.done():
-            return
-        outcome = self._login.task.result()
-        self._login = None
-        if isinstance(outcome, Session):
-            if self._serving is not None:
-                self._let_go(self._serving)
-            self._serving = outcome
-
-    def _let_go(self, session: Session) -> None:
-        """Read in sync over a session that was replaced, if nothing waits for that yet.
-
-        Then log out.
-        """
-        if self._can_read_in_sync(session) and session.reading is None and self._last_act is None:
-            self._last_act = asyncio.create_task(self._read_in_sync(session))
-            self._last_act.add_done_callback(lambda _: self._end_last_act(session))
-        else:
-            self._await_end_of(asyncio.create_task(session.quit()))
-
-    def _await_end_of(self, leaving: asyncio.Task[Any]) -> None:
+    def _leave(self, leaving: asyncio.Task[Any]) -> None:
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
 
-    async def _read_in_sync(self, session: Session) -> None:
-        self._sync = self._sync.read_begun(_now())
+    def _come_in(self, session: Session) -> None:
+        """Let a session that has logged in answer the polls, or be the guest."""
+        serving = self._serving
+        leaver: Session | None
+        is_stuck = serving is not None and serving.reading is not None and self.sync.unanswered
+        if is_stuck and self._now() >= self._replaced_at + _REPLACED_SECONDS:
+            # Not more often: each stays on a server that hangs, and uses up its connections.
+            self._replaced_at = self._now()
+            self._serving, leaver = session, serving
+        elif serving is None or (serving.peer != session.peer and serving.reading is None):
+            # The latter: the name of the host leads to another server.
+            self._serving, leaver = session, serving
+        elif self._reading_in_sync is not None:
+            leaver = session
+        else:
+            self._guest, leaver = session, self._guest
+            self._begin_read_in_sync()
+        if leaver is not None:
+            self._leave(asyncio.create_task(leaver.quit()))
+        if self._serving is session:
+            # Perhaps the server was restarted, and is another version.
+            self._server.variables = ()
+            if self._guest is not None and self._guest.peer != session.peer:
+                self._drop_guest()
+
+    def _drop_guest(self) -> None:
+        """Close a guest in the middle of a read, or on another server than the polls."""
+        if self._reading_in_sync is not None:
+            self._reading_in_sync.cancel()
+            self._leave(self._reading_in_sync)
+            self._reading_in_sync = None
+        if self._guest is not None:
+            self._guest.close()
+            self._guest = None
+        self.sync = self.sync.nothing_reads()
+
+    def _begin_read_in_sync(self) -> None:
+        guest = self._guest
+        if guest is not None and guest.can_read_in_sync and self._reading_in_sync is None:
+            self.sync = self.sync.read_begun(self._now())
+            self._reading_in_sync = asyncio.create_task(self._read_in_sync(guest))
+
+    async def _read_in_sync(self, guest: Session) -> None:
         try:
             async with deadline(_SYNC_SECONDS):
-                answered = await session.read_in_sync()
-            self._sync = self._sync.read_answered(_now()) if answered else self._sync.read_refused()
-            await session.quit()
+                is_answered = await guest.read_in_sync()
+            at = self._now()
+            self.sync = self.sync.read_answered(at) if is_answered else self.sync.read_refused()
         except Exception:  # noqa: BLE001 (as in `_read`)
-            self._sync = self._sync.read_lost(_now())
-
-    def _end_last_act(self, session: Session) -> None:
-        # Not in the task itself: one that is cancelled before its first step does nothing.
-        session.close()
-        self._last_act = None
+            guest.close()
+            self._guest = None
+            self.sync = self.sync.read_lost(self._now())
+        self._reading_in_sync = None
 
     def _tell_of_sync(self) -> None:
         """Log once that a read in sync waits, and once that one was answered."""
@@ -306,55 +331,59 @@ class Poller:
             _log.info("in sync again", extra={"seconds": round(self._told_seconds, 1)})
             self._told_seconds = 0.0
 
-    async def _log_in_beside(self, attempt: _Attempt) -> Session | PollFailure:
-        """Return a session that is to replace another one, after it has answered a poll."""
-        outcome = await self._log_in(attempt)
-        if isinstance(outcome, PollFailure) and self.logins.again_at_once:
-            # One that was cut short says nothing about how long the next one takes.
-            seconds = self._deadline_seconds if outcome.reason is Reason.TIMEOUT else _LOGIN_SECONDS
-            outcome = await self._log_in(attempt, seconds)
-        return outcome
+    async def _log_in(self, *, is_visit: bool) -> None:
+        try:
+            session = None
+            while session is None:
+                limits = _LIMITS_SECONDS[-1]
+                if is_visit and not self.sync.unanswered:
+                    limits = _LIMITS_SECONDS[: self.logins.rejections + 1][-1]
+                session = await self._accepted(*limits)
+                if session is not None:
+                    self._come_in(session)
+                elif not (is_visit and self.logins.again_at_once):
+                    break
+        finally:
+            # Whatever happens: a login that stays would be the last one. One that was cancelled has
+            # a successor already.
+            if self._login is asyncio.current_task():
+                self._login = None
 
-    async def _log_in(
-        self, attempt: _Attempt, seconds: float = _LOGIN_SECONDS
-    ) -> Session | PollFailure:
-        """Return a new session, or why there is none. seconds: the limit until it has logged in."""
+    async def _accepted(self, login_seconds: float, answer_seconds: float) -> Session | None:
+        """Return a session that has logged in and has got an answer. Note how that ended."""
+        seconds = login_seconds
         with contextlib.ExitStack() as unless_accepted:
             try:
                 async with deadline(seconds):
-                    session = await self._connect(attempt)
+                    session = await self._connect()
                 unless_accepted.callback(session.close)
-                seconds = _FIRST_ANSWERS_SECONDS
+                seconds = answer_seconds
                 async with deadline(seconds):
                     await session.begin(self._idle_seconds)
-                    if attempt.beside:
-                        attempt.phase = _READING
-                        state = await session.read()
-                        if isinstance(state, PollFailure):
-                            self._note(Outcome.FAILED, state)
-                            return state
             except Exception as fault:  # noqa: BLE001 (as in `_read`)
-                failure = poll_failure(fault, attempt.login, attempt.phase, seconds)
-                self._note(outcome_of(fault, failure, attempt.phase), failure)
-                return failure
+                failure = self._failure(fault, self._phase, seconds)
+                self._note(outcome_of(fault, failure, self._phase), failure)
+                return None
             unless_accepted.pop_all()
-            self._note(Outcome.ACCEPTED)
-            return session
+        self._note(Outcome.ACCEPTED)
+        return session
 
-    async def _connect(self, attempt: _Attempt) -> Session:
-        attempt.login = login = self._database.login()
+    async def _connect(self) -> Session:
+        self._phase = "connecting"
+        self._file_stamps = self.database.file_stamps()
+        self._target = target = self.database.target()
         addresses: list[str] = []
-        if not login.socket:
-            attempt.phase = LOOKING_UP
-            addresses = await self._resolver.addresses(login.host)
-        attempt.phase = "connecting"
-        session = Session(await Connection.to(login, addresses))
-        attempt.phase = "logging in"
+        if not target.socket:
+            self._phase = LOOKING_UP
+            addresses = await self._resolver.addresses(target.host)
+        self._phase = "connecting"
+        session = Session(await Connection.to(target, addresses), self._server)
+        self._phase = "logging in"
         return session
 
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
         """Note how a login has ended."""
-        if outcome is Outcome.REJECTED and self._sync.hung_since is not None:
+        if outcome is Outcome.REJECTED and self.sync.unanswered:
             # A poll that is under way says nothing: a login begins together with one.
             outcome = Outcome.HUNG
         self.login_counts[None if failure is None else failure.reason] += 1
@@ -362,14 +391,14 @@ class Poller:
         # Clients pile up behind a wait: that the server is full does not end it.
         if (
             self.logins.account_refused
-            and self._last_act is None
+            and self._guest is None
             and not (outcome is Outcome.ANSWERED and self.sync_wait_seconds)
         ):
-            self._sync = self._sync.nothing_reads()
+            self.sync = self.sync.nothing_reads()
         # Without a session, and while the server hangs, the verdict itself says why.
         if (
             self._serving is None
-            or outcome in (Outcome.HUNG, before.outcome)
+            or self.logins.outcome in (Outcome.HUNG, before.outcome)
             or (failure is None and before.outcome is Outcome.HUNG)
         ):
             return
@@ -378,10 +407,6 @@ class Poller:
             _log.warning("login failed", extra={"reason": failure.reason, "detail": detail})
         elif before.failure is not None:
             _log.info("login works again")
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def poll_once(database: Database, deadline_seconds: float) -> NodeState | PollFailure:

@@ -1,8 +1,7 @@
 """Resolves host names without blocking the event loop, and connects to their addresses.
 
-A resolver that hangs blocks the calling thread for half a minute or longer, and nothing can
-interrupt that. asyncio and uvloop use threads that the process joins when it exits. This module
-uses daemon threads instead, which nothing joins, at most one for each name.
+A resolver that hangs blocks its thread for half a minute, and nothing can interrupt that. The
+process joins the threads of asyncio and uvloop at its end, but not these: one daemon for each name.
 """
 
 import asyncio
@@ -12,23 +11,20 @@ import threading
 from collections.abc import Sequence
 
 _NEXT_ADDRESS_SECONDS = 0.25
-"""How long to wait for one address before the next one is tried, as in RFC 8305. An address that
-drops packets, often the IPv6 one, would otherwise use up the deadline at every poll, and a healthy
-node would never be reached."""
+"""How long to wait for one address before the next one, as in RFC 8305. One that drops packets,
+often the IPv6 one, would use up every deadline."""
 
 
 class Resolver:
-    """Looks up host names, for one event loop. A lookup continues if its caller is cancelled."""
+    """Looks up host names. A lookup continues if its caller is cancelled, for the next one."""
 
     def __init__(self) -> None:
         self._lookups: dict[str, asyncio.Future[list[str] | Exception]] = {}
 
     async def addresses(self, host: str) -> list[str]:
-        """Return the IP addresses of a host, in the order to try them.
+        """Return the IP addresses of a host, in the order to try them. The caller sets the limit.
 
-        If an earlier call for the same name was cancelled, its lookup is used. The caller sets the
-        time limit. Raises OSError if the name has no address, and UnicodeError if it cannot be a
-        name.
+        Raises OSError if the name has no address, and UnicodeError if it cannot be a name.
         """
         with contextlib.suppress(socket.gaierror):
             return _look_up(host, socket.AI_NUMERICHOST)
@@ -47,13 +43,10 @@ class Resolver:
 async def connect_to_first(
     addresses: Sequence[str], port: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Open a TCP connection to the first address that accepts one.
-
-    Raises the OSError of the last.
-    """
+    """Connect to the first address that accepts. Raises the OSError of the last."""
     *others, last = addresses
     for address in others:
-        # This covers TimeoutError too, but not the deadline, which arrives as a CancelledError.
+        # TimeoutError too, but not the deadline, which arrives as a CancelledError.
         with contextlib.suppress(OSError):
             async with asyncio.timeout(_NEXT_ADDRESS_SECONDS):
                 return await asyncio.open_connection(address, port)

@@ -1,75 +1,77 @@
-"""Whether the node keeps up with its group, from its polls and its reads in sync.
+"""Whether the node keeps up with its group, from polls and reads in sync (docs/policies.md). Pure.
 
-Pure: no socket, no clock.
-
-A read in sync is a SHOW STATUS with wsrep_sync_wait: the server answers when the node has received
-and applied all that its group had ordered. On a node that is cut off, or behind a long DDL
-statement, a full disk or a stuck applier, it waits, although every status variable says Synced.
-
-    event                             the wait                        the return from a hang
-    a read begins                     goes on, or begins              -
-    it is answered                    ends                            complete, if it took 0.5 s
-    it is refused (error 1205, 1047)  goes on, and counts as refused  -
-    it ends in another way            goes on, but under 1 s: ends    -
-    our account, or the path, fails   ends: nothing reads any more    -
-    a poll gets no answer             -                               the last answer began a hang
-    a poll fails                      -                               there is no hang
-    it finds the server unreachable   -                               a hang goes on
-    a poll is answered                -                               begins, if the hang took 2 s
-    10 s later                        -                               complete
+If no poll was answered for so long that the group may have excluded the node, the next 200 needs a
+read in sync that began afterwards, whoever slept: the server, this process or the machine. The node
+itself may not know yet that it was excluded.
 """
 
+import math
 from dataclasses import dataclass, replace
 
-HANG_SECONDS = 2.0
-"""After a hang of so many seconds, the group may have excluded the node, which does not know it
-yet. The hang may have begun right after the last answer."""
-
 RETURN_SECONDS = 10.0
-"""How long the node may take to answer a read in sync after a hang, before it returns without."""
+"""After such a gap, the node returns without a read in sync that it has not answered so long."""
 
 PROMPT_SECONDS = 0.5
 """Only a read that is answered so soon shows that the node is back. While the group is about to
-exclude a node, a read may be answered after seconds, when the members have agreed on who they
-were."""
+exclude it, one may be answered after seconds, when the members have agreed on who they were."""
+
+_AGAIN_SECONDS = 1.0
+"""After a read that was refused or lost."""
+
+_RETURNING_AGAIN_SECONDS = 0.2
+"""While the node returns: at each poll."""
 
 _TOLD_NOTHING_SECONDS = 1.0
+_SUSPECTED = 0.4
+_SPARE_SECONDS = 0.1
+
+
+def gap_seconds(suspect_seconds: float, poll_interval_seconds: float) -> float:
+    """Return how long a node may give no answer without being excluded from its group.
+
+    suspect_seconds: its evs.suspect_timeout. The others count from its last message, which may be a
+    second older. poll_interval_seconds: the longest pause between two polls, which is no gap.
+    """
+    return max(_SUSPECTED * suspect_seconds, poll_interval_seconds + _SPARE_SECONDS)
 
 
 @dataclass(frozen=True)
 class Sync:
     """What the polls and reads in sync so far say. All times are of one clock, in seconds.
 
-    read_began_at: of the read that is under way, or of the latest. waiting_since: since when no
-    read has been answered; None if the latest was. refused: whether the server refused one since
-    then. answered_at: when the latest poll was answered; None if one has failed since. hung_since:
-    since when no poll has been answered; None if the latest was. returned_at: when the first poll
-    was answered after a hang, until the return is complete.
+    read_began_at: of the latest read. waiting_since: since when none was answered; None if the
+    latest was. refused: whether one was since then. answered_at: of the latest poll that was; None
+    before the first. unanswered: whether the latest poll got no answer in time. returned_at: of the
+    first answer after a gap, until the return is complete.
     """
 
     read_began_at: float | None = None
     waiting_since: float | None = None
     refused: bool = False
     answered_at: float | None = None
-    hung_since: float | None = None
+    unanswered: bool = False
     returned_at: float | None = None
 
     def wait_seconds(self, at: float) -> float | None:
-        """Return for how long no read in sync has been answered.
-
-        0 if the latest was, None if there was none.
-        """
+        """Return for how long none was answered: 0 if the latest was, None if there was none."""
         if self.read_began_at is None:
             return None
         return 0.0 if self.waiting_since is None else at - self.waiting_since
 
     def is_returning(self, at: float) -> bool:
-        """Return whether the node has hung, and no read in sync has shown that it is back."""
+        """Return whether no read in sync has shown that the node is back from a gap."""
         return self.returned_at is not None and at < self.returned_at + RETURN_SECONDS
 
-    def is_returning_since(self, at: float) -> bool:
-        """Return whether the node has come back from a hang after this time."""
-        return self.returned_at is not None and at < self.returned_at
+    def read_is_due(self, at: float, interval_seconds: float) -> bool:
+        """Return whether to read if no read is under way. interval_seconds: 0 for none."""
+        seconds = interval_seconds or math.inf
+        if self.waiting_since is not None:
+            seconds = min(seconds, _AGAIN_SECONDS)
+        if self.returned_at is not None and self.is_returning(at):
+            seconds = min(seconds, _RETURNING_AGAIN_SECONDS)
+            if self.read_began_at is not None and self.read_began_at < self.returned_at:
+                return True
+        return self.read_began_at is None or at >= self.read_began_at + seconds
 
     def read_begun(self, at: float) -> "Sync":
         """Return the value after a read has begun."""
@@ -88,35 +90,30 @@ class Sync:
         return replace(self, waiting_since=None, refused=False, returned_at=returned_at)
 
     def read_refused(self) -> "Sync":
-        """Return the value after the server has refused the read."""
+        """Return the value after error 1205 or 1047."""
         return replace(self, refused=True)
 
     def read_lost(self, at: float) -> "Sync":
-        """Return the value after the read has ended without an answer, as with its session."""
+        """Return the value after the read has ended with its session."""
         told_nothing = self.waiting_since is None or at < self.waiting_since + _TOLD_NOTHING_SECONDS
         return self.nothing_reads() if told_nothing and not self.refused else self
 
     def nothing_reads(self) -> "Sync":
-        """Return the value after the last session has ended, and our account gets no other."""
+        """Return the value when no session can read, and our account gets no other."""
         return replace(self, read_began_at=None, waiting_since=None, refused=False)
 
-    def poll_unanswered(self, began_at: float) -> "Sync":
-        """Return the value after a poll that got no answer in time."""
-        if self.hung_since is not None:
-            return self
-        return replace(self, hung_since=began_at if self.answered_at is None else self.answered_at)
+    def poll_failed(self, *, in_time: bool, is_answer: bool = False) -> "Sync":
+        """Return the value after a poll that did not read the node. in_time: not by a timeout.
 
-    def poll_failed(self) -> "Sync":
-        """Return the value after a poll that failed in any other way."""
-        return replace(self, answered_at=None, hung_since=None)
-
-    def poll_answered(self, at: float, *, can_read: bool = True) -> "Sync":
-        """Return the value after a poll that was answered.
-
-        can_read: whether there are reads in sync at all.
+        A server that does not answer when clustercheckd starts may have hung for any time.
         """
-        since = at if self.hung_since is None else self.hung_since
-        hung = can_read and at - since >= HANG_SECONDS
-        return replace(
-            self, answered_at=at, hung_since=None, returned_at=at if hung else self.returned_at
-        )
+        answered_at = self.answered_at
+        if answered_at is None and not is_answer:
+            answered_at = -math.inf
+        return replace(self, answered_at=answered_at, unanswered=not in_time)
+
+    def poll_answered(self, at: float, longest_gap_seconds: float) -> "Sync":
+        """Return the value after a poll that was answered."""
+        since = at if self.answered_at is None else self.answered_at
+        returned_at = at if at - since > longest_gap_seconds else self.returned_at
+        return replace(self, answered_at=at, unanswered=False, returned_at=returned_at)

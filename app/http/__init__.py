@@ -1,1 +1,6 @@
-"""The HTTP side: answers to health checks, other endpoints, limits on clients, the server."""
+"""All that speaks HTTP.
+
+`health_checks` answers them, and passes others on to `api` and `metrics`, which report
+from `sources`. `guard` limits what a client can do. `server` listens and stops. Only the service
+uses them.
+"""

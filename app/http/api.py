@@ -1,5 +1,6 @@
 """The FastAPI application: /status, /metrics and the schema."""
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -10,10 +11,11 @@ from pydantic import BaseModel
 
 from app import __version__
 from app.http.health_checks import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
-from app.http.metrics import ServiceMetrics
+from app.http.metrics import registry_of
+from app.http.sources import Reload, Sources
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
-from app.verdict.rules import Policy, Switches, Verdict, decide
+from app.verdict.rules import Policy, Switches, Verdict
 
 
 class StatusChange(BaseModel):
@@ -28,13 +30,16 @@ class StatusChange(BaseModel):
 class StatusConnections(BaseModel):
     """The connections of clients: how many are open, and how many were closed, by cause.
 
-    refused: the client is not in CLUSTERCHECK_ALLOW_FROM. evicted: to make room for a new
+    refused: the client is not in CLUSTERCHECK_ALLOW_FROM; refused_client and refused_at tell of the
+    latest. evicted: to make room for a new
     connection. timed-out: no complete request arrived in time. malformed: the request was not valid
     HTTP, or exceeded a limit, and got a 400.
     """
 
     open: int
     closed: dict[str, int]
+    refused_client: str | None
+    refused_at: datetime | None
 
 
 class Status(BaseModel):
@@ -44,12 +49,13 @@ class Status(BaseModel):
     sessions may finish. detail: what clustercheckd saw, and which setting decided. otherwise: the
     verdict without the drain or shutdown, if there is one. since: when the verdict last changed.
     disabled_since: when the disabled file was last changed, if there is one. age_seconds: since the
-    latest completed poll began. node: what the latest poll read, or failure: why it failed.
-    login_failure: why the latest login failed, if it did. changes: the latest ones of the verdict,
-    oldest first.
+    latest completed poll began; above max_age_seconds, it is stale. node: what the latest poll
+    read, or failure: why it failed. login_failure: why the latest login failed, if it did.
+    changes: the latest ones of the verdict, oldest first.
     """
 
     version: str
+    pid: int
     available: bool
     draining: bool
     reason: Reason
@@ -58,17 +64,19 @@ class Status(BaseModel):
     since: datetime
     disabled_since: datetime | None
     age_seconds: float
+    max_age_seconds: float
     node: NodeState | None
     failure: PollFailure | None
     policy: Policy
     login_failure: PollFailure | None
+    last_reload: Reload
     connections: StatusConnections
     changes: list[StatusChange]
 
 
-def create_application(sources: ServiceMetrics) -> FastAPI:
+def create_application(sources: Sources) -> FastAPI:
     """Return the application that answers `APPLICATION_PATHS`, from the sources of both."""
-    monitor, registry = sources.monitor, sources.registry()
+    monitor, registry = sources.monitor, registry_of(sources)
     application = FastAPI(
         title="clustercheckd",
         version=__version__,
@@ -82,15 +90,19 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
 
-    # Each document is made once a poll: 256 clients that ask for one at once would delay a health
-    # check by a second. While a poll hangs, it is made once a second, because the age grows.
+    # Made once a poll, and once a second while a poll hangs: 256 clients that ask for a document at
+    # once would delay a health check by a second.
     documents: dict[str, tuple[object, bytes]] = {}
 
     def document(path: str, make: Callable[[], bytes]) -> bytes:
-        # The operator may have drained the node since the latest poll. Record that, so that verdict
-        # and changes agree.
+        # A drain since the latest poll must be among the changes too.
         monitor.note_change()
-        now = monitor.polls.total(), monitor.verdict(), int(monitor.age_seconds)
+        now = (
+            monitor.polls.total(),
+            monitor.verdict(),
+            sources.last_reload,
+            int(monitor.age_seconds),
+        )
         if path not in documents or documents[path][0] != now:
             documents[path] = now, make()
         return documents[path][1]
@@ -107,10 +119,7 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
         return Response(json, media_type="application/json")
 
     async def metrics(_request: Request) -> Response:
-        """Answer 200 whatever the verdict, always in the text format.
-
-        There is no content negotiation.
-        """
+        """Answer 200 whatever the verdict, always in the text format."""
         text = document(METRICS_PATH, lambda: generate_latest(registry))
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
@@ -119,31 +128,41 @@ def create_application(sources: ServiceMetrics) -> FastAPI:
     return application
 
 
-def _status(sources: ServiceMetrics) -> Status:
+def _status(sources: Sources) -> Status:
     monitor = sources.monitor
     verdict, seen, switches = monitor.verdict(), monitor.result, monitor.switches()
     otherwise = None
     if switches.any_on:
-        otherwise = decide(seen, monitor.age_seconds, monitor.policy, Switches())
-    disabled_at = switches.disabled_at
+        otherwise = monitor.verdict(switches=Switches())
+    register = sources.connections
     changes = [
         StatusChange(at=datetime.fromtimestamp(one.at, UTC), **asdict(one.verdict))
         for one in monitor.changes
     ]
     return Status(
         version=__version__,
+        pid=os.getpid(),
         **asdict(verdict),
         draining=verdict.draining,
         otherwise=otherwise,
         since=changes[-1].at,
-        disabled_since=None if disabled_at is None else datetime.fromtimestamp(disabled_at, UTC),
+        disabled_since=_time_of(switches.disabled_at),
         age_seconds=round(monitor.age_seconds, 3),
+        max_age_seconds=monitor.polling.max_age_seconds,
         node=seen if isinstance(seen, NodeState) else None,
         failure=seen if isinstance(seen, PollFailure) else None,
         policy=monitor.policy,
         login_failure=sources.poller.logins.failure,
+        last_reload=sources.last_reload,
         connections=StatusConnections(
-            open=len(sources.connections), closed=sources.connections.closed
+            open=len(register),
+            closed=register.closed,
+            refused_client=register.refused_client,
+            refused_at=_time_of(register.refused_at),
         ),
         changes=changes,
     )
+
+
+def _time_of(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

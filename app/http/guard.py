@@ -1,8 +1,8 @@
 """uvicorn's HTTP protocol with limits: no client can delay another client's answer.
 
-uvicorn has no time limit for a request: a connection may stay silent, trickle, or send headers for
-ever. Its only limit (limit_concurrency) answers 503 under load, and a load balancer takes that for
-a database that is down. This module uses uvicorn's internals, so the version of uvicorn is pinned.
+uvicorn lets a connection stay silent for ever. Its only limit (limit_concurrency) answers 503 under
+load, and a load balancer takes that for a database that is down. This module uses its internals:
+the version is pinned.
 """
 
 import asyncio
@@ -24,12 +24,10 @@ REQUEST_BYTES = 8192
 """How many bytes a client may send before its request is complete."""
 
 TARGET_BYTES = 512
-"""How long the target of a request may be, its path and query. To decode more would take longer
-than the answer."""
+"""How long a path with its query may be. To decode more would take longer than the answer."""
 
 CONNECTIONS = 256
-"""How many connections may be open. For a new one above that, the guard closes one: see
-`ConnectionRegister.add`."""
+"""How many connections may be open: see `ConnectionRegister.add`."""
 
 _LAST_REQUEST_SECONDS = 0.2
 """How long an accepted connection may take to send its request while the service stops."""
@@ -37,15 +35,12 @@ _LAST_REQUEST_SECONDS = 0.2
 _SWEEP_SECONDS = 0.25
 """How late the guard may close a connection whose time is over."""
 
-_MAPPED_IPV4 = "::ffff:"
-"""How the address of an IPv4 client of a dual-stack socket begins."""
+_MAPPED_IPV4 = "::ffff:"  # an IPv4 client of a dual-stack socket
 
-_NETWORK_BYTES = 8
-"""The part of an IPv6 address that names its network (RFC 4291)."""
+_NETWORK_BYTES = 8  # of an IPv6 address (RFC 4291)
 
+# A proxy asks for http://db_1:9200/ instead of / (RFC 9112, 3.2.2).
 _ORIGIN = re.compile(rb"^https?://[^/?#]+/?", re.IGNORECASE)
-"""What a proxy puts before the path: it asks for http://db_1:9200/ instead of / (RFC 9112,
-3.2.2)."""
 
 _log = logging.getLogger(__name__)
 _LOG_SECONDS = 60.0
@@ -59,8 +54,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     url = b""
 
-    # No answer depends on the header fields or the body. Without a callback the parser skips them:
-    # to receive 8 KiB of them would take longer than the answer.
+    # No answer depends on them. Without a callback the parser skips them, which is much cheaper.
     on_header = None  # type: ignore[assignment]
     on_body = None  # type: ignore[assignment]
 
@@ -75,8 +69,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Set up the connection as uvicorn does, and register it or refuse it."""
-        # uvicorn's own method reads the addresses of both ends in seven system calls, a tenth of
-        # the cost of a health check. This is one.
+        # uvicorn's own method reads both addresses in seven system calls. This is one.
         peer = transport.get_extra_info("peername")
         self.address: str = peer[0] if peer else ""
         self.counted_as = _client_of(self.address)
@@ -84,18 +77,24 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport = transport
         self.flow = FlowControl(transport)
         self.scheme = "http"
-        if self._register.allows(self.address):
+        if self._register.allows(self.address) or self._is_from_this_host():
             self._register.add(self)
         else:
+            self._register.note_refusal(self.address)
             transport.abort()
 
+    def _is_from_this_host(self) -> bool:
+        # The commands of this host ask too: status, drain, reload.
+        own = self.transport.get_extra_info("sockname")
+        return bool(own) and own[0] == self.address
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection from the register."""
+        """Remove the connection."""
         self._register.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse the received bytes, up to `REQUEST_BYTES`."""
+        """Parse up to `REQUEST_BYTES`."""
         self._bytes += len(data)
         if self._bytes <= REQUEST_BYTES:
             super().data_received(data)
@@ -107,10 +106,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.being_answered
 
     def on_headers_complete(self) -> None:
-        """Begin the answer, after which uvicorn closes the connection.
-
-        uvicorn adds `connection: close` to it.
-        """
+        """Begin the answer. uvicorn adds `connection: close`, and closes after it."""
         if len(self.url) > TARGET_BYTES:
             raise ValueError("the target is too long")
         if not self.url.startswith(b"/"):
@@ -120,17 +116,14 @@ class GuardedProtocol(HttpToolsProtocol):
         self.cycle.keep_alive = False
 
     def on_message_begin(self) -> None:
-        """Begin the only request of a connection, and refuse any further one."""
-        # 8 KiB hold 450 pipelined requests. Each would cost memory and none would get an answer.
+        """Begin the only request of a connection."""
+        # 8 KiB hold 450 pipelined ones. Each would cost memory, and none would get an answer.
         if self.cycle is not None:
             raise ValueError("a further request")
         super().on_message_begin()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer 400 to a request that cannot be parsed.
-
-        Ignore what follows a request that was parsed.
-        """
+        """Answer 400, but ignore what follows a request that was parsed."""
         if self.cycle is None:
             if len(self.url) > TARGET_BYTES:
                 msg = f"the request's target is longer than {TARGET_BYTES} bytes"
@@ -138,63 +131,61 @@ class GuardedProtocol(HttpToolsProtocol):
             super().send_400_response(f"{msg}\r\n")
 
     def shutdown(self) -> None:
-        """Give a request that is under way 0.2 s to arrive.
-
-        uvicorn would close the connection at once.
-        """
+        """Give a request that is under way 0.2 s to arrive, where uvicorn gives it none."""
         self.loop.call_later(_LAST_REQUEST_SECONDS, super().shutdown)
 
 
 class ConnectionRegister:
     """Decides who may connect, and limits the number of connections.
 
-    The client with the most connections loses one of them for a new one. So no client can cost
-    another one its answer. A client is an IPv4 address, or an IPv6 network of 64 bits, all of which
-    one host may have.
+    A client is an IPv4 address, or an IPv6 network of 64 bits, all of which one host may have.
 
-    allowed: the networks that may connect; None for all. closed: how many connections the guard has
-    closed since the start, by cause. All but the malformed requests, which got a 400, got no
-    answer.
+    allowed: the networks that may connect, beside this host; None for all. closed: how many
+    connections the guard has closed since the start, by cause. All but the malformed requests,
+    which got a 400, got no answer.
     """
 
     def __init__(self, allowed: Sequence[IPv4Network | IPv6Network] | None = None) -> None:
         self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
-        self._allowed = allowed
+        self.allowed = allowed
+        # The latest client that was refused, and when, in Unix time.
+        self.refused_client: str | None = None
+        self.refused_at: float | None = None
         self._logged_at = -_LOG_SECONDS
         self._made_at: dict[GuardedProtocol, float] = {}  # the oldest first
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Return how many connections are open."""
+        """Return the number of open connections."""
         return len(self._made_at)
 
     def allows(self, address: str) -> bool:
-        """Return whether a client may connect.
+        """Return whether a client may connect. Without an address, it has left already."""
+        return self.allowed is None or not address or _is_in(address, self.allowed)
 
-        One without an address has closed the connection already.
-        """
-        if self._allowed is None or not address or _is_in(address, self._allowed):
-            return True
+    def note_refusal(self, address: str) -> None:
+        """Count a client that may not connect; log one a minute."""
         self.closed["refused"] += 1
+        self.refused_client = address.removeprefix(_MAPPED_IPV4)
+        self.refused_at = time.time()
         now = time.monotonic()
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
-            detail = "not in CLUSTERCHECK_ALLOW_FROM; logged once a minute"
-            client = address.removeprefix(_MAPPED_IPV4)
             _log.warning(
                 "client refused",
-                extra={"client": client, "count": self.closed["refused"], "detail": detail},
+                extra={
+                    "client": self.refused_client,
+                    "count": self.closed["refused"],
+                    "detail": "not in CLUSTERCHECK_ALLOW_FROM; logged once a minute",
+                },
             )
-        return False
 
     def add(self, protocol: GuardedProtocol) -> None:
-        """Register a new connection.
+        """Register a new connection. If there are too many, close one.
 
-        If there are too many, close one of the client that has the most.
-
-        Of that client, close the oldest connection without a complete request. If all are being
-        answered, close the newest: several clients may have the most, and the one that has waited
-        longest is not to lose its answer.
+        It is one of the client that has the most: so no client can cost another one its answer. Of
+        those, it is the oldest without a complete request, or else the newest: several clients may
+        have the most, and who has waited longest is not to lose the answer.
         """
         if len(self._made_at) >= CONNECTIONS:
             count = Counter(other.counted_as for other in self._made_at)
@@ -204,8 +195,7 @@ class ConnectionRegister:
                 "evicted", next((other for other in crowd if not other.being_answered), crowd[-1])
             )
         self._made_at[protocol] = time.monotonic()
-        # One timer for all: a timer for each connection would be a twentieth of the cost of a
-        # health check.
+        # One timer for all is much cheaper than one for each.
         if self._timer is None:
             self._timer = protocol.loop.call_later(
                 DEADLINE_SECONDS, self._end_overdue, protocol.loop

@@ -4,9 +4,8 @@ If the latest poll is fresh enough, the answer leaves in the same step of the ev
 waits for the next one: see `Monitor.fresh_verdict`.
 """
 
-import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
@@ -14,9 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.monitor.monitor import Monitor
 from app.settings.files import SettingsError
-from app.settings.settings import POLICY, Settings
+from app.settings.settings import POLICY, Settings, overridden
 from app.text import one_line
-from app.verdict.body import sentence_of
+from app.verdict.body import body_of
 from app.verdict.reason import Reason
 from app.verdict.rules import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
 
@@ -31,17 +30,6 @@ APPLICATION_PATHS = (STATUS_PATH, METRICS_PATH, SCHEMA_PATH)
 
 OTHER_PATHS = "other"
 """Stands for all other paths in the counts."""
-
-_FLAG = ("[01]", "0 or 1", int)
-_COUNT = ("[0-9]{1,19}", "a whole number", int)
-_SECONDS = (
-    r"[1-9][0-9]{0,3}(\.[0-9]{1,3})?|0\.[1-9][0-9]{0,2}",
-    "a number of seconds from 0.1 to 9999",
-    float,
-)
-OVERRIDES = dict.fromkeys(POLICY, _FLAG) | {"max_recv_queue": _COUNT, "max_sync_wait": _SECONDS}
-"""The query parameters that replace a setting of the policy for one request: the pattern, words and
-type of each."""
 
 
 @dataclass(frozen=True)
@@ -100,46 +88,39 @@ class HealthChecks:
 
     async def _answer(self, query: bytes) -> Answer:
         try:
-            policy = overridden(self._monitor.policy, query) if query else None
+            policy = policy_of(query, self._monitor.policy) if query else None
         except SettingsError as fault:
             return plain_answer(400, f"{fault}\r\n")
         return verdict_answer(await self._monitor.fresh_verdict(policy), self._drain_status)
 
 
-def overridden(policy: Policy, query: bytes) -> Policy:
-    """Return policy with the overrides of a raw query string.
+# A load balancer asks the same again and again.
+@lru_cache(maxsize=64)
+def policy_of(query: bytes, policy: Policy) -> Policy:
+    """Return policy with the overrides of a raw query string: settings of it, in lower case.
 
     Raises `SettingsError` if a parameter is unknown, comes twice or has an invalid value, or if
     there are too many.
     """
     # To parse as many as fit would take five times the work of a health check.
-    if query.count(b"&") > len(OVERRIDES):
+    if query.count(b"&") > len(POLICY):
         raise SettingsError("too many parameters")
-    changes: dict[str, float] = {}
+    values: dict[str, str] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if key not in OVERRIDES:
+        if key not in POLICY:
             raise SettingsError(
-                f"unknown parameter {_quoted(key)}: the parameters are {', '.join(OVERRIDES)}"
+                f"unknown parameter {_quoted(key)}: the parameters are {', '.join(POLICY)}"
             )
-        if key in changes:
+        if key in values:
             raise SettingsError(f"{key} is given twice")
-        pattern, words, number = OVERRIDES[key]
-        if not re.fullmatch(pattern, value):
-            raise SettingsError(f"{key} must be {words}, not {_quoted(value)}")
-        changes[key] = number(value)
-    return replace(policy, **changes)  # type: ignore[arg-type]
+        values[key] = value
+    return overridden(policy, values)
 
 
-# Most answers are the same. To write each again would be a fifteenth of its cost.
 @lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
-    """Return the answer for a verdict: the script's sentence and, unless it is synced, why."""
-    body = sentence_of(verdict)
-    if verdict.reason is not Reason.SYNCED:
-        # Users match on "is synced": a detail must not contain it, whatever the server sent or a
-        # path is named.
-        body += f"\r\n{verdict.reason}: {verdict.detail.replace('is synced', 'is-synced')}"
-    return plain_answer(status_of(verdict, drain_status), f"{body}\r\n", verdict.reason)
+    """Return the answer for a verdict. Most are the same."""
+    return plain_answer(status_of(verdict, drain_status), body_of(verdict), verdict.reason)
 
 
 def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer:

@@ -9,7 +9,7 @@ import math
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
@@ -25,14 +25,15 @@ from app import __version__
 from app.database.poller import Poller
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthCheckCounts
+from app.http.sources import Reload, Sources
 from app.monitor.monitor import Monitor
-from app.settings.settings import Settings
 from app.verdict.node_state import NodeState
 from app.verdict.reason import POLL_FAILURES, Reason
 
 _NODE_VALUES = {
     "wsrep_local_state": "wsrep_local_state: 1 joining, 2 donor, 3 joined, 4 synced, 5 aborting.",
     "wsrep_cluster_size": "wsrep_cluster_size: the number of members in the node's component.",
+    "wsrep_cluster_conf_id": "wsrep_cluster_conf_id: counts the changes of the node's component.",
     "wsrep_local_index": "wsrep_local_index: the index of the node in its component, from 0.",
     "wsrep_local_recv_queue": "wsrep_local_recv_queue: write-sets received but not yet applied.",
     "threads_connected": "Threads_connected: the open sessions on the node.",
@@ -51,62 +52,68 @@ class _ProcessCollector(ProcessCollector):
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def registry_of(sources: Sources) -> CollectorRegistry:
+    """Return a new registry with the service's metrics and the standard ones of a process."""
+    registry = CollectorRegistry()
+    registry.register(_Metrics(sources))
+    _ProcessCollector(registry=registry)
+    return registry
+
+
 @dataclass(frozen=True, eq=False)
-class ServiceMetrics(Collector):
-    """The service's metrics. log_lines_dropped: returns how many log lines were dropped."""
-
-    settings: Settings
-    monitor: Monitor
-    poller: Poller
-    connections: ConnectionRegister
-    health_checks: HealthCheckCounts
-    log_lines_dropped: Callable[[], int]
-
-    def registry(self) -> CollectorRegistry:
-        """Return a new registry with these metrics and the standard ones of a process."""
-        registry = CollectorRegistry()
-        registry.register(self)
-        _ProcessCollector(registry=registry)
-        return registry
+class _Metrics(Collector):
+    sources: Sources
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, with their values at this moment."""
-        yield from _verdict_metrics(self.monitor)
-        disabled_at = self.monitor.switches().disabled_at
+        sources, monitor = self.sources, self.sources.monitor
+        yield from _verdict_metrics(monitor)
+        disabled_at = monitor.switches().disabled_at
         if disabled_at is not None:
             yield _gauge(
                 "disabled_timestamp_seconds",
                 "When the disabled file was last changed, in Unix time; absent if there is none.",
                 disabled_at,
             )
-        seen = self.monitor.result
+        seen = monitor.result
         # A stale poll says nothing about the node now.
-        if (
-            isinstance(seen, NodeState)
-            and self.monitor.age_seconds <= self.monitor.policy.max_age_seconds
-        ):
+        if isinstance(seen, NodeState) and monitor.age_seconds <= monitor.polling.max_age_seconds:
             yield from _node_metrics(seen)
-        yield from _poll_metrics(self.monitor)
-        yield from _login_metrics(self.poller)
+        yield from _poll_metrics(monitor)
+        yield from _login_metrics(sources.poller)
         yield _gauge(
             "poll_interval_seconds",
             "CLUSTERCHECK_POLL_INTERVAL.",
-            self.settings.clustercheck_poll_interval,
+            sources.settings.clustercheck_poll_interval,
         )
         yield _gauge(
-            "deadline_seconds", "CLUSTERCHECK_DEADLINE.", self.settings.clustercheck_deadline
+            "deadline_seconds", "CLUSTERCHECK_DEADLINE.", sources.settings.clustercheck_deadline
         )
-        yield from _client_metrics(self.health_checks, self.connections)
+        yield from _reload_metrics(sources.last_reload)
+        yield from _client_metrics(sources.health_checks, sources.connections)
         yield CounterMetricFamily(
             "clustercheckd_log_lines_dropped",
             "Log lines dropped because standard error did not accept them.",
-            self.log_lines_dropped(),
+            sources.log_lines_dropped(),
         )
         yield InfoMetricFamily(
             "clustercheckd_build",
             "The versions of clustercheckd and Python.",
             {"version": __version__, "python_version": platform.python_version()},
         )
+
+
+def _reload_metrics(last: Reload) -> Iterator[Metric]:
+    yield _gauge(
+        "last_reload_successful",
+        "1 if the latest reload took the new settings, 0 if it refused them; 1 after a start.",
+        last.successful,
+    )
+    yield _gauge(
+        "last_reload_timestamp_seconds",
+        "When the latest reload, or the start, read the settings, in Unix time.",
+        last.at.timestamp(),
+    )
 
 
 def _client_metrics(
@@ -168,6 +175,12 @@ def _node_metrics(node: NodeState) -> Iterator[Metric]:
             value = value.upper() in ("TRUE", "ON")
         if value is not None and value >= 0:
             yield _gauge(name, words, value)
+    if node.wsrep_cluster_state_uuid is not None:
+        yield InfoMetricFamily(
+            "clustercheckd_cluster",
+            "wsrep_cluster_state_uuid: which cluster's data the node has.",
+            {"state_uuid": node.wsrep_cluster_state_uuid},
+        )
 
 
 def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:

@@ -39,7 +39,6 @@ class Server(uvicorn.Server):
         on_signal: Callable[[str], object],
     ) -> None:
         self.ended = asyncio.Event()
-        self._deadline_seconds = deadline_seconds
         self._give_up = give_up
         self._on_signal = on_signal
         self._loop = asyncio.get_running_loop()
@@ -62,32 +61,32 @@ class Server(uvicorn.Server):
                 date_header=False,
                 # Do not trust what a client says about its own address.
                 proxy_headers=False,
-                # An int for type checkers only: it is passed to asyncio.wait_for.
-                timeout_graceful_shutdown=deadline_seconds + _ANSWER_SECONDS,  # type: ignore[arg-type]
             )
         )
+        self.use(application, deadline_seconds)
+
+    def use(self, application: ASGIApp, deadline_seconds: float) -> None:
+        """Have this application answer the connections from now on.
+
+        deadline_seconds: how long it may hold an answer.
+        """
+        self._deadline_seconds = deadline_seconds
+        self.config.loaded_app = application
+        # An int for type checkers only: it is passed to asyncio.wait_for.
+        self.config.timeout_graceful_shutdown = deadline_seconds + _ANSWER_SECONDS  # type: ignore[assignment]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
-        """Tell on_signal.
-
-        uvicorn's own handler would raise the signal again at the end, and change the exit status.
-        """
-        # Leave the rest to the event loop, which this call wakes: a signal handler must not log,
-        # because the code that it interrupts may hold the lock of the log's queue.
+        """Tell on_signal. uvicorn would raise the signal again, and change the exit status."""
+        # On the loop: a signal handler must not log, because what it interrupts may hold the lock
+        # of the log's queue.
         self._loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
-        """Wait until told to stop.
-
-        uvicorn's own loop wakes ten times a second, a third of the idle CPU time.
-        """
+        """Wait until told to stop. uvicorn's own loop wakes ten times a second."""
         await self.ended.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does, but first answer the held health checks.
-
-        uvicorn would answer them with 500.
-        """
+        """Shut down, but first answer the held health checks, which uvicorn would answer 500."""
         giving_up = self._loop.call_later(self._deadline_seconds, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()
@@ -96,8 +95,7 @@ class Server(uvicorn.Server):
 def listening_socket(settings: Settings, kept: socket.socket | None) -> socket.socket:
     """Return a socket that listens as the settings say: kept if that does, or else a new one.
 
-    It listens at once, so that health checks which arrive before the first poll has ended wait
-    instead of failing. Raises `SettingsError` if that fails.
+    Health checks that arrive before the first poll has ended wait there. Raises `SettingsError`.
     """
     host, port = settings.clustercheck_host, settings.clustercheck_port
     try:

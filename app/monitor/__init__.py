@@ -1,1 +1,4 @@
-"""When to poll, how long to wait, and which poll an answer rests on."""
+"""When to poll, and which poll an answer rests on.
+
+Others use `monitor.Monitor`, which they give a `Polling`: how to poll, how often, for how long.
+"""

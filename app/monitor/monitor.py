@@ -2,12 +2,10 @@
 
 An answer rests on a poll that began at most the poll interval ago, or that has just ended:
 
-- A question that finds an older result begins a poll, or joins the one that is under way, and waits
-  for its end.
-- One poll is under way at a time, and none begins sooner than the poll interval after the one
-  before.
-- After a second in which nobody asked, a poll begins all the same, for the log, /metrics and
-  systemd.
+- A question that finds an older result waits for the end of the poll that is under way, or begins
+  one.
+- One poll is under way at a time, and none begins sooner than the interval after the one before.
+- After a second in which nobody asked, one begins all the same, for the log, /metrics and systemd.
 """
 
 import asyncio
@@ -19,9 +17,8 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import partial
 
-from app.deadline import deadline
+from app.deadline import boot_seconds, deadline
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict, decide
@@ -32,10 +29,10 @@ IDLE_SECONDS = 1.0
 """How long after a poll the next one begins if nobody asks."""
 
 REFUSAL_SECONDS = 0.05
-"""How long an answer that would be 503 waits for the poll. It is safe at any time, and the load
-balancer's check may be about to time out."""
+"""How long an answer that would be 503 waits for the poll: it is safe at any time."""
 
 _CHANGES_KEPT = 50
+_POLICIES_KEPT = 64  # no client can make memory grow
 _SLACK_SECONDS = 0.1
 _DURATION_BOUNDS_SECONDS = (
     0.001,
@@ -56,31 +53,44 @@ _DURATION_BOUNDS_SECONDS = (
     60.0,
 )
 _PERIODS_MISSED = 3
-"""After this many periods without a result, the monitor is not slow but stuck. A period is the time
-for which a result is usable. A pause of the whole process does not count: the process needs no
-restart."""
+"""After so many periods, each as long as a result is usable, the monitor is not slow but stuck."""
 _POLLER_FAILED = PollFailure(Reason.ERROR, "clustercheckd failed to poll the node: see its log")
+_RULE_FAILED = Verdict(
+    available=False,
+    reason=Reason.ERROR,
+    detail="clustercheckd failed to decide on the node: see its log",
+)
 _STOPPED = PollFailure(Reason.ERROR, "clustercheckd has stopped polling the node")
 
-# Whoever asks while the result is too old to say anything waits as for a 200: an answer is on its
-# way.
+# Whoever asks then waits as for a 200: an answer is on its way.
 _UNKNOWN = (Reason.STARTING, Reason.STALE)
 _BY_HAND = (Reason.DISABLED, Reason.SHUTTING_DOWN)
-
-boot_seconds = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-"""Returns the time since the machine booted, in seconds. Unlike `time.monotonic`, it includes time
-in suspend."""
 
 
 def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> float:
     """Return the age in seconds above which a result is stale: clustercheckd itself must be stuck.
 
-    The next poll begins when nobody has asked for a while, or when the one before has taken its
-    deadline. It may take the deadline too.
+    The next poll begins after a while without questions, or after a deadline, and may take one too.
     """
     return round(
         max(interval_seconds, IDLE_SECONDS, deadline_seconds) + deadline_seconds + _SLACK_SECONDS, 3
     )
+
+
+@dataclass(frozen=True)
+class Polling:
+    """How to poll, and what to decide from it: what a reload replaces as a whole.
+
+    poll: polls the node once; a failure is a `PollFailure`, not an exception. deadline_seconds: how
+    long an answer may wait for a poll. max_age_seconds: the age above which a result is stale.
+    policy: the configured policy, which decides the logged verdict and its changes.
+    """
+
+    poll: Callable[[], Awaitable[NodeState | PollFailure]]
+    interval_seconds: float
+    deadline_seconds: float
+    max_age_seconds: float
+    policy: Policy
 
 
 @dataclass(frozen=True)
@@ -94,53 +104,63 @@ class Change:
 class Monitor:
     """Polls one node, keeps the latest result, and decides verdicts from it.
 
-    poll: polls the node once; a failure is a `PollFailure`, not an exception. policy: the
-    configured policy, which decides the logged verdict and its changes. switches: called for every
-    verdict. deadline_seconds: how long an answer may wait for a poll. clock: returns seconds, and
-    must include the time that the machine spends in suspend. on_verdict: called with the last
-    recorded verdict after each poll, failed or not, and whenever a change is looked for.
+    switches: called for every verdict. clock: returns seconds, and must include the time that the
+    machine spends in suspend. on_verdict: called with the last recorded verdict after each poll,
+    failed or not, and whenever a change is looked for.
     """
 
     def __init__(
         self,
-        poll: Callable[[], Awaitable[NodeState | PollFailure]],
+        polling: Polling,
         *,
-        interval_seconds: float,
-        deadline_seconds: float,
-        policy: Policy,
         switches: Callable[[], Switches],
         clock: Callable[[], float] = boot_seconds,
         on_verdict: Callable[[Verdict], None] = lambda _: None,
     ) -> None:
-        self.policy = policy
+        self.polling = polling
         self.switches = switches
         # The result of the latest poll; None before the first one has ended.
         self.result: NodeState | PollFailure | None = None
         self.changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
-        # Counts since the start. polls: by the reason for a failure, None for those that did not
-        # fail. durations: how many polls took at most so many seconds, and all took
-        # duration_seconds together.
+        # Counts since the start. polls: by the reason for a failure, None for those without.
+        # durations: how many took at most so many seconds; all took duration_seconds together.
         self.polls: Counter[Reason | None] = Counter()
         self.durations = dict.fromkeys((*_DURATION_BOUNDS_SECONDS, math.inf), 0)
         self.duration_seconds = 0.0
         self.changes_to: Counter[Reason] = Counter()
-        self._poll_node = poll
-        self._interval_seconds = interval_seconds
-        self._deadline_seconds = deadline_seconds
+        self._next: Polling | None = None
         self._clock = clock
         self._began_at = self._ended_at = clock()
-        self._decided: Verdict | None = None
+        # The verdicts of the latest poll, by policy: most health checks get one of these.
+        self._decided: dict[Policy | None, Verdict] = {}
+        self._rule_failed = False
         self._asked = asyncio.Event()
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
         self._on_verdict = on_verdict
         self._periods_missed = 0
 
     @property
-    def age_seconds(self) -> float:
-        """Time since the latest completed poll began.
+    def policy(self) -> Policy:
+        """The configured policy."""
+        return self.polling.policy
 
-        Before the first, time since the monitor was created.
-        """
+    async def use(self, polling: Polling) -> None:
+        """Poll in another way from the next poll on; return when that poll has ended."""
+        self._next = polling
+        try:
+            while self._next is polling:
+                self._asked.set()
+                await self._poll_ended.wait()
+        finally:
+            self.keep_polling()
+
+    def keep_polling(self) -> None:
+        """Poll as before, also if `use` still waits for its poll."""
+        self._next = None
+
+    @property
+    def age_seconds(self) -> float:
+        """Time since the latest completed poll began, or since the monitor was created."""
         return self._clock() - self._began_at
 
     @property
@@ -148,49 +168,62 @@ class Monitor:
         """Whether polls still end, failed ones included."""
         return self._periods_missed < _PERIODS_MISSED
 
-    def verdict(self, policy: Policy | None = None) -> Verdict:
-        """Return the verdict from the latest result. policy: instead of the configured one."""
-        return self._decide(self.age_seconds, policy)
+    def verdict(self, policy: Policy | None = None, *, switches: Switches | None = None) -> Verdict:
+        """Return the verdict from the latest result.
+
+        policy, switches: instead of the configured one, and of those as they are.
+        """
+        return self._decide(self.age_seconds, policy, switches or self.switches())
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from a fresh result, or from a poll that has just ended.
 
-        A result is fresh if its poll began at most the poll interval ago.
-
-        For a node that is unavailable anyway, wait at most `REFUSAL_SECONDS`, then return the
-        verdict as it is known. In every other case, a poll that does not end within the deadline
-        makes the result stale.
+        If the node is unavailable anyway, wait at most `REFUSAL_SECONDS`. Otherwise, a poll that
+        does not end within the deadline makes the result stale.
         """
-        fresh = self.result is not None and self.age_seconds <= self._interval_seconds
-        if fresh and policy is None and self._decided is not None and not self.switches().any_on:
-            return self._decided
-        verdict = self.verdict(policy)
+        fresh = self.result is not None and self.age_seconds <= self.polling.interval_seconds
+        switches = self.switches()
+        if fresh and not switches.any_on:
+            return self._decided.get(policy) or self._decide_once(policy)
+        verdict = self.verdict(policy, switches=switches)
         if fresh or verdict.reason in _BY_HAND:
             return verdict
         limit: AbstractAsyncContextManager[object] = asyncio.timeout(REFUSAL_SECONDS)
         is_patient = verdict.available or verdict.reason in _UNKNOWN
         if is_patient:
             # The poll ends by its own deadline, which began when this wait did, or before.
-            limit = deadline(self._deadline_seconds + _SLACK_SECONDS)
+            limit = deadline(self.polling.deadline_seconds + _SLACK_SECONDS)
         try:
             async with limit:
                 return await self._verdict_of_next_poll(policy)
         except TimeoutError:
             # An old 200 is no answer.
-            return self._decide(math.inf if is_patient else self.age_seconds, policy)
+            age_seconds = math.inf if is_patient else self.age_seconds
+            return self._decide(age_seconds, policy, self.switches())
 
-    def _decide(self, age_seconds: float, policy: Policy | None) -> Verdict:
-        return decide(self.result, age_seconds, policy or self.policy, self.switches())
+    def _decide_once(self, policy: Policy | None) -> Verdict:
+        """Return the verdict from the latest result, and keep it for those who ask next."""
+        verdict = self._decide(0.0, policy, Switches())
+        if len(self._decided) < _POLICIES_KEPT:
+            self._decided[policy] = verdict
+        return verdict
+
+    def _decide(self, age_seconds: float, policy: Policy | None, switches: Switches) -> Verdict:
+        policy, limit = policy or self.policy, self.polling.max_age_seconds
+        try:
+            return decide(self.result, age_seconds, policy, switches, limit)
+        except Exception:  # noqa: BLE001 (no fault of a rule may end the polling)
+            if not self._rule_failed:
+                _log.exception("rule failed")
+            self._rule_failed = True
+            return _RULE_FAILED
 
     async def _verdict_of_next_poll(self, policy: Policy | None) -> Verdict:
-        """Wait for a poll that ends now.
-
-        After a pause of this process, one that ended before says nothing.
-        """
+        """Wait for a poll that ends now: after a pause of ours, an earlier one says nothing."""
         while True:
             self._asked.set()
             await self._poll_ended.wait()
-            if self._clock() - self._ended_at <= self._interval_seconds:
+            if self._clock() - self._ended_at <= self.polling.interval_seconds:
                 verdict = self.verdict(policy)
                 if verdict.reason is not Reason.STALE:
                     return verdict
@@ -201,29 +234,32 @@ class Monitor:
         try:
             while True:
                 began_at = self._clock()
-                result = await self._poll()
-                if self._clock() - began_at > self.policy.max_age_seconds:
-                    # Polls do not take so long: this process was paused. Ask again, instead of
-                    # calling it stale.
+                polling = self._next or self.polling
+                result = await self._poll(polling)
+                if self._clock() - began_at > polling.max_age_seconds:
+                    # Polls do not take so long: this process was paused. Ask again.
                     continue
-                self.result = result
-                # Most health checks get this verdict. To decide for each would be a sixth of the
-                # cost of an answer.
-                self._decided = decide(result, 0.0, self.policy, Switches())
-                # The age counts from the start of the poll: a value may have changed right after
-                # the server sent it.
+                if polling is self._next:
+                    self.polling, self._next = polling, None
+                elif polling is not self.polling:
+                    # The reload that wanted it was given up meanwhile.
+                    continue
+                self.result, self._decided = result, {}
+                # From its start: a value may have changed right after the server sent it.
                 self._began_at, self._ended_at = began_at, self._clock()
                 self._asked.clear()
                 self._count(result, self._ended_at - began_at)
                 self._release_waiters()
                 self.note_change()
                 await self._pause()
+        except Exception:
+            _log.exception("polling ended")
+            raise
         finally:
             watching.cancel()
             self._periods_missed = _PERIODS_MISSED
-            # A health check that waits for the cancelled poll must not get the verdict of the poll
-            # before it, but this one, at once.
-            self.result, self._decided = _STOPPED, None
+            # Who waits for the cancelled poll must not get the verdict of the one before.
+            self.result, self._decided = _STOPPED, {}
             self._began_at = self._ended_at = self._clock()
             self._release_waiters()
 
@@ -250,9 +286,9 @@ class Monitor:
         if self.result is not None:
             self._on_verdict(self.changes[-1].verdict)
 
-    async def _poll(self) -> NodeState | PollFailure:
+    async def _poll(self, polling: Polling) -> NodeState | PollFailure:
         try:
-            return await self._poll_node()
+            return await polling.poll()
         except Exception:  # noqa: BLE001 (no fault may end the polling)
             if self.result != _POLLER_FAILED:
                 _log.exception("poller failed")
@@ -262,20 +298,19 @@ class Monitor:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, IDLE_SECONDS - self.age_seconds)):
                 await self._asked.wait()
-        # sleep(0) still lets other tasks run, even if every poll takes longer than the interval.
-        await asyncio.sleep(max(0.0, self._interval_seconds - self.age_seconds))
+        # sleep(0) lets other tasks run, even if every poll takes longer than the interval.
+        await asyncio.sleep(max(0.0, self.polling.interval_seconds - self.age_seconds))
 
     async def _watch(self) -> None:
         """Count the periods in which no poll ends."""
         loop = asyncio.get_running_loop()
         while True:
-            latest, due = self._ended_at, loop.time() + self.policy.max_age_seconds
-            await asyncio.sleep(self.policy.max_age_seconds)
+            latest, due = self._ended_at, loop.time() + self.polling.max_age_seconds
+            await asyncio.sleep(self.polling.max_age_seconds)
             if self._ended_at != latest:
                 self._periods_missed = 0
             elif loop.time() < due + _SLACK_SECONDS:
-                # If this is later, the process was paused: the answer to the poll lies in the
-                # socket.
+                # Later, the process was paused: the answer lies in the socket.
                 self._periods_missed += 1
                 self.note_change()
 

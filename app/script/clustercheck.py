@@ -21,7 +21,7 @@ from app.settings.files import SettingsError
 from app.settings.switches import DISABLED_FILE, ManualSwitches
 from app.settings.target import Database
 from app.settings.variables import Variable, seconds_in
-from app.verdict.body import sentence_of
+from app.verdict.body import script_body_of
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Verdict, decide
 
@@ -90,7 +90,7 @@ def _verdict(values: Mapping[str, str]) -> Verdict:
     try:
         deadline_seconds = seconds_in(values["CLUSTERCHECK_DEADLINE"])
     except ValueError as fault:
-        raise SettingsError(f"CLUSTERCHECK_DEADLINE: {fault}") from None
+        raise SettingsError(f"CLUSTERCHECK_DEADLINE must be {fault}") from None
     policy = Policy(
         available_when_donor=values["AVAILABLE_WHEN_DONOR"] == "1",
         available_when_readonly=values["AVAILABLE_WHEN_READONLY"] == "1",
@@ -127,7 +127,7 @@ def _tell(err_file: str, complaints: Sequence[str]) -> None:
 def _answer(verdict: Verdict) -> None:
     """Print the script's output, and close a client's connection without resetting it."""
     status = "200 OK" if verdict.available else "503 Service Unavailable"
-    body = f"{sentence_of(verdict)}\r\n"
+    body = script_body_of(verdict)
     head = (
         f"HTTP/1.1 {status}\r\n"
         "Content-Type: text/plain\r\n"

@@ -1,7 +1,7 @@
 """`clustercheckd migrate`: turn xinetd's service and the script's variables into an env file.
 
-It does not evaluate the script. It names the lines in which the script may set a variable itself,
-to be checked by hand.
+It does not evaluate the script. Where a value is not certain, for example because the script may
+set it itself, a line that begins with `# CHECK` says so in the env file, and the exit status is 3.
 """
 
 import contextlib
@@ -15,19 +15,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app import __version__
-from app.commands.exit_status import DONE, FAILED
+from app.commands.exit_status import DONE, FAILED, TO_CHECK
 from app.commands.output import complain, say
 from app.script import inputs as script
+from app.settings.env_file import read_env_file
 from app.settings.files import SettingsError
 from app.settings.settings import settings_of
 from app.settings.switches import DISABLED_FILE
-from app.settings.variables import Variable, read_env_file
+from app.settings.variables import Variable
 from app.text import one_line
 
 _SCRIPT = re.compile(r"(.*/)?(clustercheck|mysqlchk)[^/]*$")
 
-# Of xinetd: the files that it ignores, and the lines of the others.
-_IGNORED = re.compile(r"\.|~$")
+# Of xinetd.
 _SECTION = re.compile(r"\s*(defaults|service)\b[^=]*$")
 _ATTRIBUTE = re.compile(r"\s*(\w+)\s*([+-]?)=\s*(.*?)\s*$")
 _SETTINGS_OF = {
@@ -36,19 +36,21 @@ _SETTINGS_OF = {
     "port": "CLUSTERCHECK_PORT",
     "only_from": "CLUSTERCHECK_ALLOW_FROM",
 }
-# In xinetd, zeros at the end match any number.
-_ZERO_AT_THE_END = re.compile(r"\.0(\s|$)")
+# Addresses and networks, which the service reads as xinetd does. There, zeros at the end match any
+# number. An incomplete list would refuse a load balancer, and so remove a healthy node.
+_ONLY_FROM = re.compile(r"(?!.*\.0(\s|$))[0-9a-fA-F.:/]+(\s+[0-9a-fA-F.:/]+)*")
 
 _NAMES = "|".join(script.VARIABLES)
 _ARGUMENTS = "|".join(script.DEFAULTS)
 # Comments, and the paths that the service and migrate read too.
 _HARMLESS = re.compile("|".join([r"(?m)^[ \t]*#.*", DISABLED_FILE, *script.CONFIGURATION_FILES]))
-# Every form that may set a variable (declare, read, printf -v ...), another file to source, another
-# disabled file.
+# Every form that may set a variable (declare, read, printf -v ...) or move the arguments, another
+# file to source, another disabled file.
 _TO_CHECK = re.compile(
     rf"(?:(?<!\$)(?<!\$\{{)|(?<=\$\{{)(?=\w+:?=))\b(?P<name>{_NAMES})\b"
     r"|(?:^|[\s;&|({])(?:\.|source)\s+[\"']?[\w$/~.]"
     r"|/\S*disabled\b"
+    r"|\b(?:shift|eval|set\s+--)(?:\s|$)"
 )
 # The form of the public scripts: an argument or a variable, or else a default. One of them has a
 # dash too many: MYSQL_USERNAME="${MYSQL_USERNAME:=-clustercheckuser}".
@@ -83,35 +85,28 @@ def migrate(
             return FAILED
         arguments = script.positionals(_command(service)[1:], service["server_args"].where)
         values = script.effective(variables + arguments)
-        settings = [
-            *_database_and_policy(values.values()),
-            *_listening(service, to_check),
-        ]
+        settings = [*_database_and_policy(values.values()), *_listening(service, to_check)]
         password = values["MYSQL_PASSWORD"]
         if password.value:
             place = str(Path(password_file).absolute())
             settings.append(Variable("MYSQL_PASSWORD_FILE", place, password.where))
         settings_of(settings)
         to_check += _other_values(service, variables, arguments, values)
-        _write_both(output, _env_file(settings), password_file, password.value)
+        if output and password.value and Path(password_file).exists():
+            to_check.append(f"{password_file} exists and stays as it is: is the password in it?")
+        _write_both(output, _env_file(settings, to_check), password_file, password.value)
     except OSError as fault:
         raise SettingsError(f"{fault.filename or output}: {fault.strerror}") from None
     for line in to_check:
         complain(f"check: {one_line(line)}")
-    return DONE
+    return TO_CHECK if to_check else DONE
 
 
 def _find_service(path: str | None, xinetd: str) -> _Service:
     """Return the service that runs the script; one without attributes if there is none."""
-    if path:
-        files = [Path(path)]
-    else:
-        files = [
-            file
-            for file in sorted(Path(xinetd).glob("*"))
-            if file.is_file()
-            if not _IGNORED.search(file.name)
-        ]
+    # xinetd ignores some files.
+    found = sorted(file for file in Path(xinetd).glob("*[!~]") if "." not in file.name)
+    files = [Path(path)] if path else filter(Path.is_file, found)
     services = [service for file in files for service in _services(file)]
     if len(services) > 1 or (path and not services):
         raise SettingsError(
@@ -176,23 +171,11 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
         if attribute not in service:
             continue
         variable = replace(service[attribute], name=setting)
-        if attribute != "only_from" or _means_the_same(variable):
+        if attribute != "only_from" or _ONLY_FROM.fullmatch(variable.value):
             yield variable
         else:
             to_check.append(f"{variable.called}: everybody may connect until you write it by hand")
     yield Variable("CLUSTERCHECK_ANY_PATH", "1", "not needed if all checks ask for /")
-
-
-def _means_the_same(only_from: Variable) -> bool:
-    """Return whether the service reads xinetd's list as xinetd does.
-
-    An incomplete list would refuse a load balancer, and so remove a healthy node.
-    """
-    try:
-        settings_of([only_from])
-    except SettingsError:
-        return False
-    return not _ZERO_AT_THE_END.search(only_from.value)
 
 
 def _other_values(
@@ -214,13 +197,11 @@ def _other_values(
     for position, argument in enumerate(arguments, 1):
         sources[str(position)] = argument.value
     for number, line in enumerate(code.splitlines(), 1):
-        assignment = _ASSIGNMENT.fullmatch(line)
-        if assignment:
+        if assignment := _ASSIGNMENT.fullmatch(line):
             name, source, default = assignment.groups()
             if sources.get(source, default) == values[name].value:
                 continue
-        to_check = _TO_CHECK.search(line)
-        if to_check:
+        if to_check := _TO_CHECK.search(line):
             # Not the line: it may contain a password.
             yield f"{path}, line {number}: {to_check['name'] or 'another file'}"
 
@@ -233,25 +214,24 @@ def _write_both(output: str | None, env_file: str, password_file: str, password:
         return
     if Path(output).exists() and any(read_env_file(output)):
         raise SettingsError(f"{output} is more than a file of comments: move it away")
-    if password and Path(password_file).exists():
-        complain(f"check: {password_file} exists and stays as it is: is the password in it?")
-    elif password:
+    if password and not Path(password_file).exists():
         _write(Path(password_file), f"{password}\n")
     _write(Path(output), f"{env_file}\n")
 
 
-def _env_file(settings: Iterable[Variable]) -> str:
-    lines = [f"# Made by clustercheckd {__version__} migrate."]
+def _env_file(settings: Iterable[Variable], to_check: Iterable[str]) -> str:
+    """Return its text. A value that is not certain says so, and not where it comes from."""
+    checks = [f"# CHECK, then remove this line: {one_line(line)}" for line in to_check]
+    lines = [f"# Made by clustercheckd {__version__} migrate.", *checks]
     for variable in settings:
         if not variable.value.isprintable() or _NOT_PORTABLE.search(variable.value):
             raise SettingsError(
                 f"{variable.called} cannot be written to an env file: set it by hand"
             )
-        lines += [
-            "",
-            f"# {one_line(variable.where)}",
-            f'{variable.name}="{variable.value}"',
-        ]
+        where = variable.where
+        if any(variable.name in line for line in checks):
+            where = "NOT CERTAIN: see CHECK above"
+        lines += ["", f"# {one_line(where)}", f'{variable.name}="{variable.value}"']
     return "\n".join(lines)
 
 

@@ -1,7 +1,5 @@
 """The log: one line per event on standard error.
 
-A thread writes it, so that no health check waits for standard error.
-
 The message of a record is the name of an event, and its `extra` holds the fields.
 docs/operations.md lists both.
 """
@@ -17,9 +15,9 @@ from queue import Queue
 
 _STANDARD_ERROR = 2
 _LINES = 1000
-"""How many lines may wait to be written. Any further line is dropped and counted."""
+"""How many lines may wait. Any further line is dropped and counted."""
 _FLUSH_SECONDS = 0.5
-"""How long the process, before it exits, waits for the last lines to be written."""
+"""How long the process waits at its end for the last lines."""
 
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3}
 """The journal's numbers for the levels, sd-daemon(3)."""
@@ -74,26 +72,29 @@ def goes_to_journal() -> bool:
 
 
 class Log(QueueHandler):
-    """A logging handler that formats each record and has a thread write it.
+    """Formats each record and has a thread write it, so that no health check waits for that.
 
-    A write may block for ever, so the thread holds no lock meanwhile and nothing joins it, as
-    logging's own QueueListener does.
+    A write may block for ever. So nothing joins the thread, as logging's own QueueListener does.
     """
 
-    def __init__(self, formatter: logging.Formatter) -> None:
+    def __init__(self) -> None:
         self._lines: Queue[logging.LogRecord] = Queue(_LINES)
         super().__init__(self._lines)
-        self.setFormatter(formatter)
         # How many lines were dropped because standard error was too slow or closed.
         self.dropped = 0
         threading.Thread(target=self._write_lines, daemon=True).start()
 
+    def format_as(self, level: str, layout: str) -> None:
+        """Write records from this level on, in this layout: see `set_up_log`."""
+        self.setFormatter(LineFormatter(as_json=layout == "json", in_journal=goes_to_journal()))
+        logging.getLogger().setLevel(level.upper())
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 (logging's own)
-        """Count a record that finds the queue full."""
+        """Count a record for which the queue has no room."""
         self.dropped += 1
 
     def flush(self) -> None:
-        """Wait up to 0.5 s until all lines are written. logging calls this as the process exits."""
+        """Wait up to 0.5 s until all lines are written. logging calls this at exit."""
         with self._lines.all_tasks_done:
             self._lines.all_tasks_done.wait_for(
                 lambda: not self._lines.unfinished_tasks, _FLUSH_SECONDS
@@ -121,10 +122,10 @@ def set_up_log(level: str, layout: str) -> Log:
 
     level: debug, info, warning or error. layout: text or json.
     """
-    log = Log(LineFormatter(as_json=layout == "json", in_journal=goes_to_journal()))
-    logging.basicConfig(level=level.upper(), handlers=[log])
-    # uvicorn logs a warning for each malformed request, so that any client could fill the disk. Set
-    # the level on this very logger: uvicorn reads its `level`, not the effective one, to decide
-    # whether to trace.
+    log = Log()
+    logging.basicConfig(handlers=[log])
+    log.format_as(level, layout)
+    # uvicorn warns of each malformed request: any client could fill the disk. On this very logger,
+    # because uvicorn reads its `level`, not the effective one, to decide whether to trace.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return log

@@ -4,25 +4,28 @@ import asyncio
 import logging
 import os
 import signal
-import socket
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from datetime import UTC, datetime
 
 import uvloop
 
+import app.service.preload  # noqa: F401 (before anything can need it)
 from app import __version__
 from app.database.poller import Poller
 from app.http.api import create_application
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthCheckCounts, HealthChecks
-from app.http.metrics import ServiceMetrics
 from app.http.server import Server, listening_socket
-from app.monitor.monitor import IDLE_SECONDS, Monitor, oldest_usable_seconds
+from app.http.sources import Reload, Sources
+from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.log import Log, set_up_log
-from app.service.reload import Load, usable_settings
-from app.service.systemd import Systemd, execute_again, kept_socket
+from app.service.reload import Load, reload_at_each_sighup, settings_to_reload
+from app.service.systemd import Systemd, kept_socket
+from app.settings.files import SettingsError
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
 from app.text import host_and_port
+from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.rules import Switches
 
 _log = logging.getLogger(__name__)
@@ -37,104 +40,180 @@ def serve(load: Load) -> int:
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     settings, warnings = load()
-    settings.require_login()
+    settings.require_usable()
     log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format)
     for line in warnings:
         _log.warning("setting ignored", extra={"detail": line})
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        successor = runner.run(_serve(settings, log, load))
-    if successor is not None:
-        log.flush()
-        execute_again(successor)
+        runner.run(_serve(settings, log, load))
     # The interpreter drops its signal handlers as it exits. A second signal at that moment would
     # turn the exit status into a failure.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     return 0
 
 
-async def _serve(settings: Settings, log: Log, load: Load) -> socket.socket | None:
-    """Serve until a signal. After a reload, return the socket for the next program."""
-    poller = Poller(
+async def _serve(settings: Settings, log: Log, load: Load) -> None:
+    await _Service(settings, log, load).run()
+
+
+class _Service:
+    """The parts of a running service. A reload replaces those that depend on settings."""
+
+    def __init__(self, settings: Settings, log: Log, load: Load) -> None:
+        self._log = log
+        self._load = load
+        self._stopping = False
+        self._systemd = Systemd(os.environ.get("NOTIFY_SOCKET"))
+        poller = _poller(settings)
+        self._switches = ManualSwitches(settings.clustercheck_disabled_file)
+        self._monitor = Monitor(
+            _polling(settings, poller), switches=self._switches, on_verdict=self._systemd.show
+        )
+        self._sources = Sources(
+            settings,
+            poller,
+            self._monitor,
+            ConnectionRegister(settings.clustercheck_allow_from),
+            HealthCheckCounts(),
+            Reload(datetime.now(UTC)),
+            lambda: log.dropped,
+        )
+        self._application = create_application(self._sources)
+        self._server = Server(
+            self._health_checks(settings),
+            self._sources.connections,
+            settings.clustercheck_deadline,
+            give_up=self._give_up,
+            on_signal=self._stop,
+        )
+        kept = kept_socket()
+        self._listening = listening_socket(settings, kept)
+        if self._listening is not kept:
+            self._systemd.keep(self._listening)
+
+    async def run(self) -> None:
+        """Serve until a signal."""
+        self._tell("started")
+        self._polling = asyncio.create_task(self._monitor.run())
+        self._reloading = asyncio.create_task(reload_at_each_sighup(self._reload))
+        feeding = asyncio.create_task(self._systemd.feed_watchdog(lambda: self._monitor.alive))
+        tasks = (self._polling, self._reloading, feeding)
+        try:
+            await self._server.serve([self._listening])
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await self._sources.poller.aclose()
+
+    def _health_checks(self, settings: Settings) -> HealthChecks:
+        return HealthChecks(settings, self._monitor, self._application, self._sources.health_checks)
+
+    def _tell(self, event: str) -> None:
+        settings = self._sources.settings
+        _log.info(
+            event,
+            extra={
+                "version": __version__,
+                "database": str(settings.database()),
+                "listen": host_and_port(*self._listening.getsockname()[:2]),
+                "max_age_seconds": self._monitor.polling.max_age_seconds,
+                **asdict(self._monitor.policy),
+            },
+        )
+
+    def _shut_down(self) -> None:
+        self._switches.without_file = Switches(shutting_down=True)
+
+    def _give_up(self) -> None:
+        """Release the health checks that still wait."""
+        self._shut_down()
+        self._polling.cancel()
+
+    def _stop(self, signal_name: str) -> None:
+        """After the first signal, drain. After a second one, stop at once."""
+        settings = self._sources.settings
+        drain_seconds = 0.0 if self._stopping else settings.clustercheck_drain_seconds
+        self._stopping = True
+        # At once: a reload that took over now would not know of the shutdown.
+        self._monitor.keep_polling()
+        self._reloading.cancel()
+        if drain_seconds:
+            self._shut_down()
+        self._systemd.stopping(drain_seconds + settings.clustercheck_deadline)
+        event = "draining" if drain_seconds else "stopping"
+        _log.info(event, extra={"signal": signal_name, "seconds": drain_seconds or None})
+        asyncio.get_running_loop().call_later(drain_seconds, self._server.ended.set)
+
+    async def _reload(self) -> None:
+        """Take the settings as they are now, or say why not."""
+        at = datetime.now(UTC)
+        failure: PollFailure | None = None
+        complaints: list[str] = []
+        try:
+            failure = await self._take(settings_to_reload(self._load, self._sources.settings))
+        except SettingsError as fault:
+            complaints = str(fault).splitlines()
+        except Exception:  # noqa: BLE001 (no fault may end the reloading)
+            _log.exception("not reloaded")
+            complaints = ["clustercheckd failed to reload: see its log"]
+        if failure is not None:
+            seen = f"{failure.reason}: {failure.detail}"
+            complaints = [f"the node can be read, and could not be with these settings: {seen}"]
+        self._sources.last_reload = Reload(at, not complaints, complaints, failure)
+        for line in complaints:
+            _log.error("not reloaded", extra={"detail": line})
+        if not complaints:
+            self._tell("reloaded")
+
+    async def _take(self, settings: Settings) -> PollFailure | None:
+        """Use other settings, or return why the node cannot be read with them.
+
+        A node that cannot be read now need not be: the new settings may be what mends that.
+        """
+        before = self._sources.poller
+        poller = _poller(settings, before)
+        polling = _polling(settings, poller)
+        try:
+            result = await poller.poll()
+            if isinstance(result, PollFailure) and isinstance(self._monitor.result, NodeState):
+                return result
+            await self._monitor.use(polling)
+        finally:
+            # Also if this was cancelled meanwhile.
+            is_taken = self._monitor.polling is polling
+            if is_taken:
+                self._adopt(settings, poller)
+            await (before if is_taken else poller).aclose()
+        return None
+
+    def _adopt(self, settings: Settings, poller: Poller) -> None:
+        self._sources.settings = settings
+        self._sources.poller = poller
+        self._sources.connections.allowed = settings.clustercheck_allow_from
+        self._switches.disabled_file = settings.clustercheck_disabled_file
+        self._log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
+        self._server.use(self._health_checks(settings), settings.clustercheck_deadline)
+
+
+def _poller(settings: Settings, before: Poller | None = None) -> Poller:
+    return Poller(
         settings.database(),
         settings.clustercheck_deadline,
         login_interval_seconds=settings.clustercheck_login_interval,
         poll_interval_seconds=max(IDLE_SECONDS, settings.clustercheck_poll_interval),
+        before=before,
     )
-    switches = ManualSwitches(settings.clustercheck_disabled_file)
-    systemd = Systemd(os.environ.get("NOTIFY_SOCKET"))
-    monitor = Monitor(
+
+
+def _polling(settings: Settings, poller: Poller) -> Polling:
+    interval_seconds = settings.clustercheck_poll_interval
+    deadline_seconds = settings.clustercheck_deadline
+    return Polling(
         poller.poll,
-        interval_seconds=settings.clustercheck_poll_interval,
-        deadline_seconds=settings.clustercheck_deadline,
-        policy=replace(
-            settings.policy(),
-            max_age_seconds=oldest_usable_seconds(
-                settings.clustercheck_poll_interval, settings.clustercheck_deadline
-            ),
-        ),
-        switches=switches,
-        on_verdict=systemd.show,
+        interval_seconds,
+        deadline_seconds,
+        oldest_usable_seconds(interval_seconds, deadline_seconds),
+        settings.policy(),
     )
-    register = ConnectionRegister(settings.clustercheck_allow_from)
-    counts = HealthCheckCounts()
-    metrics = ServiceMetrics(settings, monitor, poller, register, counts, lambda: log.dropped)
-    health_checks = HealthChecks(settings, monitor, create_application(metrics), counts)
-    kept = kept_socket()
-    listening = listening_socket(settings, kept)
-    if listening is not kept:
-        systemd.keep(listening)
-    _log.info(
-        "started",
-        extra={
-            "version": __version__,
-            "database": str(settings.database()),
-            "listen": host_and_port(*listening.getsockname()[:2]),
-            **asdict(monitor.policy),
-        },
-    )
-
-    loop = asyncio.get_running_loop()
-    stopping = False
-
-    def give_up() -> None:
-        switches.without_file = Switches(shutting_down=True)
-        polling.cancel()
-
-    def stop(signal_name: str) -> None:
-        """After the first signal, drain. After a second one, stop at once."""
-        nonlocal stopping
-        drain_seconds = 0.0 if stopping else settings.clustercheck_drain_seconds
-        stopping = True
-        reloading.cancel()
-        if drain_seconds:
-            switches.without_file = Switches(shutting_down=True)
-        systemd.stopping(drain_seconds + settings.clustercheck_deadline)
-        event = "draining" if drain_seconds else "stopping"
-        _log.info(event, extra={"signal": signal_name, "seconds": drain_seconds or None})
-        loop.call_later(drain_seconds, server.ended.set)
-
-    async def reload() -> socket.socket:
-        await usable_settings(load, settings, monitor)
-        server.ended.set()
-        # A duplicate, because the server closes its own.
-        return listening.dup()
-
-    server = Server(
-        health_checks,
-        register,
-        settings.clustercheck_deadline,
-        give_up=give_up,
-        on_signal=stop,
-    )
-    polling = asyncio.create_task(monitor.run())
-    feeding = asyncio.create_task(systemd.feed_watchdog(lambda: monitor.alive))
-    reloading = asyncio.create_task(reload())
-    try:
-        await server.serve([listening])
-    finally:
-        feeding.cancel()
-        polling.cancel()
-        await asyncio.wait([polling, feeding])
-        await poller.aclose()
-    return None if stopping else await reloading

@@ -1,22 +1,17 @@
-"""Notifications to systemd: ready, the verdict, alive, stopping.
+"""Notifications to systemd, and the listening socket that it keeps over a restart.
 
-Also the listening socket that outlives the process.
-
-The protocol is that of sd_notify(3): datagrams of NAME=value lines to the socket whose path is in
-$NOTIFY_SOCKET.
+The protocol is that of sd_notify(3): datagrams of NAME=value lines to $NOTIFY_SOCKET.
 """
 
 import asyncio
 import os
 import socket
-import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 from app.verdict.rules import Verdict
 
 _WATCHDOG_SECONDS = 1.0
-"""How often the watchdog is fed. WatchdogSec= of systemd.service(5) must be at least twice that."""
+"""How often the watchdog is fed. WatchdogSec= must be at least twice that."""
 _STOP_SECONDS = 5.0
 """How long the service may take to stop after that."""
 
@@ -33,46 +28,30 @@ class Systemd:
         self._shown = ""
 
     async def feed_watchdog(self, is_alive: Callable[[], bool]) -> None:
-        """Feed the watchdog while is_alive returns true, until cancelled.
-
-        systemd therefore also restarts a process that runs but no longer polls.
-        """
+        """Feed the watchdog while is_alive is true: without polls, systemd restarts us."""
         while self._address:
             if is_alive():
                 self._send("WATCHDOG=1")
             await asyncio.sleep(_WATCHDOG_SECONDS)
 
     def show(self, verdict: Verdict) -> None:
-        """Show the verdict in `systemctl status`; the first one makes the service ready.
-
-        What a busy systemd does not take is sent with the next call.
-        """
+        """Show the verdict in `systemctl status`; the first one makes the service ready."""
         status = f"READY=1\nSTATUS={verdict}"
         if status != self._shown and self._send(status):
             self._shown = status
 
     def stopping(self, held_seconds: float) -> None:
-        """Announce the stop, and ask for the time that the drain and held health checks take.
-
-        It may exceed TimeoutStopSec= of systemd.service(5).
-        """
+        """Announce the stop. It may take longer than TimeoutStopSec=."""
         microseconds = round((held_seconds + _STOP_SECONDS) * 1_000_000)
         self._send(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={microseconds}")
 
     def keep(self, listening: socket.socket) -> None:
-        """Store the socket in systemd, in place of an earlier one.
-
-        systemd passes it to the next process of a restart, and closes it at a stop. That takes
-        FileDescriptorStoreMax= in systemd.service(5).
-        """
+        """Store the socket in systemd, for the next process. Takes FileDescriptorStoreMax=."""
         if self._send(f"FDSTOREREMOVE=1\nFDNAME={_KEPT}"):
             self._send(f"FDSTORE=1\nFDNAME={_KEPT}", [listening.fileno()])
 
     def _send(self, message: str, descriptors: Sequence[int] = ()) -> bool:
-        """Send one datagram, and return whether systemd has taken it.
-
-        systemd may be busy, for example with daemon-reload. No health check may wait for it.
-        """
+        """Return whether systemd has taken a datagram. If it is busy, no health check waits."""
         if self._address is None:
             return False
         try:
@@ -86,18 +65,10 @@ class Systemd:
 
 
 def kept_socket() -> socket.socket | None:
-    """Return the listening socket from before a restart or a reload, if there is one."""
+    """Return the listening socket from before a restart, if there is one."""
     # sd_listen_fds(3): the variables are valid only in the process with this id. A socket with
     # another name comes from another unit.
     inherited = os.environ.get("LISTEN_PID"), os.environ.get("LISTEN_FDNAMES")
     if inherited != (str(os.getpid()), _KEPT):
         return None
     return socket.socket(fileno=_FIRST_INHERITED_FD)
-
-
-def execute_again(listening: socket.socket) -> NoReturn:
-    """Replace this process by what its command line starts, and pass on the socket."""
-    os.dup2(listening.fileno(), _FIRST_INHERITED_FD)
-    os.set_inheritable(_FIRST_INHERITED_FD, True)  # noqa: FBT003 (os's own signature)
-    os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES=_KEPT)
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 (no shell is wanted)

@@ -1,26 +1,13 @@
 """Resolves the settings and the option file to the address of a server.
 
-An address is a unix socket, or a host and port.
+docs/reference/settings.md has the rules, under "Which server clustercheckd polls". They are those
+of the mariadb client (10.11 and 11.8) but for two. The client shows its user which server it
+connected to; clustercheckd would silently report the verdict of the wrong node.
 
-The rules are those of the mariadb client (10.11 and 11.8), with MYSQL_SOCKET, MYSQL_HOST and
-MYSQL_PORT as its flags:
+- MYSQL_SOCKET with MYSQL_PORT, or with a MYSQL_HOST that means TCP, is an error.
+- MYSQL_SOCKET takes precedence over the file's host.
 
-1. A setting takes precedence over the same option in the file.
-2. A host other than localhost means TCP, regardless of other settings.
-3. MYSQL_PORT means TCP too. The file's port alone does not.
-4. protocol=tcp in the file means TCP, unless MYSQL_SOCKET is set.
-5. Otherwise a unix socket is used: MYSQL_SOCKET, the file's, or the first existing one of
-   `USUAL_SOCKETS`.
-
-Two rules differ. The client shows its user which server it connected to; clustercheckd would
-silently report the verdict of the wrong node.
-
-- MYSQL_SOCKET with MYSQL_PORT, or with a MYSQL_HOST that means TCP, is an error. In the client the
-  last flag takes precedence, and a host takes precedence over both.
-- MYSQL_SOCKET takes precedence over the file's host. In the client the host takes precedence.
-
-MariaDB has rule 3 since 10.6 (MDEV-14974). MySQL's own client (9.7) ignores the port for localhost:
-it connects to the socket, which may belong to another server.
+A port means TCP since MariaDB 10.6 (MDEV-14974). MySQL's client (9.7) ignores it for localhost.
 """
 
 import contextlib
@@ -38,11 +25,7 @@ USUAL_SOCKETS = (
     "/var/run/mysqld/mysqld.sock",
     "/var/lib/mysql/mysql.sock",
 )
-"""The paths at which distributions put the server's socket, in the order to try them.
-
-/tmp/mysql.sock, the default of MySQL built from source, is not one of them: any local user can
-listen there.
-"""
+"""Where distributions put the server's socket, in the order to try. Any user can listen in /tmp."""
 
 DEFAULT_PORT, MOST_PORT = 3306, 65535
 
@@ -55,24 +38,23 @@ _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a server. A socket takes precedence over host and port."""
+    """A unix socket, or else a host and port."""
 
     socket: str | None = None
     host: str = ""
     port: int = DEFAULT_PORT
 
     def __str__(self) -> str:
-        """Return the socket, or HOST:PORT with brackets around an IPv6 address."""
+        """Return the socket, or HOST:PORT."""
         return self.socket or host_and_port(self.host, self.port)
 
 
 def resolve_address(
     socket: str | None, host: str | None, port: int | None, options: Options
 ) -> Address:
-    """Return the address for MYSQL_SOCKET, MYSQL_HOST, MYSQL_PORT and the option file.
+    """Return the address that the settings and the option file name. Raises `SettingsError`.
 
-    Raises `SettingsError` if a value is invalid, or if the settings name two servers. Its message
-    repeats no value: a URL, or a value in the wrong variable, may contain the password.
+    Its message repeats no value: a URL, or a value in the wrong variable, may contain the password.
     """
     if socket:
         if host not in _UNSET_OR_LOCALHOST or port is not None:
@@ -90,7 +72,7 @@ def resolve_address(
 
 
 def parse_port(name: str, value: str) -> int:
-    """Parse a port from 1 to 65535. Raises `SettingsError`, whose message begins with name."""
+    """Parse a port. Raises `SettingsError`, whose message begins with name."""
     if not (_PORT.fullmatch(value) and 0 < int(value) <= MOST_PORT):
         raise SettingsError(f"{name} is not a port: set it to a number from 1 to 65535")
     return int(value)
@@ -101,7 +83,7 @@ def _socket(options: Options) -> str:
     if socket is not None:
         return _checked_socket("socket" + _IN_FILE, socket)
     for usual in USUAL_SOCKETS:
-        # Not Path.exists, which raises PermissionError if the directory may not be searched.
+        # Path.exists raises PermissionError.
         if os.path.exists(usual):  # noqa: PTH110
             return usual
     return USUAL_SOCKETS[0]
@@ -124,7 +106,7 @@ def _checked_socket(name: str, socket: str) -> str:
 
 
 def _checked_host(name: str, host: str | None) -> str:
-    """Return a host name or an IP address; empty if there is none."""
+    """Return a host name or an IP address; empty for none."""
     if not host or _HOST_NAME.fullmatch(host):
         return host or ""
     with contextlib.suppress(ValueError):

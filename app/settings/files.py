@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used: one line for each mistake, which names the setting."""
+    """Settings that cannot be used: one line for each mistake."""
 
     def __init__(self, *lines: str) -> None:
         # A variable, or an escape in an option file, may contain a newline.
@@ -22,11 +22,8 @@ def words_of(fault: OSError) -> str:
 
 
 def read_file(path: str, errors: str = "strict") -> str:
-    """Return the text of a file of settings, with its line ends. errors: as for `bytes.decode`.
-
-    Raises OSError and UnicodeError.
-    """
-    # To open a pipe would block until another process writes to it.
+    """Return a file's text. Raises OSError and UnicodeError. errors: as for `bytes.decode`."""
+    # To open a pipe would block.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     return Path(path).read_bytes().decode("utf-8", errors)

@@ -1,8 +1,6 @@
 """Reads the [client] groups of an option file, as the mysql client does.
 
-The rules are those of my_default.c and my_getopt.c in MariaDB and MySQL: leading blanks, comments
-with # and ;, quoted values, trailing comments with # outside quotes, backslash escapes, options
-without a value, !include and !includedir.
+The rules are those of my_default.c and my_getopt.c in MariaDB and MySQL.
 """
 
 import os
@@ -14,7 +12,7 @@ from pathlib import Path
 from app.settings.files import SettingsError, read_file, words_of
 
 Options = dict[str, str | None]
-"""The options of a file by their names. The value of an option without one is None."""
+"""Options by their names; None for one without a value."""
 
 GROUPS = ("client", "client-server", "client-mariadb")
 """The groups to read."""
@@ -32,10 +30,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'":
 
 
 def read_option_file(path: str) -> Options:
-    """Return the options of a file and the files that it includes. Raises `SettingsError`.
-
-    If an option comes twice, the last one is used.
-    """
+    """Return the options of a file and of those that it includes. Raises `SettingsError`."""
     return dict(_options(Path(path), depth=0))
 
 
@@ -63,7 +58,6 @@ def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
 
 
 def _option(line: str) -> tuple[str, str | None]:
-    """Return the name and value of an option as the client interprets them."""
     # It matches an empty text too.
     name, equals, text = _BEFORE_COMMENT.match(line)[0].partition("=")  # type: ignore[index]
     name = name.strip(_BLANKS).lower().replace("_", "-").removeprefix("loose-")

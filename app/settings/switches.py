@@ -1,8 +1,12 @@
 """What an operator switches by hand: the disabled file, and the shutdown of the service."""
 
+import contextlib
 import os
+import re
 import stat
 import time
+from functools import lru_cache
+from pathlib import Path
 
 from app.text import one_line
 from app.verdict.rules import Switches
@@ -16,21 +20,21 @@ _LAST_DATE = 253402300799.0  # the end of the year 9999
 class ManualSwitches:
     """Reads the switches when called. disabled_file is an absolute path.
 
-    without_file: what they are while that file does not exist. Every health check reads them: to
-    make this anew each time would be a fiftieth of its cost.
+    without_file: what they are while that file does not exist, made once for all health checks.
     """
 
     def __init__(self, disabled_file: str) -> None:
         self.without_file = Switches()
-        self._disabled_file = disabled_file
+        self.disabled_file = disabled_file
 
     def __call__(self) -> Switches:
         """Return the switches as they are now. Never raises."""
-        # os.access is cheaper but returns only False: a directory without search permission, a
-        # symlink loop or a failing network filesystem would look like a missing file, and the
-        # drained node would get traffic.
+        # To os.access, a directory without search permission, a symlink loop or a failing network
+        # filesystem looks like a missing file, and the drained node would get traffic.
         try:
-            status = os.stat(self._disabled_file)
+            status = os.stat(self.disabled_file)
+            # Anybody can make a link to a file of root.
+            owner = _name_of(os.lstat(self.disabled_file).st_uid)
         # NotADirectoryError: a part of the path is no directory, so the file cannot exist either.
         except (FileNotFoundError, NotADirectoryError):
             return self.without_file
@@ -41,11 +45,24 @@ class ManualSwitches:
         # touch(1) can set any time, and not every time can be written as a date.
         modified_at = min(max(status.st_mtime, 0.0), _LAST_DATE)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
-        file = f"{self._disabled_file} exists, changed at {at}"
-        if reason := _first_line(self._disabled_file):
+        file = f"{self.disabled_file} exists, changed at {at}, owner {owner}"
+        if reason := _first_line(self.disabled_file):
             file += f': "{reason}"'
         file += " (clustercheckd undrain removes it)"
         return Switches(file, self.without_file.shutting_down, modified_at)
+
+
+@lru_cache(maxsize=16)
+def _name_of(user_id: int) -> str:
+    """Return the name of a user of this host, or else the number.
+
+    Not from pwd, which may ask a directory server, and health checks would wait for it.
+    """
+    with contextlib.suppress(OSError):
+        users = Path("/etc/passwd").read_text(errors="replace")
+        if user := re.search(rf"^([^:]+):[^:]*:{user_id}:", users, re.MULTILINE):
+            return user[1]
+    return f"user id {user_id}"
 
 
 def _opener(path: str, flags: int) -> int:

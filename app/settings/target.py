@@ -16,10 +16,8 @@ from app.settings.tls import VERIFY_IDENTITY, Tls
 
 
 @dataclass(frozen=True, kw_only=True)
-class Login(Address):
-    """The parameters of one connection attempt: an address, and the account.
-
-    As text, the address alone.
+class Target(Address):
+    """The parameters of one connection attempt. As text, the address alone.
 
     tls: None for plain text. If it is set, the connection is never used without TLS.
     """
@@ -31,11 +29,10 @@ class Login(Address):
 
 @dataclass(frozen=True)
 class Database:
-    """The operator's settings for the database; None for any setting that is missing.
+    """The operator's settings for the database; None for any that is missing.
 
-    defaults_extra_file: an option file of the mysql client, which supplies any setting missing
-    here. The modules `address` and `tls` have the rules. TLS applies to TCP connections only, never
-    to a unix socket.
+    The option file supplies those. The modules `address` and `tls` have the rules. TLS applies to
+    TCP only, never to a unix socket.
     """
 
     socket: str | None = None
@@ -52,33 +49,46 @@ class Database:
     ssl_verify: str | None = None
 
     def __str__(self) -> str:
-        """Return address, user and TLS for the log: no password.
-
-        If there is no login, return the reason instead.
-        """
+        """Return address, user and TLS for the log, or why there is no login."""
         try:
-            login = self.login()
+            target = self.target()
         except SettingsError as fault:
             return f"no login possible: {fault}"
-        with_password = "with" if login.password else "without"
-        over_tls = ", over TLS" if login.tls else ""
-        return f"{login} as {login.username} ({with_password} a password{over_tls})"
+        with_password = "with" if target.password else "without"
+        over_tls = ", over TLS" if target.tls else ""
+        return f"{target} as {target.username} ({with_password} a password{over_tls})"
 
-    def login(self) -> Login:
-        """Return the parameters of one connection attempt. Reads the files that the settings name.
+    @property
+    def server(self) -> tuple[object, ...]:
+        """The settings that name the server, without the account."""
+        return self.socket, self.host, self.port, self.defaults_extra_file
 
-        Raises `SettingsError` if a file cannot be used or the settings contradict each other.
+    def target(self) -> Target:
+        """Read the files that the settings name, and return the parameters of one attempt.
+
+        Raises `SettingsError`.
         """
         options: Options = {}
         if self.defaults_extra_file:
             options = read_option_file(self.defaults_extra_file)
         address = resolve_address(self.socket, self.host, self.port, options)
-        return Login(
+        return Target(
             username=self.username or options.get("user") or _own_name(),
             password=self._password(options),
             tls=None if address.socket else self._tls(options).context(),
             **asdict(address),
         )
+
+    def file_stamps(self) -> list[object]:
+        """Return values that change when a file that the settings name does."""
+        paths = (
+            self.password_file,
+            self.defaults_extra_file,
+            self.ssl_ca,
+            self.ssl_cert,
+            self.ssl_key,
+        )
+        return [_stamp(path) for path in paths if path]
 
     def _tls(self, options: Options) -> Tls:
         settings = (self.ssl, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify)
@@ -99,6 +109,14 @@ class Database:
         if self.password is not None:
             return self.password
         return options.get("password") or ""
+
+
+def _stamp(path: str) -> object:
+    try:
+        now = os.stat(path)
+    except OSError:
+        return None
+    return now.st_ino, now.st_size, now.st_mtime_ns
 
 
 def _own_name() -> str:

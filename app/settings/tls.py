@@ -1,10 +1,7 @@
 """Resolves the MYSQL_SSL* settings, or the option file's, to the TLS context of a connection.
 
-If any MYSQL_SSL* setting is set, the option file's TLS options are ignored. A file can therefore
-never weaken the TLS that the settings ask for.
-
-The options mean what they mean to the client, but for one: a file that names a certificate or a key
-requires TLS, even if it also says skip-ssl.
+A file can never weaken the TLS that the settings ask for, and one that names a certificate requires
+TLS: docs/reference/settings.md, "Option files".
 """
 
 import os
@@ -16,17 +13,14 @@ from app.settings.files import SettingsError, words_of
 from app.settings.option_file import Options
 
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
-"""What to verify of the server's certificate: issuer and host name, issuer only, nothing."""
+"""What to verify: issuer and host name, issuer only, nothing."""
 
 _FILES = ("ssl-ca", "ssl-cert", "ssl-key")
 
 
 @dataclass(frozen=True)
 class Tls:
-    """The TLS settings.
-
-    cert and key: the client's; each may contain the other.
-    """
+    """The TLS settings. cert and key: the client's; each may contain the other."""
 
     required: bool
     ca: str | None = None
@@ -43,10 +37,7 @@ class Tls:
         return cls(_is_required(options, mode), ca, cert, key, _verification(options, mode))
 
     def context(self) -> ssl.SSLContext | None:
-        """Return the context for a TCP connection; None if TLS is not required.
-
-        Raises `SettingsError` if a file cannot be used.
-        """
+        """Return the context; None if TLS is not required. Raises `SettingsError`."""
         if not self.required:
             return None
         # Load the files again only if one has changed: the system's take 50 ms.
@@ -64,7 +55,7 @@ _loaded: dict[object, ssl.SSLContext] = {}
 
 
 def _changed_at(path: str | None) -> int:
-    """Return when a file was changed; 0 if there is none, which loading it then tells."""
+    """Return when a file was changed; 0 if there is none."""
     try:
         return os.stat(path or "").st_mtime_ns
     except OSError:
@@ -75,16 +66,14 @@ def _context(tls: Tls) -> ssl.SSLContext:
     setting = f"MYSQL_SSL_CA or ssl-ca: {tls.ca}"
     try:
         context = ssl.create_default_context(cafile=tls.ca)
-        # Python 3.13 enables this flag by default. It rejects certificates that MySQL's own clients
-        # accept.
+        # The default of Python 3.13 rejects certificates that MySQL's own clients accept.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.check_hostname = tls.verify == VERIFY_IDENTITY
         if tls.verify == VERIFY_NOTHING:
             context.verify_mode = ssl.CERT_NONE
         if tls.cert or tls.key:
             setting = f"MYSQL_SSL_CERT, MYSQL_SSL_KEY, ssl-cert or ssl-key: {tls.cert}, {tls.key}"
-            # Without this password, OpenSSL would ask on the terminal for that of an encrypted key.
-            # Now it is an error.
+            # Without a password, OpenSSL would ask on the terminal for that of an encrypted key.
             context.load_cert_chain(tls.cert or tls.key or "", tls.key, password="")
     except ssl.SSLError as fault:
         words = words_of_tls(fault) if fault.reason else "not a usable certificate or key"
@@ -95,7 +84,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 
 def words_of_tls(fault: ssl.SSLError) -> str:
-    """Return OpenSSL's word for a fault, in lower case."""
+    """Return OpenSSL's word for a fault."""
     return (fault.reason or type(fault).__name__).lower().replace("_", " ")
 
 
@@ -117,5 +106,5 @@ def _verification(options: Options, mode: str) -> str:
 
 
 def _is_on(value: str | None) -> bool:
-    """Return whether a boolean option is on. Without a value it is."""
+    """Return whether an option is on: without a value, it is."""
     return value is None or value.lower() not in ("0", "off", "false", "disabled")

@@ -1,4 +1,5 @@
-"""What decides: what a poll read, the rules, and the words for the result.
+"""What decides: the state of a node, the rules, and the words for the result.
 
-It imports only the standard library.
+Pure; imports the standard library and `app.text` only. Others use `rules.decide`, its types,
+`node_state`, `reason.Reason` and `body`.
 """

@@ -1,10 +1,10 @@
-"""The reasons: one stable word for each verdict. Pure, and imports nothing of the project."""
+"""The reasons: docs/reference/reasons.md says what each means."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """The stable word that explains a verdict. Users match on these words, so they never change."""
+    """The word for a verdict. Users match on these words: they never change."""
 
     DISABLED = "disabled"
     SHUTTING_DOWN = "shutting-down"
@@ -26,6 +26,7 @@ class Reason(StrEnum):
     DISCONNECTED = "disconnected"
     NON_PRIMARY = "non-primary"
     NOT_READY = "not-ready"
+    CLUSTER_TOO_SMALL = "cluster-too-small"
     REJECTS_QUERIES = "rejects-queries"
     NO_NETWORKING = "no-networking"
     MAINTENANCE = "maintenance"
@@ -50,7 +51,7 @@ POLL_FAILURES = (
     Reason.ERROR,
     Reason.REJECTS_LOGINS,
 )
-"""The reasons that a failed poll may have."""
+"""Those of a failed poll."""
 
 PLANNED = (
     Reason.DISABLED,
@@ -58,10 +59,8 @@ PLANNED = (
     Reason.MAINTENANCE,
     Reason.DESYNCED,
     Reason.DONOR,
-    # A donor passes through this state before it is synced again, and its sessions must survive
-    # both states. A joiner in state 3 gets not-ready, because rule 10 comes first.
+    # A donor's next state. A joiner in it is not-ready: rule 10 comes first.
     Reason.JOINED,
     Reason.FULL,
 )
-"""The planned reasons: an unavailable node takes no new sessions, but its existing sessions may
-finish."""
+"""Those after which the node's sessions may finish."""

@@ -1,13 +1,9 @@
-"""The verdict: whether this node may take traffic, and why.
-
-`decide` is pure and total. It tries the rules below in order, and the first rule that matches
-decides. A node that no rule accepts is unavailable. Every answer anywhere (health check, status,
-log, command line) comes from `decide`.
+"""Whether this node may take traffic, and why: the first rule that matches decides.
 
      1  the disabled file exists or cannot be checked, or the
         service is shutting down                                       disabled, shutting-down
      2  no poll has ended yet                                          starting
-     3  the latest poll is older than the policy allows                stale
+     3  the latest poll is older than max_age_seconds                  stale
      4  the node could not be read                                     the failure's own reason
      5  no wsrep_local_state row, wsrep_on not ON, or no provider      not-galera
      6  wsrep_local_state 5 or more                                    inconsistent
@@ -15,33 +11,28 @@ log, command line) comes from `decide`.
      8  wsrep_cluster_status Disconnected, or wsrep_connected not ON   disconnected
      9  wsrep_cluster_status not Primary                               non-primary
     10  wsrep_ready not ON                                             not-ready
-    11  the server takes no logins                                     rejects-logins
-    12  the server hung, and no read in sync has been answered since   blocked
-    13  wsrep_reject_queries other than NONE                           rejects-queries
-    14  offline_mode on                                                offline
-    15  skip_networking on                                             no-networking
-    16  pxc_maint_mode other than DISABLED                             maintenance
-    17  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
-    18  wsrep_local_state 2, donors not allowed                        donor
-    19  wsrep_local_state 3, donors not allowed                        joined
-    20  wsrep_local_state not 2, 3 or 4                                unknown-state
-    21  read-only, and read-only nodes not allowed                     read-only
-    22  wsrep_local_recv_queue above max_recv_queue                    lagging
-    23  a read in sync has waited longer than max_sync_wait, or was
+    11  wsrep_cluster_size below min_cluster_size                      cluster-too-small
+    12  the server takes no logins                                     rejects-logins
+    13  the server hung, and no read in sync has been answered since   blocked
+    14  wsrep_reject_queries other than NONE                           rejects-queries
+    15  offline_mode on                                                offline
+    16  skip_networking on                                             no-networking
+    17  pxc_maint_mode other than DISABLED                             maintenance
+    18  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
+    19  wsrep_local_state 2, donors not allowed                        donor
+    20  wsrep_local_state 3, donors not allowed                        joined
+    21  wsrep_local_state not 2, 3 or 4                                unknown-state
+    22  read-only, and read-only nodes not allowed                     read-only
+    23  wsrep_local_recv_queue above max_recv_queue                    lagging
+    24  a read in sync has waited longer than max_sync_wait, or was
         refused                                                        blocked
-    24  Threads_connected at max_connections, full nodes not allowed   full
-    25  wsrep_local_state 2 or 3                                       AVAILABLE: donor
-    26  wsrep_local_state 4                                            AVAILABLE: synced
+    25  Threads_connected at max_connections, full nodes not allowed   full
+    26  wsrep_local_state 2 or 3                                       AVAILABLE: donor
+    27  wsrep_local_state 4                                            AVAILABLE: synced
 
-If a rule needs a variable that the server did not send, or that clustercheckd cannot read, the rule
-makes the node unavailable. There are two exceptions. Some servers do not have the variables of
-rules 13 to 16, or those of rule 21 but read_only: such a server does not have the feature either,
-so a missing variable does not match. Percona XtraDB Cluster has wsrep_on only as a session
-variable, so rule 5 ignores a missing wsrep_on. The state numbers are those of wsrep_local_state in
-the Galera documentation.
-
-No rule reads wsrep_sst_donor_rejects_queries. Galera 4 only logs it: such a donor serves its
-clients.
+A rule refuses a node whose variable is missing or unreadable, except: a server without those of
+rules 14 to 17, or of 22 but read_only, lacks the feature; Percona XtraDB Cluster has wsrep_on only
+in sessions. No rule reads wsrep_sst_donor_rejects_queries, which Galera 4 only logs.
 """
 
 import math
@@ -52,33 +43,30 @@ from app.verdict.node_state import NOT_A_NUMBER, NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
 
 AVAILABLE, UNAVAILABLE = 200, 503
-"""The HTTP statuses of a verdict. A draining node may have another one, see `status_of`."""
+"""HTTP statuses."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What the operator allows.
+    """What the operator allows: each field is also one of `Settings`.
 
-    max_age_seconds: the age above which a poll is stale, from its start. Whoever polls just now has
-    no limit. max_recv_queue: how many write-sets wsrep_local_recv_queue may hold. max_sync_wait:
-    for how many seconds a read in sync may wait. None disables either rule.
+    min_cluster_size: in members. max_recv_queue: in write-sets. max_sync_wait: in seconds.
     """
 
-    max_age_seconds: float = math.inf
     available_when_donor: bool = False
     available_when_readonly: bool = True
     available_when_full: bool = True
+    min_cluster_size: int = 0
     max_recv_queue: int | None = None
     max_sync_wait: float | None = None
 
 
 @dataclass(frozen=True)
 class Switches:
-    """The state that an operator controls by hand.
+    """What the operator switches by hand.
 
-    disabled_file: a description of the disabled file if it exists or cannot be checked, else None.
-    disabled_at: when the file was last modified, in Unix time; None if it does not exist or cannot
-    be checked.
+    disabled_file: words for the file if it exists or cannot be checked. disabled_at: when it was
+    last changed, in Unix time.
     """
 
     disabled_file: str | None = None
@@ -87,15 +75,15 @@ class Switches:
 
     @property
     def any_on(self) -> bool:
-        """Whether the operator has taken the node out by hand."""
+        """Whether the node is out by hand."""
         return self.shutting_down or self.disabled_file is not None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer at one moment, under one policy.
+    """The answer at one moment.
 
-    detail: what clustercheckd saw, and which setting decided; formatted by `text.one_line`.
+    detail: what was seen, and which setting decided; one printable line.
     """
 
     available: bool
@@ -103,36 +91,44 @@ class Verdict:
     detail: str
 
     def __str__(self) -> str:
-        """Return the verdict in a line, as people see it."""
+        """Return it in a line."""
         return f"{self.word} {self.reason}: {self.detail}"
 
     @property
     def draining(self) -> bool:
-        """Whether the node is unavailable for a planned reason, so that its sessions may finish."""
+        """Whether the node's sessions may finish: the reason is planned."""
         return not self.available and self.reason in PLANNED
 
     @property
     def word(self) -> str:
-        """The verdict in one word, the same wherever it is shown."""
-        if self.available:
-            return "available"
-        return "draining" if self.draining else "NOT available"
+        """As `word_of` says."""
+        return word_of(available=self.available, draining=self.draining)
+
+
+def word_of(*, available: bool, draining: bool) -> str:
+    """Return the word for a verdict."""
+    if available:
+        return "available"
+    return "draining" if draining else "NOT available"
 
 
 def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
-    """Return the HTTP status of a verdict: drain_status if the node is draining."""
+    """Return the HTTP status."""
     if verdict.available:
         return AVAILABLE
     return drain_status if verdict.draining else UNAVAILABLE
 
 
 def decide(
-    result: NodeState | PollFailure | None, age_seconds: float, policy: Policy, switches: Switches
+    result: NodeState | PollFailure | None,
+    age_seconds: float,
+    policy: Policy,
+    switches: Switches,
+    max_age_seconds: float = math.inf,
 ) -> Verdict:
-    """Return the verdict, by the rules in this module's docstring.
+    """Return the verdict on the latest poll.
 
-    result: that of the latest poll, None before the first one has ended. age_seconds: time since
-    that poll began.
+    result: None before the first has ended. age_seconds: since it began.
     """
     if switches.disabled_file is not None:
         return _no(Reason.DISABLED, switches.disabled_file)
@@ -140,19 +136,17 @@ def decide(
         return _no(Reason.SHUTTING_DOWN, "clustercheckd is shutting down")
     if result is None:
         return _no(Reason.STARTING, "the first poll of the node has not ended yet")
-    # A negated comparison, so that an age of NaN is stale too.
-    if not age_seconds <= policy.max_age_seconds:
-        return _no(
-            Reason.STALE,
-            f"the last completed poll began more than {policy.max_age_seconds:.3g} s ago",
-        )
+    # NaN is stale too.
+    if not age_seconds <= max_age_seconds:
+        limit = f"{max_age_seconds:.3g} s"
+        return _no(Reason.STALE, f"the last completed poll began more than {limit} ago")
     if isinstance(result, PollFailure):
         return _no(result.reason, result.detail)
-    return _component_verdict(result) or _node_verdict(result, policy)
+    return _component_verdict(result, policy) or _node_verdict(result, policy)
 
 
-def _component_verdict(node: NodeState) -> Verdict | None:
-    """Apply rules 5 to 10. Return None if the node is a working member of a primary component."""
+def _component_verdict(node: NodeState, policy: Policy) -> Verdict | None:
+    """Apply rules 5 to 11."""
     state = node.wsrep_local_state
     if state is None:
         return _no(
@@ -171,11 +165,15 @@ def _component_verdict(node: NodeState) -> Verdict | None:
     for reason, name, word in _OF_A_MEMBER:
         if not _is(getattr(node, name), word):
             return _no(reason, f"{_seen(node, name)}, {_state(node)}")
+    size, least = node.wsrep_cluster_size, policy.min_cluster_size
+    if least and (size is None or size < least):
+        seen = f"wsrep_cluster_size is {_count(size)}"
+        return _no(Reason.CLUSTER_TOO_SMALL, f"{seen}; MIN_CLUSTER_SIZE={least}")
     return None
 
 
 def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Apply rules 11 to 26: whether a working member of the group may take traffic."""
+    """Apply rules 12 to 27."""
     state = node.wsrep_local_state
     if node.rejects_logins is not None:
         return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
@@ -192,17 +190,14 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
 
 
 def _reason_of_donor(node: NodeState) -> Reason:
-    """Return the reason of rules 17 to 19."""
+    # Rules 18 to 20.
     if node.wsrep_local_state == _JOINED:
         return Reason.JOINED
     return Reason.DESYNCED if _is(node.wsrep_desync, "ON") else Reason.DONOR
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Apply rules 21 to 24, for a node whose wsrep state is accepted.
-
-    Return None if the node passes all of them.
-    """
+    """Apply rules 22 to 25."""
     if not policy.available_when_readonly:
         for name in ("read_only", "super_read_only", "tx_read_only", "transaction_read_only"):
             value: str | None = getattr(node, name)
@@ -227,6 +222,7 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     return None
 
 
+# As in the Galera documentation.
 _JOINING, _DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = "OFF"
 
@@ -235,7 +231,7 @@ _OF_A_MEMBER = (
     (Reason.NON_PRIMARY, "wsrep_cluster_status", "PRIMARY"),
     (Reason.NOT_READY, "wsrep_ready", "ON"),
 )
-"""Rules 8 to 10: what a variable must be."""
+"""Rules 8 to 10."""
 
 _OF_AN_OPEN_NODE = (
     (Reason.REJECTS_QUERIES, "wsrep_reject_queries", "NONE"),
@@ -243,7 +239,7 @@ _OF_AN_OPEN_NODE = (
     (Reason.NO_NETWORKING, "skip_networking", _OFF),
     (Reason.MAINTENANCE, "pxc_maint_mode", "DISABLED"),
 )
-"""Rules 13 to 16: what a variable must be if the server has it."""
+"""Rules 14 to 17, if the server has the variable."""
 
 
 def _no(reason: Reason, detail: str) -> Verdict:
@@ -252,7 +248,7 @@ def _no(reason: Reason, detail: str) -> Verdict:
 
 
 def _yes(node: NodeState) -> Verdict:
-    """Apply rules 25 and 26."""
+    """Apply rules 26 and 27."""
     if node.wsrep_local_state == _SYNCED:
         return Verdict(available=True, reason=Reason.SYNCED, detail=_state(node))
     detail = f"{_state(node)}; AVAILABLE_WHEN_DONOR=1"
@@ -260,7 +256,7 @@ def _yes(node: NodeState) -> Verdict:
 
 
 def _is_in_sync(node: NodeState, limit_seconds: float) -> bool:
-    # Before the first read in sync, nothing is known. NaN is no short time.
+    # None: no read in sync yet. NaN is no short time.
     waited_seconds = node.sync_wait_seconds or 0.0
     return waited_seconds <= limit_seconds and not node.sync_refused
 
@@ -274,7 +270,7 @@ def _absent_or(value: str | None, word: str) -> bool:
 
 
 def _is_provider(value: str | None) -> bool:
-    # The value is a path. The only thing certain about a path is that it has letters or digits.
+    # A path has letters or digits: no more is certain.
     return value is not None and value.upper() != "NONE" and any(map(str.isalnum, value))
 
 

@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from harness.galera import ACCOUNT, Node
 from harness.service import Service
 from harness.stack import Stack
@@ -62,6 +64,53 @@ def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_a
     service.wait_for_verdict(200, "synced", target=STRICT)
     assert "WARNING not in sync" in service.log.read_text()
     wait_for("the log", lambda: "INFO in sync again" in service.log.read_text())
+
+
+def test_dirty_reads_in_the_server_hide_no_node_that_stands_still(stack: Stack) -> None:
+    node, service = stack.nodes[1], stack.services[1]
+    with node.setting("wsrep_dirty_reads", "ON", "OFF"):
+        # So that no session is older than the setting.
+        node.sql(f"KILL USER {ACCOUNT}")
+        service.wait_for_verdict(200, "synced")
+        with stuck_applier(stack, node):
+            service.wait_for_verdict(503, "blocked", target=STRICT)
+        service.wait_for_verdict(200, "synced", target=STRICT)
+
+
+def test_an_account_that_is_refused_hides_no_node_that_stands_still(stack: Stack) -> None:
+    node = stack.nodes[1]
+    account = "'visitor'@'localhost'"
+    node.sql(f"CREATE OR REPLACE USER {account} IDENTIFIED BY 'first'")
+    settings = {"MYSQL_USERNAME": "visitor", "MYSQL_PASSWORD": "first"}
+    service = stack.service(node, **settings)
+    service.wait_for_verdict(200, "synced", target=STRICT)
+    wait_until_in_sync(service)
+    node.sql(f"ALTER USER {account} IDENTIFIED BY 'second'")
+    wait_for("the login to be refused", lambda: service.status()["login_failure"])
+    assert service.get(STRICT).status == 200
+    with stuck_applier(stack, node):
+        service.wait_for_verdict(503, "blocked", target=STRICT)
+    service.wait_for_verdict(200, "synced", target=STRICT)
+
+
+@pytest.mark.parametrize("excluded", [False, True], ids=["4 s", "8 s"])
+def test_a_node_that_was_paused_with_the_service_returns_with_a_read_in_sync(
+    stack: Stack, *, excluded: bool
+) -> None:
+    node, service = stack.nodes[1], stack.services[1]
+    wait_until_in_sync(service)
+    before = len(service.status()["changes"])
+    with node.process.paused(), service.process.paused():
+        began_at = time.monotonic()
+        seconds = 8.0 if excluded else 1.5
+        wait_for("the pause", lambda: time.monotonic() - began_at > seconds)
+    reply = service.get()
+    if reply.status == 200:
+        # Then it is one on which a client commits.
+        assert node.commits()
+    stack.wait_until_whole()
+    if not excluded:
+        assert reasons_since(service, before) == []
 
 
 def test_an_alter_that_holds_up_all_commits_blocks_where_a_health_check_asks_for_that(

@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from app.database.connection import Connection
-from app.database.session import Session
+from app.database.session import Server, Session
 from app.settings.target import Database
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import Ports
@@ -127,12 +127,12 @@ def test_a_server_without_connections_left_takes_no_node_out(node: Node, service
 
 def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
     async def settings() -> object:
-        login = Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).login()
-        connection = await Connection.to(login)
-        session = Session(connection)
+        target = Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).target()
+        connection = await Connection.to(target)
+        session = Session(connection, Server())
         await session.begin(32)
         (row,) = await connection.answers(
-            "SELECT @@wait_timeout, @@sql_select_limit, @@wsrep_sync_wait"
+            "SELECT @@wait_timeout, @@sql_select_limit, @@wsrep_sync_wait, @@wsrep_dirty_reads"
         )
         await session.quit()
         return row
@@ -140,5 +140,6 @@ def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
     with (
         node.setting("wsrep_sync_wait", "15", "0"),
         node.setting("sql_select_limit", "0", "DEFAULT"),
+        node.setting("wsrep_dirty_reads", "ON", "OFF"),
     ):
-        assert asyncio.run(settings()) == ((b"32", b"18446744073709551615", b"0"),)
+        assert asyncio.run(settings()) == ((b"32", b"18446744073709551615", b"0", b"0"),)

@@ -1,6 +1,7 @@
 """Each SQL statement that a page has an administrator type is one that a real node accepts."""
 
 import shlex
+import subprocess
 
 import pytest
 
@@ -40,3 +41,19 @@ def test_a_node_accepts(node: Node, statement: str) -> None:
     # A SHOW of a name that does not exist is no error, and prints nothing.
     assert rows or not statement.startswith(("SHOW", "SELECT"))
     assert f" {ACCOUNT}" in statement or "USER" not in statement
+
+
+def test_ps_tells_a_server_that_was_stopped_when_sql_gets_no_answer(node: Node) -> None:
+    # The page's command counts the threads of every mariadbd: this asks for those of one.
+    ((command, words),) = typed_on_pages("ps")
+    assert words[-2:] == ["-C", "mariadbd"], command
+    of_this = [*words[:-2], "-p", str(node.process.pid)]
+
+    def letters() -> set[str]:
+        printed = subprocess.run(of_this, check=True, capture_output=True, text=True).stdout
+        return {line[0] for line in printed.splitlines()[1:]}
+
+    assert letters() <= set("SRDI")
+    with node.process.paused():
+        assert letters() == {"T"}
+        assert node.status("Uptime") is None

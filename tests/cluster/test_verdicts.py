@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 
 from app.database.connection import Connection
-from app.database.session import Session
+from app.database.session import Server, Session
 from app.settings.target import Database
 from app.verdict.node_state import SYSTEM_VARIABLES, NodeState, PollFailure
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
@@ -31,7 +31,10 @@ OWN = {
     "version",
     "wsrep_node_name",
     "wsrep_provider",
+    "wsrep_cluster_conf_id",
+    "wsrep_cluster_state_uuid",
     "wsrep_local_index",
+    "wsrep_incoming_addresses",
     "wsrep_last_committed",
     "wsrep_local_recv_queue",
     "wsrep_flow_control_active",
@@ -65,8 +68,8 @@ def check_select_is_like_show(database: Database) -> set[str]:
     """Check it of any server. Return the system variables that it has."""
 
     async def two_readings() -> list[NodeState | PollFailure]:
-        connection = await Connection.to(database.login())
-        session = Session(connection)
+        connection = await Connection.to(database.target())
+        session = Session(connection, Server())
         readings = [await session.read() for _ in range(2)]
         # A SELECT that is refused would be followed by another SHOW.
         (rows,) = await connection.answers("SHOW STATUS LIKE 'Com_show_variables'")

@@ -20,23 +20,29 @@ def node() -> Iterator[FakeMySQL]:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_services(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[Services]:
-    """Start services that end with the tests of a file."""
+    """Start services that end with all tests. Each start takes a second of CPU."""
     with ExitStack() as exits:
         yield Services(tmp_path_factory.mktemp("shared"), ports, exits)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def synced(shared_services: Services) -> Iterator[Service]:
-    """Run clustercheckd beside a Synced node, once for all tests of a file that change neither."""
+    """Run clustercheckd beside a Synced node, once for all tests that change neither."""
     with fake_mysql(galera()) as server:
         yield shared_services.beside(server)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def unreachable(shared_services: Services) -> Service:
-    """Run clustercheckd beside a database that is down, once for all tests of a file that only ask
-    it.
-    """
+    """Run clustercheckd beside a database that is down, once for all tests that only ask it."""
     return shared_services.start()
+
+
+@pytest.fixture
+def drainable(unreachable: Service) -> Iterator[Service]:
+    """Return the same service to a test that drains it."""
+    yield unreachable
+    unreachable.disabled_file.unlink(missing_ok=True)
+    unreachable.wait_for_verdict(503, "unreachable")

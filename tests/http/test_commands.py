@@ -34,7 +34,8 @@ class TestCheck:
             )
         assert (done.returncode, done.stdout, done.stderr) == (0, SYNCED, "")
         line = "draining donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\n"
-        assert (donor.returncode, donor.stdout, allowed.returncode) == (1, line, 0)
+        remedy = "For what to do, see donor in docs/reference/reasons.md\n"
+        assert (donor.returncode, donor.stdout, allowed.returncode) == (1, line + remedy, 0)
 
     def test_being_ended_while_it_asks_is_no_yes(self) -> None:
         with fake_mysql(Peer.hang) as server:
@@ -65,14 +66,27 @@ class TestCheck:
             None,
         )
 
-    def test_a_refused_login_is_told_with_what_to_look_at(self) -> None:
-        with fake_mysql(REFUSED) as refusing:
+    @pytest.mark.parametrize(
+        ("number", "reason", "words"),
+        [
+            (1045, "access-denied", "the server refused user someone"),
+            (1129, "host-blocked", "the server has blocked this host, after too many broken"),
+            (1130, "host-blocked", "no account of the server is for this host"),
+            (1040, "too-many-connections", "no connection is left for user someone"),
+        ],
+    )
+    def test_a_refused_login_is_told_with_its_remedy_and_that_the_service_keeps_its_session(
+        self, number: int, reason: str, words: str
+    ) -> None:
+        with fake_mysql(greets_then(error(number))) as refusing:
             refused = run("check", **settings_for(refusing))
-        verdict, login, advice = refused.stdout.splitlines()
-        assert (refused.returncode, verdict.split(":")[0]) == (1, "NOT available access-denied")
+        verdict, login, kept, remedy = refused.stdout.splitlines()
+        assert refused.returncode == 1
+        assert verdict.startswith(f"NOT available {reason}: {words}")
         where = f"127.0.0.1:{refusing.port} as someone (without a password)"
         assert login == f"The login was to {where}, by user id {os.geteuid()}"
-        assert "do not change the account" in advice
+        assert kept.startswith("A running service keeps its session")
+        assert remedy == f"For what to do, see {reason} in docs/reference/reasons.md"
 
 
 # The program is imported first: the service's user may not be able to read where the project is
@@ -251,13 +265,12 @@ class TestDrain:
             assert "--reason is not written" in again.stderr
 
     def test_a_mistake_in_another_setting_does_not_stop_a_drain(
-        self, services: Services, tmp_path: Path
+        self, drainable: Service, tmp_path: Path
     ) -> None:
-        service = services.start()
-        path, env_file = service.disabled_file, tmp_path / "env"
+        path, env_file = drainable.disabled_file, tmp_path / "env"
         env_file.write_text(
             "AVAILABLE_WHEN_DONOR=perhaps\nbroken\nDRAIN=x\n"
-            f"CLUSTERCHECK_DISABLED_FILE={path}\nCLUSTERCHECK_PORT={service.port}\n"
+            f"CLUSTERCHECK_DISABLED_FILE={path}\nCLUSTERCHECK_PORT={drainable.port}\n"
         )
         done = run(
             "drain",
@@ -268,9 +281,9 @@ class TestDrain:
         )
         assert (done.returncode, path.exists()) == (0, True)
         assert done.stderr.splitlines() == [
+            "clustercheckd: AVAILABLE_WHEN_DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?",
+            f"clustercheckd: {env_file}, line 3: DRAIN is not a setting",
             f"clustercheckd: env file {env_file}, line 2 is not NAME=value",
-            "clustercheckd: AVAILABLE_WHEN_DONER is not a setting and is ignored",
-            f"clustercheckd: {env_file}, line 3: a name is not a setting and is ignored",
         ]
         # Without a port, nobody can be asked, but the file is made.
         path.unlink()
@@ -279,19 +292,18 @@ class TestDrain:
         assert done.stderr.startswith("clustercheckd: not confirmed: CLUSTERCHECK_PORT: x: ")
 
     def test_a_service_that_looks_elsewhere_is_told(
-        self, services: Services, tmp_path: Path
+        self, drainable: Service, tmp_path: Path
     ) -> None:
-        service = services.start()
-        where, other = f"clustercheckd: 127.0.0.1:{service.port}", tmp_path / "other"
+        where, other = f"clustercheckd: 127.0.0.1:{drainable.port}", tmp_path / "other"
         for command, seen in (
             ("drain", "NOT available, unreachable: "),
-            ("undrain", f"draining, disabled: {service.disabled_file} exists, changed at "),
+            ("undrain", f"draining, disabled: {drainable.disabled_file} exists, changed at "),
         ):
-            done = run(command, **here(service, other))
+            done = run(command, **here(drainable, other))
             assert done.returncode == 1
             assert done.stderr.startswith(f"{where} is {seen}")
             assert done.stderr.endswith(f": it does not see the change of {other}\n")
-            service.disabled_file.touch()
+            drainable.disabled_file.touch()
 
     @both
     def test_what_cannot_be_done_is_one_line(self, tmp_path: Path, command: str) -> None:

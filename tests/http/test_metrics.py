@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.database.poller import Poller
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthCheckCounts
-from app.http.metrics import ServiceMetrics
+from app.http.metrics import registry_of
+from app.http.sources import Reload, Sources
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
 from app.settings.target import Database
@@ -64,6 +66,7 @@ class TestContents:
 
     def test_a_synced_node_and_then_a_drained_one(self, services: Services) -> None:
         status = {"wsrep_local_recv_queue": "7", "wsrep_local_index": "2"}
+        status |= {"wsrep_cluster_conf_id": "5", "wsrep_cluster_state_uuid": "0b6e-11f0"}
         flow_control = {"wsrep_flow_control_active": "true", "wsrep_flow_control_status": "OFF"}
         with fake_mysql(galera(status | flow_control)) as server:
             service = services.beside(server, CLUSTERCHECK_DEADLINE="0.5")
@@ -76,6 +79,8 @@ class TestContents:
             "draining": 0,
             "wsrep_local_state": 4,
             "wsrep_cluster_size": 3,
+            "wsrep_cluster_conf_id": 5,
+            'cluster_info{state_uuid="0b6e-11f0"}': 1,
             "wsrep_local_index": 2,
             "wsrep_local_recv_queue": 7,
             "wsrep_flow_control_active": 1,
@@ -119,14 +124,14 @@ class TestContents:
         assert len(named) == len(types)
 
     def test_a_server_that_is_down_shows_what_tells_it_from_a_refusal(
-        self, services: Services
+        self, unreachable: Service
     ) -> None:
         # By these, the alert ClustercheckdAccountRefused is silent: tries that go on, and nothing
         # read.
-        service, tries = services.start(), 'logins_total{outcome="unreachable"}'
-        before = scrape(service)
+        tries = 'logins_total{outcome="unreachable"}'
+        before = scrape(unreachable)
         assert "wsrep_local_state" not in before
-        wait_for("another login", lambda: scrape(service)[tries] > before[tries])
+        wait_for("another login", lambda: scrape(unreachable)[tries] > before[tries])
 
 
 class TestClients:
@@ -157,17 +162,16 @@ class TestClients:
             'health_checks_total{path="/readyz",status="404"}': 1,
         }
 
-    def test_nothing_that_a_client_sends_makes_a_series(self, services: Services) -> None:
-        service = services.start()
-        service.get("/nothing")
-        before = scrape(service).keys()
+    def test_nothing_that_a_client_sends_makes_a_series(self, unreachable: Service) -> None:
+        unreachable.get("/nothing")
+        before = scrape(unreachable).keys()
         for number in range(50):
-            service.get(f"/{number}?{number}={number}", method=f"METHOD{'X' * number}")
-            service.send(
+            unreachable.get(f"/{number}?{number}={number}", method=f"METHOD{'X' * number}")
+            unreachable.send(
                 f"GET /metrics?{number} HTTP/1.1\r\nHost: {number}\r\nX-{number}: x\r\n\r\n".encode()
             )
-            service.send(f"NO HTTP {number}\r\n\r\n".encode())
-        assert scrape(service).keys() == before
+            unreachable.send(f"NO HTTP {number}\r\n\r\n".encode())
+        assert scrape(unreachable).keys() == before
 
 
 class TestPolls:
@@ -201,8 +205,16 @@ class TestPolls:
                 now += later
                 settings, register = Settings.model_validate({}), ConnectionRegister()
                 counts, logins = HealthCheckCounts(), Poller(Database(), 1)
-                metrics = ServiceMetrics(settings, monitor, logins, register, counts, lambda: 7)
-                return generate_latest(metrics.registry()).decode()
+                sources = Sources(
+                    settings,
+                    logins,
+                    monitor,
+                    register,
+                    counts,
+                    Reload(datetime.now(UTC)),
+                    lambda: 7,
+                )
+                return generate_latest(registry_of(sources)).decode()
 
         return samples(asyncio.run(scenario()))
 

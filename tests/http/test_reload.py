@@ -1,8 +1,10 @@
-"""A reload, which no client sees: the process executes itself, or keeps what it has."""
+"""A reload, which no client sees: the process takes the new settings, or keeps what it has."""
 
+import json
 import signal
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,13 +12,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from app.commands.asking import Status
 from harness.ports import LOOPBACK, Ports
 from harness.service import read_to_end
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import FakeMySQL, error, galera, greets_then
+from tests.fake_mysql import FakeMySQL, error, fake_mysql, galera, greets_then
 from tests.http.test_process import run
+from tests.http.test_status import answers
 from tests.http.test_systemd import Manager
 
 SECONDS = 10
@@ -24,40 +29,46 @@ HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 
 
 class Reloaded:
-    """A service beside a Synced node, all of whose settings but the node's are in an env file."""
+    """A service beside a Synced node, all of whose settings are in an env file."""
 
     def __init__(self, services: Services, node: FakeMySQL, port: int) -> None:
         self.port = port
+        self.node = node
         self.env_file = services.directory / "settings.env"
+        self.disabled_file = services.directory / "disabled"
         self.write()
-        address = {"CLUSTERCHECK_HOST": "", "CLUSTERCHECK_PORT": ""}
-        environ = settings_for(node, CLUSTERCHECK_ENV_FILE=str(self.env_file), **address)
-        self.service = services.start_through((), environ, port=port)
+        self.environ = {"CLUSTERCHECK_ENV_FILE": str(self.env_file)}
+        # An empty variable is none, but this one may not be empty.
+        name = "CLUSTERCHECK_DISABLED_FILE"
+        without = dict.fromkeys(("MYSQL_SOCKET", "CLUSTERCHECK_HOST", "CLUSTERCHECK_PORT"), "")
+        environ = self.environ | without | {name: str(self.disabled_file)}
+        self.service = services.start_through(("env", "-u", name), environ, port=port)
         self.service.wait_until_up()
         self.service.wait_for_verdict(200, "synced")
 
     def write(self, *lines: str) -> None:
         """Write the env file."""
-        address = (f"CLUSTERCHECK_HOST={LOOPBACK}", f"CLUSTERCHECK_PORT={self.port}")
-        # At once: the next program may read it at any time.
-        written = self.env_file.with_suffix(".new")
-        written.write_text("\n".join([*address, *lines]))
-        written.replace(self.env_file)
+        settings = settings_for(
+            self.node,
+            CLUSTERCHECK_HOST=LOOPBACK,
+            CLUSTERCHECK_PORT=str(self.port),
+            CLUSTERCHECK_DISABLED_FILE=str(self.disabled_file),
+        )
+        settings |= dict(line.split("=", 1) for line in lines)
+        self.env_file.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
 
-    def reload(self, *lines: str) -> None:
-        """Write the env file, and ask for a reload."""
+    def reload(self, *lines: str) -> tuple[int, str]:
+        """Write the env file, and run `clustercheckd reload`.
+
+        Return its exit status and output.
+        """
         self.write(*lines)
-        self.service.process.send(signal.SIGHUP)
+        done = run("reload", **self.environ)
+        return done.returncode, done.stdout + done.stderr
 
-    def wait_for(self, event: str, count: int) -> str:
-        """Wait until the log has an event so many times, and return the last such line."""
-        log = self.service.log
-
-        def lines() -> list[str]:
-            return [line for line in log.read_text().splitlines() if f" {event} " in line]
-
-        wait_for(event, lambda: len(lines()) >= count, seconds=SECONDS)
-        return lines()[-1]
+    def count(self, event: str) -> int:
+        """Return how often the log has an event."""
+        return self.service.log.read_text().count(f" {event} ")
 
     @property
     def max_recv_queue(self) -> int | None:
@@ -67,9 +78,28 @@ class Reloaded:
 
 
 @pytest.fixture
-def reloaded(services: Services, node: FakeMySQL, ports: Ports) -> Reloaded:
-    """Start a service to reload."""
+def ending(services: Services, node: FakeMySQL, ports: Ports) -> Reloaded:
+    """Start a service to reload and to end."""
     return Reloaded(services, node, ports.free())
+
+
+@pytest.fixture(scope="module")
+def lasting(shared_services: Services, ports: Ports) -> Iterator[Reloaded]:
+    """Start a service to reload, once for all tests that do not end it."""
+    with fake_mysql(galera()) as server:
+        yield Reloaded(shared_services, server, ports.free())
+
+
+@pytest.fixture
+def reloaded(lasting: Reloaded) -> Iterator[Reloaded]:
+    """Return a service to reload, and give it its first settings again."""
+    node = lasting.node
+    yield lasting
+    lasting.node, node.behaviour = node, galera()
+    lasting.disabled_file.unlink(missing_ok=True)
+    lasting.reload()
+    lasting.service.wait_for_verdict(200, "synced")
+    assert lasting.max_recv_queue is None
 
 
 @contextmanager
@@ -104,71 +134,218 @@ def connect(port: int) -> socket.socket:
     return socket.create_connection((LOOPBACK, port), timeout=SECONDS)
 
 
-def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(reloaded: Reloaded) -> None:
-    with asked_all_the_time(reloaded.port) as answers:
-        for count, limit in enumerate((7, 8, 9), 2):
-            reloaded.reload(f"MAX_RECV_QUEUE={limit}")
-            reloaded.wait_for("INFO started", count)
-            assert reloaded.max_recv_queue == limit
+def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(ending: Reloaded) -> None:
+    descriptors = ending.service.process.descriptors
+    with asked_all_the_time(ending.port) as answers:
+        for limit in (7, 8, 9):
+            assert ending.reload(f"MAX_RECV_QUEUE={limit}") == (
+                0,
+                f"{LOOPBACK}:{ending.port} uses the settings as they are now\n",
+            )
+            assert ending.max_recv_queue == limit
         wait_for("many answers", lambda: answers.total() > 100, seconds=SECONDS)
     assert set(answers) == {"HTTP/1.1 200 OK"}
-    # It is still the process that was started, and nothing is left open of those before.
-    assert reloaded.service.process.descriptors < 20
-    assert reloaded.service.stop() == 0
+    wait_for("old sessions to end", lambda: ending.service.process.descriptors <= descriptors + 1)
+    assert ending.service.stop() == 0
+
+
+def test_every_setting_but_the_address_takes_effect(reloaded: Reloaded, tmp_path: Path) -> None:
+    service = reloaded.service
+    with closing(connect(reloaded.port)) as waiting:
+        assert (
+            reloaded.reload("CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8", "CLUSTERCHECK_ANY_PATH=1")[0] == 0
+        )
+        # A client that was connected already keeps its connection, and its answer.
+        waiting.sendall(HEALTH_CHECK)
+        assert read_to_end(waiting).startswith(b"HTTP/1.1 200 OK")
+    # This host may always ask; another address of it stands for another host.
+    assert service.get("/any/path").status == 200
+    with socket.create_connection((LOOPBACK, reloaded.port), SECONDS, ("127.0.0.2", 0)) as other:
+        assert is_refused(other)
+    drained = tmp_path / "drained"
+    drained.touch()
+    lines = (f"CLUSTERCHECK_DISABLED_FILE={drained}", "CLUSTERCHECK_DRAIN_STATUS=404")
+    assert reloaded.reload(*lines, "CLUSTERCHECK_LOG_FORMAT=json")[0] == 0
+    reply = service.get("/?max_recv_queue=5")
+    assert (reply.status, reply.reason) == (404, "disabled")
+    assert service.get("/any/path").status == 404
+    line = service.log.read_text().splitlines()[-1]
+    assert json.loads(line)["reason"] == "disabled"
+    assert reloaded.reload("CLUSTERCHECK_LOG_LEVEL=error")[0] == 0
+    service.wait_for_verdict(200, "synced")
+    assert service.log.read_text().splitlines()[-1] == line
+
+
+def is_refused(connection: socket.socket) -> bool:
+    """Return whether the service ends the connection without an answer."""
+    try:
+        connection.sendall(HEALTH_CHECK)
+        return connection.recv(1) == b""
+    except OSError:
+        return True
+
+
+def test_what_the_service_knows_goes_on(reloaded: Reloaded) -> None:
+    service = reloaded.service
+    reloaded.disabled_file.touch()
+    service.wait_for_verdict(503, "disabled")
+    reloaded.disabled_file.unlink()
+    service.wait_for_verdict(200, "synced")
+    before = service.status()["changes"]
+    counted = 'clustercheckd_health_checks_total{path="/",status="503"}'
+    lines = [line for line in service.get("/metrics").body.splitlines() if counted in line]
+    assert reloaded.reload("MAX_RECV_QUEUE=5")[0] == 0
+    assert service.status()["changes"] == before
+    assert lines[0] in service.get("/metrics").body
+
+
+def test_another_database_is_read_before_it_takes_over(reloaded: Reloaded) -> None:
+    with fake_mysql(galera({"wsrep_cluster_size": "7"})) as other:
+        reloaded.node = other
+        with asked_all_the_time(reloaded.port) as answers:
+            assert reloaded.reload()[0] == 0
+            assert reloaded.service.status()["node"]["wsrep_cluster_size"] == 7
+        assert set(answers) == {"HTTP/1.1 200 OK"}
 
 
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        ("MAX_RECV_QUEUE=many", ", line 3: MAX_RECV_QUEUE: many: "),
+        ("MAX_RECV_QUEUE=many", ", line 7: MAX_RECV_QUEUE: many: "),
         ("MYSQL_PASSWORD_FILE=/none", "MYSQL_PASSWORD_FILE: /none: "),
-        ("CLUSTERCHECK_HOST=*", "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: "),
-        ("CLUSTERCHECK_PORT=1", "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: "),
+        ("MAX_SYNC_WAIT=0", "MAX_SYNC_WAIT: 0: "),
     ],
 )
-def test_settings_that_cannot_be_used_are_one_line_and_the_old_ones_go_on(
+def test_settings_that_cannot_be_used_are_told_and_the_old_ones_go_on(
     reloaded: Reloaded, line: str, names: str
 ) -> None:
+    refused = reloaded.count("ERROR not reloaded")
     with asked_all_the_time(reloaded.port) as answers:
-        reloaded.reload(line)
-        assert names in reloaded.wait_for("ERROR not reloaded", 1)
+        status, output = reloaded.reload(line)
+        assert status == 2
+        assert output.startswith("clustercheckd: not reloaded: ")
+        assert names in output
         before = answers.total()
         wait_for("more answers", lambda: answers.total() > before + 10, seconds=SECONDS)
     assert set(answers) == {"HTTP/1.1 200 OK"}
+    assert reloaded.count("ERROR not reloaded") == refused + 1
+    last = reloaded.service.status()["last_reload"]
+    assert last["successful"] is False
+    [complaint] = last["complaints"]
+    assert names in complaint
+    assert "clustercheckd_last_reload_successful 0.0" in reloaded.service.get("/metrics").body
+    shown = run("status", **reloaded.environ).stdout
+    assert "reload refused " in shown
+    assert names in shown
     # Once it is put right, the next one succeeds.
-    reloaded.reload("MAX_RECV_QUEUE=5")
-    reloaded.wait_for("INFO started", 2)
+    assert reloaded.reload("MAX_RECV_QUEUE=5")[0] == 0
     assert reloaded.max_recv_queue == 5
+    assert reloaded.service.status()["last_reload"]["complaints"] == []
+    assert "clustercheckd_last_reload_successful 1.0" in reloaded.service.get("/metrics").body
 
 
-def test_an_account_that_is_refused_does_not_cost_a_drained_node_its_session(
-    reloaded: Reloaded, node: FakeMySQL
-) -> None:
-    node.behaviour = greets_then(error(1045))
-    reloaded.service.disabled_file.touch()
-    reloaded.reload("MAX_RECV_QUEUE=5")
-    assert "access-denied: " in reloaded.wait_for("ERROR not reloaded", 1)
-    reloaded.service.disabled_file.unlink()
+def test_another_address_needs_a_restart(reloaded: Reloaded) -> None:
+    refused = reloaded.count("ERROR not reloaded")
+    # The command looks for the service at the new address.
+    reloaded.write("CLUSTERCHECK_PORT=1")
+    done = run("reload", **reloaded.environ)
+    assert done.returncode == 1
+    assert "if its address has changed, run: systemctl restart" in done.stderr
+    reloaded.service.process.send(signal.SIGHUP)
+    wait_for("the refusal", lambda: reloaded.count("ERROR not reloaded") > refused, seconds=SECONDS)
+    assert "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: " in reloaded.service.log.read_text()
+
+
+def test_settings_with_which_the_node_cannot_be_read_are_refused(reloaded: Reloaded) -> None:
+    reloaded.node.behaviour = greets_then(error(1045))
+    # Drained too: a node that is to come back must not lose its session.
+    reloaded.disabled_file.touch()
+    status, output = reloaded.reload("MAX_RECV_QUEUE=5")
+    assert status == 1
+    assert "the node can be read, and could not be with these settings: access-denied: " in output
+    reloaded.disabled_file.unlink()
     assert reloaded.service.get().status == 200
-    node.behaviour = galera()
-    reloaded.reload("MAX_RECV_QUEUE=5")
-    reloaded.wait_for("INFO started", 2)
+    assert reloaded.service.status()["last_reload"]["failure"]["reason"] == "access-denied"
+    reloaded.node.behaviour = galera()
+    assert reloaded.reload("MAX_RECV_QUEUE=5")[0] == 0
     assert reloaded.max_recv_queue == 5
 
 
-def test_a_health_check_that_waits_for_a_poll_is_answered_before(
-    reloaded: Reloaded, node: FakeMySQL
-) -> None:
+def test_a_node_that_cannot_be_read_anyway_takes_new_settings(services: Services) -> None:
+    service = services.start()
+    done = run("reload", CLUSTERCHECK_HOST=LOOPBACK, CLUSTERCHECK_PORT=str(service.port))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_health_check_that_waits_for_a_poll_is_answered(reloaded: Reloaded) -> None:
     # Without a result that is young enough, the answer waits for the poll, which gets none in its
     # session.
     with closing(connect(reloaded.port)) as connection:
         with reloaded.service.process.paused():
-            node.hang_all()
-            node.behaviour = galera()
+            reloaded.node.hang_all()
+            reloaded.node.behaviour = galera()
             connection.sendall(HEALTH_CHECK)
-        reloaded.reload()
-        reloaded.wait_for("INFO reloading", 1)
+        assert reloaded.reload()[0] == 0
         assert read_to_end(connection)[:12] in (b"HTTP/1.1 200", b"HTTP/1.1 503")
+
+
+def test_many_reloads_at_once_cost_no_client_an_answer(reloaded: Reloaded) -> None:
+    process = reloaded.service.process
+    with asked_all_the_time(reloaded.port) as answers:
+        for _ in range(50):
+            reload_twice(reloaded)
+    assert set(answers) == {"HTTP/1.1 200 OK"}
+    wait_for("old sessions to end", lambda: process.descriptors < 25, seconds=SECONDS)
+
+
+def reload_twice(reloaded: Reloaded) -> None:
+    """Send the signal twice, and wait until a reload has ended."""
+    done = reloaded.count("INFO reloaded")
+    for _ in range(2):
+        reloaded.service.process.send(signal.SIGHUP)
+    wait_for("a reload", lambda: reloaded.count("INFO reloaded") > done, seconds=SECONDS)
+
+
+@pytest.mark.parametrize("delay_seconds", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1])
+def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
+    ending: Reloaded, node: FakeMySQL, delay_seconds: float
+) -> None:
+    process = ending.service.process
+    assert ending.reload("CLUSTERCHECK_DRAIN_SECONDS=0.5")[0] == 0
+    process.send(signal.SIGHUP)
+    ended = time.monotonic() + delay_seconds
+    while time.monotonic() < ended:
+        pass
+    process.terminate()
+    wait_for("the drain", lambda: ending.count("INFO draining") > 0, seconds=SECONDS)
+    reply = ending.service.get()
+    assert (reply.status, reply.reason) == (503, "shutting-down")
+    assert process.stop() == 0
+    wait_for("no session to be left", lambda: node.open == 0, seconds=SECONDS)
+
+
+def test_a_process_that_is_not_clustercheckd_gets_no_signal() -> None:
+    # As that of a container's service, whose number means another process here.
+    document = json.dumps({"available": True, "reason": "synced", "pid": 1}).encode()
+    with fake_mysql(answers(document)) as other:
+        done = run("reload", CLUSTERCHECK_HOST=LOOPBACK, CLUSTERCHECK_PORT=str(other.port))
+    assert done.returncode == 1
+    assert "its process is not on this host" in done.stderr
+    # For kill(2), these are many processes.
+    for pid in (0, -1, 1 << 30):
+        with pytest.raises(ValidationError):
+            Status.model_validate({"available": True, "reason": "synced", "pid": pid})
+
+
+def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:
+    # systemd sets it for ExecReload=. The settings may be those of another unit.
+    reloads = reloaded.count("INFO reloaded")
+    done = run("reload", MAINPID="2", **reloaded.environ)
+    assert done.returncode == 1
+    assert "is not process 2: repeat ExecStart='s flags" in done.stderr
+    assert reloaded.count("INFO reloaded") == reloads
+    mine = str(reloaded.service.process.pid)
+    assert run("reload", MAINPID=mine, **reloaded.environ).returncode == 0
 
 
 def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
@@ -178,7 +355,7 @@ def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
         service = services.beside(node, NOTIFY_SOCKET=manager.address)
         manager.wait_for("READY", "1")
         service.process.send(signal.SIGHUP)
-        manager.wait_for("READY", "1", times=len(manager.values("READY")) + 1)
+        wait_for("the reload", lambda: " reloaded " in service.log.read_text(), seconds=SECONDS)
         manager.wait_for("WATCHDOG", "1", times=len(manager.values("WATCHDOG")) + 2)
         assert manager.values("STOPPING") == []
         # systemd keeps the socket that it has.
@@ -196,6 +373,8 @@ def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
         (f"{CREDENTIAL}\nMYSQL_PASSWORD=x", 2, "clustercheckd: MYSQL_PASSWORD and "),
         ("MYSQL_PASSWORD_FILE=/none/password", 2, "clustercheckd: MYSQL_PASSWORD_FILE: /none"),
         ("MAX_RECV_QUEUE=many", 2, f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEUE: many: "),
+        ("MAX_RECV_QUEU=1", 2, f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEU is not a "),
+        ("MAX_RECV_QUEUE=1\nMAX_RECV_QUEUE=2", 0, "the settings can be used"),
     ):
         env_file.write_text(line)
         done = run("serve", "--check-settings", "--env-file", str(env_file))

@@ -2,13 +2,16 @@
 side.
 """
 
+import fcntl
 import json
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -25,6 +28,8 @@ from tests.http.test_process import SECONDS, run
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
 NO_CLUSTERCHECKD = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
+
+SEE = "For what to do, see each word in docs/reference/reasons.md"
 
 
 class TestEndpoint:
@@ -47,7 +52,8 @@ class TestEndpoint:
         absent = ("disabled_since", "failure", "login_failure", "otherwise")
         assert {status[name] for name in absent} == {None}
         closed = {"refused": 0, "evicted": 0, "timed-out": 0, "malformed": 0}
-        assert status["connections"] == {"open": 1, "closed": closed}
+        connections = {"open": 1, "closed": closed, "refused_client": None, "refused_at": None}
+        assert status["connections"] == connections
 
     def test_a_planned_absence_is_told_at_once_and_since_when(
         self, services: Services, node: FakeMySQL
@@ -112,7 +118,7 @@ class TestCommand:
     available.
     """
 
-    def test_a_cluster_is_a_table(self, services: Services) -> None:
+    def test_a_cluster_is_a_table(self, services: Services, unreachable: Service) -> None:
         with (
             fake_mysql(
                 galera({"wsrep_local_recv_queue": "3"}, {"wsrep_node_name": "db1"})
@@ -124,7 +130,7 @@ class TestCommand:
             first, second, third = (
                 services.beside(synced),
                 services.start(**settings_for(donor)),
-                services.start(),
+                unreachable,
             )
             second.wait_for_verdict(503, "donor")
             done = run("status", address(first), address(second), address(third), f"{LOOPBACK}:1")
@@ -132,7 +138,7 @@ class TestCommand:
         # The runbook goes on only if all are available.
         assert (done.returncode, done.stderr, alone.returncode) == (1, "", 0)
         header, *lines = done.stdout.splitlines()
-        assert header.split() == ["node", "verdict", "reason", "since", "state", "size", "recvq"]
+        assert header.split() == ["node", "verdict", "reason", "since", "size", "recvq", "state"]
         # Columns stand in line.
         columns = [header.index(name) for name in header.split()]
         rows = [
@@ -146,8 +152,8 @@ class TestCommand:
         assert [age[:-1].isdecimal() and age[-1] == "s" for age in ages[:3]] == 3 * [True]
         assert ages[3] == "-"
         assert rows == [
-            [f"{address(first)} (db1)", "available", "synced", "Synced", "3", "3"],
-            [f"{address(second)} (db2)", "draining", "donor", "Donor/Desynced", "3", "-1"],
+            [f"{address(first)} (db1)", "available", "synced", "3", "3", "Synced"],
+            [f"{address(second)} (db2)", "draining", "donor", "3", "-1", "Donor/Desynced"],
             [address(third), "NOT available", "unreachable", "-", "-", "-"],
             [f"{LOOPBACK}:1", "no answer", "-", "-", "-", "-"],
         ]
@@ -155,6 +161,11 @@ class TestCommand:
             f"{address(second)}: donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0",
             f"{address(third)}: unreachable: {third.status()['detail']}",
             f"{LOOPBACK}:1: Connection refused",
+            SEE,
+        ]
+        assert alone.stdout.splitlines()[2:] == [
+            "cluster: not-asked: 2 of its members; run: clustercheckd status --all",
+            SEE,
         ]
 
     @pytest.mark.parametrize("host", ["*", "::1"])
@@ -171,10 +182,14 @@ class TestCommand:
         wait_for("its row", unreachable)
 
     def test_whatever_answers_or_does_not_is_a_row_in_two_seconds(self, services: Services) -> None:
-        refusing = services.start_unasked(CLUSTERCHECK_ALLOW_FROM="10.0.0.0/8")
+        # Another address than that of the client, for whom it would be a service of its own host.
+        host = "127.0.0.2"
+        refusing = services.start_unasked(
+            CLUSTERCHECK_ALLOW_FROM="10.0.0.0/8", CLUSTERCHECK_HOST=host
+        )
         wait_for("it to listen", lambda: "INFO started " in refusing.log.read_text())
         bodies = (
-            b"Percona XtraDB Cluster Node is synced.\r\n",
+            b"Welcome.\r\n",
             b"[]",
             b'{"available": 1}',
             b"[" * 100_000,
@@ -187,28 +202,46 @@ class TestCommand:
             ports = [exits.enter_context(fake_mysql(other)).port for other in others]
             # One after the other the silent ones would take 30 s, which is more than the command is
             # given.
-            ports += [refusing.port] + 15 * [silent.getsockname()[1]]
-            done = run("status", *(f"{LOOPBACK}:{port}" for port in ports))
-        faults = 5 * [NO_CLUSTERCHECKD] + ["no answer within 2 s"]
-        faults += ["closed the connection: check CLUSTERCHECK_ALLOW_FROM there"] + 15 * [
-            "no answer within 2 s"
-        ]
+            ports += 15 * [silent.getsockname()[1]]
+            addresses = [f"{LOOPBACK}:{port}" for port in ports] + [f"{host}:{refusing.port}"]
+            done = run("status", *addresses)
+        faults = 5 * [NO_CLUSTERCHECKD] + 16 * ["no answer within 2 s"]
+        faults.append("closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
         _, *lines = done.stdout.splitlines()
-        rows, words = lines[: len(ports)], lines[len(ports) :]
+        rows, (set_of_them, *words) = lines[: len(addresses)], lines[len(addresses) : -1]
         assert [row.split() for row in rows] == [
-            [f"{LOOPBACK}:{port}", "no", "answer", *"-----"] for port in ports
+            [address, "no", "answer", *"-----"] for address in addresses
         ]
         assert words == [
-            f"{LOOPBACK}:{port}: {fault}" for port, fault in zip(ports, faults, strict=True)
+            f"{address}: {fault}" for address, fault in zip(addresses, faults, strict=True)
         ]
-        assert (done.returncode, done.stderr) == (1, "")
+        assert set_of_them.startswith("cluster: nobody: no node takes traffic")
+        assert (done.returncode, done.stderr) == (3, "")
+
+    def test_a_node_that_still_runs_the_script_is_told_as_such(self) -> None:
+        sentence = "Percona XtraDB Cluster Node is synced."
+
+        def script(peer: Peer) -> None:
+            # It reads no request: its end is a reset.
+            body = f"{sentence}\r\n"
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n"
+            wait_for("the request", lambda: peer.connection.recv(1, socket.MSG_PEEK))
+            peer.connection.sendall((head + body).encode())
+
+        with fake_mysql(script) as server:
+            done = run("status", f"{LOOPBACK}:{server.port}")
+        told = (
+            f'answers "{sentence}", like the clustercheck script: clustercheckd does not run there'
+        )
+        assert f"{LOOPBACK}:{server.port}: {told}\n" in done.stdout
+        assert done.returncode == 1
 
     def test_what_is_answered_is_shown_in_a_bounded_size_and_without_control_characters(
         self,
     ) -> None:
         large = {
             "wsrep_cluster_size": int("9" * 4000),
-            "wsrep_local_recv_queue": True,
+            "wsrep_local_recv_queue": 10**300,
             "wsrep_node_name": "n" * 999,
         }
         document = {
@@ -220,10 +253,9 @@ class TestCommand:
         for node in (large, ["\x1b"]):
             with fake_mysql(answers(json.dumps({**document, "node": node}).encode())) as server:
                 done = run("status", f"{LOOPBACK}:{server.port}")
-            assert len(done.stdout.splitlines()) == 3
-            assert max(map(len, done.stdout.splitlines())) < 700
+            assert len(done.stdout.splitlines()) == 4
+            assert max(map(len, done.stdout.splitlines())) <= 300
             assert not set(done.stdout) & {"\x1b", "\x07"}
-            assert "999" not in done.stdout
 
     def test_a_node_whose_logins_fail_is_available_with_a_note(self, services: Services) -> None:
         with fake_mysql(galera()) as server:
@@ -234,21 +266,37 @@ class TestCommand:
         assert done.returncode == 0
         assert f"{address(service)}: its logins fail: access-denied: " in done.stdout
 
-    def test_watch_goes_on_with_the_time_until_it_is_interrupted(self, services: Services) -> None:
-        service = services.start()
-        with watching(address(service)) as process:
+    def test_watch_goes_on_with_the_time_until_it_is_interrupted(self, drainable: Service) -> None:
+        with watching(address(drainable)) as process:
             output = process.stdout
             assert output is not None
-            shown = [output.readline() for _ in range(8)]
-            service.disabled_file.touch()
+            shown = [output.readline() for _ in range(10)]
+            drainable.disabled_file.touch()
             wait_for("the drain", lambda: "disabled; otherwise unreachable" in output.readline())
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) == 0
         assert [line.split()[0] for line in shown if not ISO.fullmatch(line.strip())] == 2 * [
             "node",
-            address(service),
-            f"{address(service)}:",
+            address(drainable),
+            f"{address(drainable)}:",
+            "For",
         ]
+
+    def test_watch_fits_into_a_narrow_terminal(self, synced: Service) -> None:
+        columns, primary, secondary = 60, *os.openpty()
+        fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        shown = b""
+        with watching(address(synced), output=secondary) as process:
+            while shown.count(b"\x1b[H") < 2:
+                shown += os.read(primary, 4096)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 0
+        os.close(secondary)
+        os.close(primary)
+        screen = shown.decode().split("\x1b[H\x1b[J")[1]
+        lines = screen.splitlines()
+        assert max(map(len, lines)) == columns
+        assert lines[1].split()[:5] == ["node", "verdict", "reason", "since", "size"]
 
     def test_with_addresses_it_reads_no_env_file_and_no_setting_but_the_port(
         self, unreachable: Service

@@ -31,8 +31,8 @@ chmod +x "$system/usr/sbin/policy-rc.d"
 echo force-unsafe-io >"$system/etc/dpkg/dpkg.cfg.d/unsafe"
 mount --bind /dev "$system/dev"
 mount -t proc proc "$system/proc"
-# rpm is for trying the other package's scripts.
-packages="systemd dbus mariadb-server galera-4 haproxy xinetd curl rpm"
+# rpm is for trying the other package's scripts, the last two for what the package brings them.
+packages="systemd dbus mariadb-server galera-4 haproxy xinetd curl rpm bash-completion man-db"
 [ "$release" != sid ] || packages=mysql-server-core
 export DEBIAN_FRONTEND=noninteractive
 chroot "$system" apt-get update -qq >/dev/null

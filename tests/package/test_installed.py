@@ -6,20 +6,26 @@ rebooted, removed.
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
+from app.commands.parser import COMMANDS
+from app.settings.settings import Settings
+from app.settings.switches import DISABLED_FILE
 from harness.waiting import wait_for
 from tests.package.conftest import Packages, block_of, commands_of
 from tests.package.machine import Machine
 
 PAGE = "docs/install.md"
 SETTINGS = "/etc/clustercheckd/clustercheckd.env"
+PASSWORD_FILE = "/etc/clustercheckd/password"
 EDIT = "MAX_RECV_QUEUE=12345"
 WATCHDOG_SECONDS = 10
+# Beyond those of the watchdog, and the 30 s after which the timer tries a stopped service again.
+SECONDS_WITHOUT_FILES = {"bookworm": 40, "trixie": 130}
 
 
 @contextmanager
@@ -84,6 +90,40 @@ def test_systemd_shows_the_verdict_and_has_nothing_against_the_units(machine: Ma
     assert "Overall exposure level for clustercheckd.service: 1." in said
 
 
+def test_man_has_files_exit_statuses_and_settings(machine: Machine) -> None:
+    page = machine.run("man clustercheckd")
+    assert re.findall("^[A-Z ]+$", page, re.MULTILINE) == [
+        *("NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "SETTINGS", "FILES", "SEE ALSO")
+    ]
+    files = page.partition("\nFILES\n")[2].partition("\nSEE ALSO\n")[0]
+    for path in re.findall(r"^ +(/\S+)$", files, re.MULTILINE):
+        # What an administrator makes later.
+        if path not in (PASSWORD_FILE, DISABLED_FILE):
+            machine.run(f"test -e {path}")
+    assert all(f" {name.upper()} (" in page for name in Settings.model_fields)
+    assert all(f"  clustercheckd {name}\n" in page for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("clustercheckd mig", "clustercheckd migrate "),
+        ("clustercheckd --check-s", "clustercheckd --check-settings "),
+        ("clustercheckd status --wat", "clustercheckd status --watch "),
+        ("clustercheckd serve --log-format j", "clustercheckd serve --log-format json "),
+        (
+            "clustercheckd check --env-file /etc/clusterc",
+            "clustercheckd check --env-file /etc/clustercheckd/",
+        ),
+    ],
+)
+def test_bash_completes_a_command_line(machine: Machine, typed: str, completed: str) -> None:
+    # In a login shell at a terminal: the tab key, then Ctrl-A and #, so that Enter runs nothing.
+    keys = f"printf '%s\\t\\001#\\nexit\\n' '{typed}'"
+    screen = machine.run(f"{keys} | timeout 20 script -qec 'bash -il' /dev/null")
+    assert completed in screen
+
+
 def test_a_restart_fails_no_health_check(machine: Machine) -> None:
     before = machine.show("MainPID")
     with no_failed_health_check(machine):
@@ -111,13 +151,36 @@ def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> No
             machine.run(reload)
             status = "curl -s http://localhost:9200/status"
             wait_for("the setting", lambda: '"max_recv_queue":12345' in machine.run(status))
-        with settings(machine, "MAX_RECV_QUEUE=many\n"):
-            assert not machine.succeeds(reload)
+        # As root and as the unit: settings that are wrong, and with which the node cannot be read.
+        for line, code, told in (
+            ("MAX_RECV_QUEUE=many", 2, "MAX_RECV_QUEUE: many"),
+            ("MYSQL_USERNAME=nobody", 1, "access-denied: "),
+        ):
+            with settings(machine, f"{line}\n"):
+                assert not machine.succeeds(reload)
+                assert told in machine.run(f"clustercheckd reload 2>&1; test $? = {code}")
+                assert "reload refused" in machine.run("clustercheckd status")
         machine.run(reload)
         # systemd kills a process that feeds its watchdog no more.
         deadline = time.monotonic() + WATCHDOG_SECONDS + 3
         wait_for("the watchdog's time to pass", lambda: time.monotonic() > deadline)
     assert (machine.show("MainPID"), machine.show("NRestarts")) == (process, "0")
+
+
+@pytest.mark.parametrize("path", [SETTINGS, "/etc/clustercheckd"])
+def test_root_is_told_that_the_service_cannot_read_the_settings(
+    machine: Machine, path: str
+) -> None:
+    check = "clustercheckd serve --check-settings"
+    mode = machine.run(f"stat --format %a {path}")
+    machine.run(f"chgrp root {path} && chmod 0700 {path}")
+    said = machine.run(check, check=False)
+    machine.run(f"chgrp clustercheck {SETTINGS} && chmod {mode.strip()} {path}")
+    assert said == (
+        f"clustercheckd: env file {SETTINGS}: Permission denied: the user that runs clustercheckd"
+        " must be able to read it\n"
+    )
+    assert machine.run(check) == "the settings can be used\n"
 
 
 @pytest.mark.parametrize("fault", ["KILL", "STOP"])
@@ -159,14 +222,29 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(machine: M
     machine.restart("503 access-denied")
     override(machine, block_of(PAGE, "The account", "ini"))
     machine.restart()
-    # systemd reads a credential when the service starts. Debian 13's does not read it for a reload,
-    # and hides it there.
+    # systemd reads a credential when the service starts. A reload has the old one, and is refused.
     machine.run(f"{identified} BY 'neu'\"")
-    machine.run("echo neu > /etc/clustercheckd/password && systemctl reload clustercheckd")
+    machine.run("echo neu > /etc/clustercheckd/password")
+    assert not machine.succeeds("systemctl reload clustercheckd")
     machine.restart()
     machine.run(f'{identified} VIA unix_socket"')
     machine.run("rm /etc/clustercheckd/password && systemctl revert clustercheckd")
     machine.restart()
+
+
+def test_a_drain_tells_its_owner_and_can_be_left_to_root(machine: Machine) -> None:
+    protected = "/etc/clustercheckd/disabled"
+    machine.run(f"runuser -u games -- touch {DISABLED_FILE}")
+    machine.wait_for("503 disabled")
+    assert ", owner games (" in machine.run("clustercheckd check", check=False)
+    assert ", owner games (" in machine.run("curl -s http://localhost:9200/")
+    with settings(machine, f"CLUSTERCHECK_DISABLED_FILE={protected}\n"):
+        machine.restart()
+        assert not machine.succeeds(f"runuser -u games -- touch {protected}")
+        assert ", owner root (" in machine.run("clustercheckd drain")
+        machine.run("clustercheckd undrain")
+    machine.restart("503 disabled")
+    machine.run("clustercheckd undrain")
 
 
 @pytest.mark.parametrize("port", [9209, 9200])
@@ -217,6 +295,101 @@ def test_it_fails_no_health_check_and_keeps_what_was_edited(
     assert "Run:" not in said
 
 
+FLAGS = "[Service]\nExecStart=\nExecStart=/usr/bin/clustercheckd \\\n  serve --interval soon\n"
+
+
+@contextmanager
+def drop_in(machine: Machine, text: str) -> Iterator[None]:
+    """Have a drop-in for the unit while the block runs."""
+    override(machine, text)
+    try:
+        yield
+    finally:
+        machine.run("systemctl revert clustercheckd")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "lines", "told"),
+    [
+        (
+            settings,
+            "AVAILABLE_WHEN_DONER=1\n",
+            "DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?",
+        ),
+        (
+            settings,
+            "CLUSTERCHECK_DEADLINE=soon\n",
+            "CLUSTERCHECK_DEADLINE: soon: must be a duration",
+        ),
+        (drop_in, FLAGS, "--interval: CLUSTERCHECK_POLL_INTERVAL: soon: must be a duration"),
+        (
+            drop_in,
+            "[Service]\nEnvironment=MYSQL_PASSWORD_FILE=/none\n",
+            "MYSQL_PASSWORD_FILE: /none: ",
+        ),
+    ],
+)
+def test_an_upgrade_leaves_a_good_service_running_if_the_settings_are_wrong(
+    machine: Machine,
+    packages: Packages,
+    next_packages: Packages,
+    *,
+    wrong: Callable[[Machine, str], AbstractContextManager[None]],
+    lines: str,
+    told: str,
+) -> None:
+    for build in (packages, next_packages):
+        machine.copy(build.deb)
+    install = f"apt install -y --allow-downgrades ./{next_packages.deb.name}"
+    before = machine.show("MainPID")
+    with no_failed_health_check(machine), wrong(machine, lines):
+        said = machine.run(install)
+    assert re.search(f"^    clustercheckd: .*{re.escape(told)}", said, re.MULTILINE)
+    assert "run:\n    systemctl restart clustercheckd\n" in said
+    assert (machine.show("MainPID"), machine.show("NRestarts")) == (before, "0")
+    assert machine.run("systemctl list-units --all --no-legend 'clustercheckd-check*'") == ""
+    # Corrected, the next step takes the new version.
+    machine.run(f"apt install -y --allow-downgrades ./{packages.deb.name}")
+    machine.wait_for("200 synced")
+    assert machine.show("MainPID") != before
+
+
+@contextmanager
+def no_files(machine: Machine) -> Iterator[None]:
+    """Hide the program's libraries while the block runs: all that is imported must be by then."""
+    folder = "/usr/lib/clustercheckd/bin/lib"
+    machine.run(f"mv {folder} {folder}.hidden")
+    try:
+        yield
+    finally:
+        machine.run(f"mv {folder}.hidden {folder}")
+
+
+def test_the_old_process_answers_for_minutes_without_its_files(
+    machine: Machine, next_packages: Packages
+) -> None:
+    machine.copy(next_packages.deb)
+    before = machine.show("MainPID")
+    with settings(machine, "AVAILABLE_WHEN_DONER=1\n"):
+        assert "NOT restarted" in machine.run(f"apt install -y ./{next_packages.deb.name}")
+        with no_failed_health_check(machine), no_files(machine):
+            ends_at = time.monotonic() + SECONDS_WITHOUT_FILES[machine.release]
+            wait_for("the time to pass", lambda: time.monotonic() > ends_at, seconds=200)
+            machine.run("curl -sf localhost:9200/status && curl -sf localhost:9200/metrics")
+        with no_files(machine):
+            machine.run("systemctl stop mariadb")
+            machine.wait_for("503 unreachable")
+            machine.run("systemctl start mariadb")
+            machine.wait_for("200 synced", seconds=60)
+        # The new program asks the old process, which refuses, and takes the corrected settings.
+        assert not machine.succeeds("systemctl reload clustercheckd")
+    with no_failed_health_check(machine):
+        machine.run("systemctl reload clustercheckd")
+        assert (machine.show("MainPID"), machine.show("NRestarts")) == (before, "0")
+        machine.restart()
+    assert machine.show("MainPID") != before
+
+
 def test_it_comes_up_by_itself_after_a_reboot_and_starts_while_the_server_is_down(
     machine: Machine,
 ) -> None:
@@ -244,13 +417,14 @@ def test_removed_and_installed_again_it_says_that_it_is_not_enabled(
 
 
 def test_purged_it_leaves_what_it_names(machine: Machine) -> None:
-    machine.run("clustercheckd drain && touch /etc/clustercheckd/password")
+    machine.run(f"clustercheckd drain && touch {PASSWORD_FILE}")
     said = machine.run("apt purge -y clustercheckd")
     assert machine.answer == ""
-    kept = ["/etc/clustercheckd", "/var/tmp/clustercheck.disabled"]  # noqa: S108 (the script's place)
+    kept = ["/etc/clustercheckd", DISABLED_FILE]
     named = re.findall("^clustercheckd leaves (.*)$", said, re.MULTILINE)
-    assert named[:2] == kept
+    assert named[:2] == [PASSWORD_FILE, DISABLED_FILE]
     assert named[2].startswith("the user clustercheck. ")
+    assert named[3].startswith("the account in the database. ")
     of_others = ["/proc", "/root", "/var/cache", "/var/lib/apt"]
     skipped = " -o ".join(f"-path {folder}" for folder in of_others)
     left = f"find / -xdev \\( {skipped} \\) -prune -o -name '*clustercheck*' -print | sort"
@@ -277,8 +451,14 @@ def test_the_rpms_scripts_do_the_same(
     with no_failed_health_check(machine):
         machine.run(f"{rpm} --upgrade {next_packages.rpm.name}")
         machine.wait_for("200 synced")
-    assert machine.show("MainPID") not in {before, "0"}
+    after = machine.show("MainPID")
+    assert after not in {before, "0"}
+    with no_failed_health_check(machine), settings(machine, "CLUSTERCHECK_DEADLINE=soon\n"):
+        said = machine.run(f"{rpm} --upgrade --oldpackage {packages.rpm.name}")
+    assert "CLUSTERCHECK_DEADLINE: soon: must be a duration" in said
+    assert machine.show("MainPID") == after
     assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
-    machine.run(f"{rpm} --erase clustercheckd")
+    said = machine.run(f"touch {PASSWORD_FILE} && {rpm} --erase clustercheckd")
+    assert f"clustercheckd leaves {PASSWORD_FILE}\n" in said
     assert machine.answer == ""
     assert not machine.succeeds("ls -d /usr/lib/clustercheckd /usr/share/doc/clustercheckd")

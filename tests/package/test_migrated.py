@@ -12,6 +12,7 @@ from tests.unit import pages
 
 PAGE = "docs/migrating-from-clustercheck.md"
 (CHECK,), (SWITCH, CURL), (BACK,) = (commands_of(PAGE, "Steps", number) for number in range(1, 4))
+SETTINGS = "/etc/clustercheckd/clustercheckd.env"
 PASSWORD = "of-the-script"
 # The page shows what migrate prints of line 8.
 SCRIPT = r"""#!/bin/bash
@@ -69,7 +70,9 @@ def test_the_steps_of_the_page_replace_the_script(node: Machine, packages: Packa
     node.run(commands_of("docs/install.md", "Packages")[0])
     node.wait_for(BY_THE_SCRIPT, SECONDS)
     (typed,) = pages.commands_of(pages.blocks_under(PAGE, "Steps", "console")[0])
-    assert node.run(typed.line) == typed.printed
+    assert node.run(f"{typed.line}; echo $?") == f"{typed.printed}3\n"
+    assert node.run(f"grep '^# CHECK' {SETTINGS}").endswith(", line 8: AVAILABLE_WHEN_DONOR\n")
+    node.run(f"sed -i '/CHECK/d; s/DONOR=.*/DONOR=1/' {SETTINGS}")
     assert node.run(CHECK).startswith("available synced: ")
     node.run(SWITCH)
     answer = node.run(CURL)
@@ -101,9 +104,9 @@ def test_haproxy_leads_clients_to_the_node_unless_it_is_drained(node: Machine) -
         lambda: node.run(query, check=False) == "galera\n",
         seconds=SECONDS,
     )
-    _, _, drain, status, undrain = commands_of("docs/operations.md", "Runbook: drain a node")
-    node.run(drain)
-    assert "upgrade, ticket 42" in node.run(status, check=False)
+    _, status, drain, *_, undrain = commands_of("docs/haproxy.md", "Planned work on one node")
+    node.run(f"{drain} --reason 'upgrade, ticket 42'")
+    assert "upgrade, ticket 42" in node.run(status.partition(" db1")[0], check=False)
     wait_for("clients to be turned away", lambda: not node.succeeds(query), seconds=SECONDS)
     log = "journalctl -u haproxy -p notice --no-pager"
     wait_for(

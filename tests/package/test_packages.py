@@ -71,6 +71,7 @@ def test_the_names_are_clustercheckds_own(tree: Path) -> None:
         "usr/bin/clustercheckd",
         TIMER,
         SERVICE,
+        "usr/share/bash-completion/completions/clustercheckd",
         "usr/share/lintian/overrides/clustercheckd",
         *sorted(pages),
     ]

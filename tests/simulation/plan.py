@@ -3,6 +3,7 @@
 When the server changes, which sessions suffer, when our process pauses.
 """
 
+import math
 import random
 
 from tests.simulation.promises import ACCOUNT, Promises
@@ -29,10 +30,12 @@ class Plan:
         self.rng = rng
         self.ends_at = rng.uniform(6.0, 22.0)
         self.pauses_after_poll: list[float] = []
+        self.on_reload: Action = lambda: None
         self._slept_at = 0.0
         often = [self.befall] * 4 + [self.pause] * 3 + [self.kill] * 2
         seldom = [self.hang, self.silence, self.work, self.sleep]
-        seldom += [self.have_accident, self.wait_in_sync]
+        seldom += [self.have_accident, self.wait_in_sync, self.pause_all, self.cut_answer]
+        seldom += [self.reload]
         self._kinds = rng.sample(often + seldom, _KINDS)
         self._later(rng.uniform(0.5, 4.0), self._go_on)
         world.at(self.ends_at, self.end)
@@ -98,6 +101,18 @@ class Plan:
             self.promises.lose_session(silently=True)
             self.server.silence(session)
 
+    def cut_answer(self) -> None:
+        """Lose all after half an answer to one session."""
+        for session in self._one_of([session for session in self.server.sessions if session.held]):
+            self.promises.lose_session(silently=True)
+            self.world.tell(f"session {session.number} gets half an answer next")
+            session.is_cut = True
+
+    def reload(self) -> None:
+        """Let other settings take over."""
+        if self.server.fate is Fate.WELCOME and not self.server.next_fates:
+            self.on_reload()
+
     def have_accident(self) -> None:
         """Choose what becomes of the next new client alone."""
         self.server.next_fates.append(self.rng.choice(_ACCIDENTS))
@@ -117,10 +132,30 @@ class Plan:
     def pause(self) -> None:
         """Pause our process now, or some turns of the loop after the end of a poll."""
         seconds = self.rng.choice([0.1, 1.0, 3.0, 9.0, 40.0]) * self.rng.uniform(0.7, 1.3)
+        self.promises.pause(seconds)
         if self.rng.random() < 0.3:
             self.world.pause(seconds)
         else:
             self.pauses_after_poll.append(seconds)
+
+    def pause_all(self) -> None:
+        """Pause the server and our process together, as in a machine that stands still."""
+        seconds = self.rng.choice([1.0, 3.0, 9.0]) * self.rng.uniform(0.7, 1.3)
+        self.stop_all(seconds)
+
+    def stop_all(self, seconds: float) -> None:
+        """Stop the server, and our process for nearly as long."""
+        self.promises.pause(seconds)
+        self.server.stopped = True
+        self.world.tell("the server stops with our process")
+        self.world.pause(seconds)
+        self.world.after(seconds - 0.01, self.release_quietly)
+
+    def release_quietly(self) -> None:
+        """Let the server go on, which nobody but the clock has noticed."""
+        if self.server.stopped:
+            self.world.tell("the server goes on")
+            self.server.go_on()
 
     def poll_ended(self) -> None:
         """Pause, if it is time."""
@@ -132,6 +167,7 @@ class Plan:
         """Suspend the machine, but not again before a poll has ended."""
         if self.world.now > self._slept_at + 2.0:
             self._slept_at = self.world.now
+            self.promises.pause(math.inf)
             self.world.sleep(self.rng.uniform(10.0, 5000.0))
 
     def work(self) -> None:

@@ -25,7 +25,16 @@ CLOSE_SECONDS = 0.5
 ROUNDING_SECONDS = 1e-5
 
 MOST_SESSIONS = 3
-"""One answers the polls, one logs in, one logs out (app/database/poller.py)."""
+"""One answers the polls, one is the guest, one logs in (app/database/poller.py)."""
+
+MOST_SYNC_WAIT_SECONDS = 1.0
+"""The limit of the stricter health checks."""
+
+BLOCKED_SECONDS = LOGIN_INTERVAL_SECONDS + MOST_SYNC_WAIT_SECONDS + 2 * IDLE_SECONDS
+"""How long after a node has come to a stand they may still get a 200."""
+
+SYNC_SECONDS = 60.0
+"""After so long a read in sync that waits is given up (app/database/poller.py)."""
 
 MOST_SESSIONS_LEFT = 4
 """A server that hangs for as long as in these worlds is left with no more sessions than these."""
@@ -57,13 +66,13 @@ REJECTED_WITHIN_SECONDS = {
     Fate.DIES: 3.0,
     Fate.UNANSWERED: 8.0,
     Fate.NO_GREETING: 8.0,
-    Fate.SILENT: 60.0,
+    Fate.SILENT: 8.0,
 }
 """How long after the last login that could succeed a 200 may still be given."""
 
 LATE_SECONDS = {
     Fate.SLOW: SLOW_SECONDS,
-    Fate.DENIED: 5.0,
+    Fate.DENIED: 64.0,
     Fate.FULL: 5.0,
     Fate.NO_GREETING: 5.0,
     Fate.UNANSWERED: 5.0,
@@ -93,6 +102,7 @@ class Promises:
         self._hangs_until = -math.inf  # the login, or the session, of the latest accident
         self._rejects_since = math.inf
         self._keeps_session = True
+        self._in_sync_at = 0.0
         server.on_client = self._note_client
 
     @property
@@ -102,6 +112,12 @@ class Promises:
         usable = fate in _OPEN or (fate in ACCOUNT and self._keeps_session)
         disturbed = self._server.hangs or self._world.turn_seconds
         return self._settled_at if usable and not disturbed else math.inf
+
+    @property
+    def in_sync_at(self) -> float:
+        """The same under a limit for reads in sync."""
+        is_in_sync = self._server.sync in (Sync.ANSWERED, Sync.SLOW)
+        return max(self.settled_at, self._in_sync_at) if is_in_sync else math.inf
 
     @property
     def last_200_at(self) -> float:
@@ -125,6 +141,7 @@ class Promises:
         self._keeps_session = False
         if silently:
             self.settle(LATE_SECONDS[Fate.SILENT])
+            self._settle_in_sync(LATE_SECONDS[Fate.SILENT])
         elif next_one_fails or not self._is_calm:
             self.settle()
         self._be_fragile(0.0)
@@ -134,14 +151,24 @@ class Promises:
         now = self._world.running
         seconds = late_seconds + self._back_seconds
         seconds += LATE_SECONDS.get(self._server.fate, 0.0)
-        in_sync = self._server.sync is Sync.ANSWERED and not self._server.waits_in_sync
-        if not (in_sync and self._is_calm and self._server.fate is Fate.WELCOME):
+        if not (self._is_in_sync and self._is_calm and self._server.fate is Fate.WELCOME):
             seconds += RETURN_SECONDS
         self._settled_at = max(self._settled_at, max(now, self._hangs_until) + seconds)
         self._rejects_since = max(self._rejects_since, now + late_seconds)
 
+    def pause(self, seconds: float) -> None:
+        """Note that our process is about to pause, which alone costs nothing."""
+        if seconds > HANG_SECONDS[0] / 2 and not (self._is_in_sync and self._is_calm):
+            self.settle()
+        self._be_fragile(0.0)
+
+    @property
+    def _is_in_sync(self) -> bool:
+        return self._server.sync is Sync.ANSWERED and not self._server.waits_in_sync
+
     def sync_changed(self) -> None:
         """Note that reads in sync end in another way, which matters only after a hang."""
+        self._settle_in_sync(SYNC_SECONDS if self._server.waits_in_sync else 0.0)
         if not self._is_calm:
             self.settle()
 
@@ -163,6 +190,11 @@ class Promises:
             self.settle(late_seconds)
         if is_accident:
             self._be_fragile(late_seconds)
+            self._settle_in_sync(late_seconds)
+
+    def _settle_in_sync(self, late_seconds: float) -> None:
+        late_seconds += LOGIN_INTERVAL_SECONDS + self._back_seconds
+        self._in_sync_at = max(self._in_sync_at, self._world.running + late_seconds)
 
     def _be_fragile(self, late_seconds: float) -> None:
         self._hangs_until = max(self._hangs_until, self._world.running + late_seconds)

@@ -25,14 +25,18 @@ class Fate(enum.Enum):
     NO_THREAD = "gets error 1135"
     FULL = "gets error 1040"
     DENIED = "gets error 1045"
-    DIES = "gets in and is cut off at its first poll"
+    DIES = "gets in and is cut off at its first statement"
     SILENT = "gets in and then no answer"
 
 
 SLOW_SECONDS = 2.5
+FREE_REFUSALS = 3
+"""From this refusal in a row on, a server with MySQL's connection_control delays each login by a
+second or more, the first right one too."""
+
 _GREETING_ERRORS = {Fate.NO_THREAD: 1135, Fate.FULL: 1040}
-_FIRST_POLL = 3
-"""The first statement of a session's first poll. Two that prepare the session precede it."""
+_FIRST_STATEMENTS = 3
+"""One prepares the session. Then a visit reads in sync, and any other session polls."""
 
 _GREETING = fake.packet(0, fake.greeting())
 _STAMP = b"0000000000"
@@ -41,7 +45,7 @@ _WELL = {"wsrep_cluster_status": "Primary", "wsrep_connected": "ON", "wsrep_read
 _VALUES = {"wsrep_provider": "galera.so"}
 _STATUS = fake.shown({**_STATE, **_WELL, "wsrep_local_recv_queue": _STAMP.decode()})
 _VARIABLES = fake.shown(_VALUES)
-_IN_SYNC = fake.shown(_STATE)
+_IN_SYNC = fake.table(["1"], [["1"]])
 _LOCK_WAIT_TIMEOUT = fake.packet(1, fake.error(1205))
 _QUIT = b"\x01"
 _HEADER_BYTES = 4
@@ -82,6 +86,7 @@ class Session:
         self.ended = False
         self.busy = False
         self.sync = False
+        self.is_cut = False  # whether the next answer is but half of one
         self.statements = 0  # since it has logged in
         self.heard_at = 0.0
         self._received = b""
@@ -125,16 +130,19 @@ class Server:
         self.fate = Fate.WELCOME
         self.next_fates: list[Fate] = []
         self.answer_seconds = rng.choice([0.0, 0.0, 0.02])
+        self.refusal_seconds = rng.choice([0.0, 1.0, 4.0])
         self.sync = Sync.ANSWERED
         self.stopped = False
         self.holds_statements = False
         self.sessions: list[Session] = []
         self.next_client = asyncio.Event()
         self.on_client: Callable[[Fate], object] = lambda _: None
+        self.on_session: Action = lambda: None
         self._world = world
         self._rng = rng
         self._held: list[Action] = []
         self._count = 0
+        self._refusals = 0
         world.loop.connect = self.connect
         world.each_turn.append(self._listen)
 
@@ -165,7 +173,7 @@ class Server:
     @property
     def waits_in_sync(self) -> bool:
         """Whether a read in sync is under way."""
-        return any(session.sync and session.held for session in self.sessions)
+        return any(session.sync and session.busy and session.held for session in self.sessions)
 
     async def connect(self) -> Session:
         """Connect a new client."""
@@ -180,10 +188,13 @@ class Server:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
         if fate is Fate.UNANSWERED:
             await asyncio.Event().wait()
-        session = Session(self._count, fate, self._rng.choice([1, 2, _FIRST_POLL, _FIRST_POLL]))
+        is_accident = fate is not self.fate
+        silent_at = self._rng.randint(1, _FIRST_STATEMENTS) if is_accident else 1
+        session = Session(self._count, fate, silent_at)
         session.heard_at = self._world.now
         self.sessions = [other for other in self.sessions if not other.ended or other.held]
         self.sessions.append(session)
+        self.on_session()
         if fate is Fate.CUT:
             self._soon(session.end)
         elif fate in _GREETING_ERRORS:
@@ -232,12 +243,15 @@ class Server:
             if session.logged_in:
                 self._execute(session, packet[1:].decode())
             else:
-                self._soon(lambda: self._log_in(session))
+                delays = self.refusal_seconds * (self._refusals - FREE_REFUSALS + 1)
+                self._soon(lambda: self._log_in(session), max(0.0, delays))
 
     def _log_in(self, session: Session) -> None:
         if session.fate is Fate.DENIED:
+            self._refusals += 1
             self._turn_away(session, 2, 1045)
         else:
+            self._refusals = 0
             session.logged_in = True
             self._finish(session, fake.packet(2, fake.OK))
 
@@ -249,12 +263,12 @@ class Server:
         session.statements += 1
         if session.fate is Fate.SILENT and session.statements == session.silent_at:
             self.silence(session)
-        if session.fate is Fate.DIES and session.statements == _FIRST_POLL:
+        if session.fate is Fate.DIES:
             session.end()
         if "wsrep_sync_wait" in statement:
             session.sync = "wsrep_sync_wait=0" not in statement
         seconds, answer = self.answer_seconds, fake.packet(1, fake.OK)
-        if statement.startswith("SHOW STATUS") and session.sync:
+        if statement == "SELECT 1" and session.sync:
             seconds, answer = self.sync.value
         elif statement.startswith("SHOW STATUS"):
             answer = _STATUS.replace(_STAMP, b"%010d" % milliseconds(self._world.now))
@@ -266,6 +280,11 @@ class Server:
 
     def _finish(self, session: Session, answer: bytes) -> None:
         session.busy = False
-        if not session.silent and not session.ended:
-            session.send(answer)
-            self._serve(session)
+        if session.silent or session.ended:
+            return
+        if session.is_cut:
+            session.send(answer[: len(answer) // 2])
+            session.silent = True
+            return
+        session.send(answer)
+        self._serve(session)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from async_solipsism import SolipsismWarning
 
 from app.database.poller import Poller
-from app.monitor.monitor import Monitor, oldest_usable_seconds
+from app.monitor.monitor import Monitor, Polling, oldest_usable_seconds
 from app.settings.target import Database
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -31,8 +31,14 @@ _TOO_MANY = 2
 """A health check may be unlucky during which our process pauses so often."""
 _MOST_TURNS = 40
 """In fewer turns of the loop a login has ended."""
+_STRICT_SHARE = 0.3
+"""The share of health checks with max_sync_wait."""
 _IMPATIENT = 0.05
 """The share of health checks that are given up."""
+
+
+_MAX_AGE_SECONDS = oldest_usable_seconds(promised.POLL_INTERVAL_SECONDS, promised.DEADLINE_SECONDS)
+_STRICT = Policy(max_sync_wait=promised.MOST_SYNC_WAIT_SECONDS)
 
 
 class BrokenPromiseError(AssertionError):
@@ -60,12 +66,15 @@ class Simulation:
         self.promises = Promises(self.world, self.server, 1.5 * self.ask_seconds)
         self.plan = Plan(self.world, self.server, self.promises, self.rng)
         self.broken: list[str] = []
+        self._most_sessions = promised.MOST_SESSIONS
         self._poll: Poll | None = None
         self._latest = Poll()
         self._over = False
         self._out_of_sync_at = math.inf
+        self._stands_still_at = math.inf
         self._reason: object = None
-        self.world.each_turn.append(self._check_sessions)
+        self.server.on_session = self._check_sessions
+        self.plan.on_reload = self._reload
 
     def run(self) -> None:
         """Run the world to its end. Raise `BrokenPromiseError` if a promise was broken."""
@@ -85,23 +94,12 @@ class Simulation:
             raise BrokenPromiseError("\n".join([title, *self.broken]))
 
     async def _live(self) -> None:
-        self.poller = Poller(
-            Database(host="127.0.0.1", port=3306, username="someone", password="geheim"),
-            promised.DEADLINE_SECONDS,
-            login_interval_seconds=promised.LOGIN_INTERVAL_SECONDS,
-            poll_interval_seconds=promised.IDLE_SECONDS,
-        )
+        self.poller = self._new_poller()
         self.monitor = Monitor(
-            self._check_poll,
-            interval_seconds=promised.POLL_INTERVAL_SECONDS,
-            deadline_seconds=promised.DEADLINE_SECONDS,
-            policy=Policy(
-                oldest_usable_seconds(promised.POLL_INTERVAL_SECONDS, promised.DEADLINE_SECONDS)
-            ),
-            switches=Switches,
-            clock=self.world.boot_seconds,
+            self._polling(self.poller), switches=Switches, clock=self.world.boot_seconds
         )
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             running = tasks.create_task(self.monitor.run())
             asking = tasks.create_task(self._ask_again_and_again(tasks))
             await self._until_settled()
@@ -109,6 +107,8 @@ class Simulation:
             self.plan.change_fate(Fate.NO_THREAD)
             await asyncio.sleep(_EXAM_SECONDS)
             self.plan.change_fate(Fate.WELCOME)
+            await self._until_settled()
+            await self._stand_still()
             await self._until_settled()
             await self._come_back_out_of_sync()
             await self._until_settled()
@@ -119,6 +119,39 @@ class Simulation:
             running.cancel()
         await self._check_end()
 
+    def _new_poller(self, before: Poller | None = None) -> Poller:
+        return Poller(
+            Database(host="127.0.0.1", port=3306, username="someone", password="geheim"),
+            promised.DEADLINE_SECONDS,
+            login_interval_seconds=promised.LOGIN_INTERVAL_SECONDS,
+            poll_interval_seconds=promised.IDLE_SECONDS,
+            before=before,
+            clock=self.world.boot_seconds,
+        )
+
+    def _polling(self, poller: Poller) -> Polling:
+        return Polling(
+            lambda: self._check_poll(poller),
+            interval_seconds=promised.POLL_INTERVAL_SECONDS,
+            deadline_seconds=promised.DEADLINE_SECONDS,
+            max_age_seconds=_MAX_AGE_SECONDS,
+            policy=Policy(),
+        )
+
+    def _reload(self) -> None:
+        if self._most_sessions == promised.MOST_SESSIONS:
+            self._most_sessions += promised.MOST_SESSIONS
+            self._tasks.create_task(self._use_other_settings())
+
+    async def _use_other_settings(self) -> None:
+        """Let a poller with other settings go on from the present one."""
+        self.world.tell("other settings take over")
+        before, self.poller = self.poller, self._new_poller(self.poller)
+        await self.monitor.use(self._polling(self.poller))
+        await before.aclose()
+        self._most_sessions = promised.MOST_SESSIONS
+        self._check_sessions()
+
     async def _until_settled(self) -> None:
         while not self.broken and (  # noqa: ASYNC110 (a world with its own clock)
             self.world.now < self.plan.ends_at or self._settles_in > -_QUIET_SECONDS
@@ -126,17 +159,41 @@ class Simulation:
             await asyncio.sleep(0.5)
 
     async def _come_back_out_of_sync(self) -> None:
-        """Let the server hang, and then not keep up with its group for a while."""
+        """Let nothing answer for a time, and the node then not keep up with its group."""
         self.plan.change_sync(Sync.LOST)
-        self.server.stopped = True
         if self.rng.random() < 0.5:
             self.plan.kill()
-        await asyncio.sleep(self.rng.choice(promised.HANG_SECONDS))
+        seconds = self.rng.choice(promised.HANG_SECONDS)
+        match self.rng.choice(["server", "both", "machine"]):
+            case "server":
+                self.server.stopped = True
+                await asyncio.sleep(seconds)
+            case "both":
+                self.plan.stop_all(seconds)
+                await asyncio.sleep(seconds)
+            case "machine":
+                self.world.sleep(seconds)
         self._out_of_sync_at = self.world.running
         self.plan.release()
+        self.promises.settle()
         await asyncio.sleep(_EXAM_SECONDS)
         self._out_of_sync_at = math.inf
         self.plan.change_sync(Sync.ANSWERED)
+
+    async def _stand_still(self) -> None:
+        """Let the node not keep up with its group, perhaps while our account is refused."""
+        if self.promises.in_sync_at > self.world.running:
+            # A read in sync that may never be answered goes on.
+            return
+        self.plan.change_fate(self.rng.choice([Fate.WELCOME, *promised.ACCOUNT]))
+        await asyncio.sleep(self.rng.uniform(0.0, 4.0))
+        self.plan.change_sync(Sync.LOST)
+        await asyncio.sleep(promised.BLOCKED_SECONDS)
+        self._stands_still_at = self.world.running
+        await asyncio.sleep(_EXAM_SECONDS)
+        self._stands_still_at = math.inf
+        self.plan.change_sync(Sync.ANSWERED)
+        self.plan.change_fate(Fate.WELCOME)
 
     async def _until_the_end(self) -> None:
         """Wait for a while, or until so many turns of the loop after a login has begun."""
@@ -168,17 +225,19 @@ class Simulation:
     async def _check_answer(self) -> None:
         asked_at = self.world.running
         disturbances = self.world.disturbances
-        known = self.monitor.verdict()
-        is_due = self.promises.settled_at <= asked_at
-        verdict = await self.monitor.fresh_verdict()
+        policy = _STRICT if self.rng.random() < _STRICT_SHARE else None
+        known = self.monitor.verdict(policy)
+        is_due = self._settled_at(policy) <= asked_at
+        verdict = await self.monitor.fresh_verdict(policy)
         took_seconds = self.world.running - asked_at
         disturbances = self.world.disturbances - disturbances
-        self._tell_change(verdict)
+        if policy is None:
+            self._tell_change(verdict)
         self._check_time(took_seconds, known, disturbed=disturbances or self.world.turn_seconds)
         # Our process may have paused meanwhile, but not twice.
-        is_due = is_due and self._settles_in + took_seconds <= 0 and disturbances < _TOO_MANY
+        is_due = is_due and self._settled_at(policy) <= asked_at and disturbances < _TOO_MANY
         if verdict.available:
-            self._check_200(asked_at)
+            self._check_200(asked_at, is_strict=policy is _STRICT)
         elif is_due and not self._over:
             self._break(f"{verdict.reason} asked at {asked_at:.3f}, though the server was well")
 
@@ -191,7 +250,14 @@ class Simulation:
         if took_seconds > promised_seconds + TURN_SECONDS:
             self._break(f"an answer took {took_seconds:.3f} s, promised are {promised_seconds} s")
 
-    def _check_200(self, asked_at: float) -> None:
+    def _settled_at(self, policy: Policy | None) -> float:
+        if policy is _STRICT:
+            return self.promises.in_sync_at
+        return self.promises.settled_at
+
+    def _check_200(self, asked_at: float, *, is_strict: bool) -> None:
+        if is_strict and asked_at > self._stands_still_at:
+            self._break("available, though no read in sync is answered")
         if asked_at > self.promises.last_200_at:
             self._break("available, though no login succeeds")
         if asked_at > self._out_of_sync_at:
@@ -200,14 +266,14 @@ class Simulation:
         if self._latest.began_at < oldest and self._latest.ended_at < asked_at:
             self._break(f"the answer rests on a poll that began at {self._latest.began_at:.3f}")
 
-    async def _check_poll(self) -> NodeState | PollFailure:
+    async def _check_poll(self, poller: Poller) -> NodeState | PollFailure:
         if self._poll is not None:
             self._break("two polls are under way")
         began_at = self.world.now
         self._poll = poll = Poll(began_at=self.world.running, disturbances=self.world.disturbances)
         self._check_gap(poll)
         try:
-            result = await self.poller.poll()
+            result = await poller.poll()
         finally:
             self._poll = None
         poll.ended_at = self.world.running
@@ -229,7 +295,7 @@ class Simulation:
             self._break("a poll begins too soon or too late")
 
     def _check_sessions(self) -> None:
-        if self.server.held > promised.MOST_SESSIONS:
+        if self.server.held > self._most_sessions:
             self._break(f"{self.server.held} sessions are open")
         left = self.server.left
         if left > promised.MOST_SESSIONS_LEFT:

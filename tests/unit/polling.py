@@ -30,7 +30,16 @@ class Polls:
 
     def __init__(self, runner: asyncio.Runner, poller: Poller) -> None:
         self.poller = poller
+        self.others: list[Poller] = []
         self._runner = runner
+
+    def another(self, database: Database, *, login_interval: float) -> "Polls":
+        """Return a poller that goes on from this one, until the end of this one's test."""
+        after = Poller(
+            database, DEADLINE_SECONDS, login_interval_seconds=login_interval, before=self.poller
+        )
+        self.others.append(after)
+        return Polls(self._runner, after)
 
     def poll(self) -> NodeState | PollFailure:
         """Poll once."""
@@ -90,10 +99,12 @@ def polls_of(
     """Run a poller, and close it in the end."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         poller = Poller(database, DEADLINE_SECONDS, login_interval_seconds=login_interval)
+        polls = Polls(runner, poller)
         try:
-            yield Polls(runner, poller)
+            yield polls
         finally:
-            runner.run(poller.aclose())
+            for one in (poller, *polls.others):
+                runner.run(one.aclose())
 
 
 @contextmanager

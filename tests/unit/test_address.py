@@ -76,8 +76,8 @@ class MockServers:
 
     def asked_by_us(self, database: Database) -> str:
         """Return where clustercheckd connects to."""
-        login = database.login()
-        where = "usual socket" if login.socket in USUAL_SOCKETS else str(login)
+        target = database.target()
+        where = "usual socket" if target.socket in USUAL_SOCKETS else str(target)
         return where.replace("localhost:", "127.0.0.1:").replace(f":{DEFAULT_PORT}", ":usual")
 
     def _serve(self, address: Address) -> FakeMySQL:
@@ -142,19 +142,19 @@ def test_what_leads_nowhere_is_an_error_that_names_the_option(
     servers: MockServers, lines: str, option: str
 ) -> None:
     with pytest.raises(SettingsError, match=f"^{option} in DEFAULTS_EXTRA_FILE is not "):
-        servers.database(lines).login()
+        servers.database(lines).target()
 
 
 def test_the_longest_path_of_a_socket_is_107_bytes() -> None:
     longest = "/" + 106 * "x"
-    assert Database(socket=longest).login().socket == longest
+    assert Database(socket=longest).target().socket == longest
     with pytest.raises(SettingsError, match="MYSQL_SOCKET"):
-        Database(socket=f"{longest}x").login()
+        Database(socket=f"{longest}x").target()
 
 
 def test_a_host_that_is_none_is_an_error_without_the_password_in_it() -> None:
     with pytest.raises(SettingsError, match=r"^MYSQL_HOST is not a host name") as caught:
-        Database(host="mysql://root:geheim@db").login()
+        Database(host="mysql://root:geheim@db").target()
     assert "geheim" not in str(caught.value)
 
 
@@ -165,7 +165,7 @@ def test_a_socket_beside_a_host_or_port_that_means_tcp_is_an_error(
     host: str | None, port: int | None
 ) -> None:
     with pytest.raises(SettingsError, match=r"^MYSQL_SOCKET with MYSQL_HOST or MYSQL_PORT"):
-        Database("/s", host, port).login()
+        Database("/s", host, port).target()
 
 
 def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:
@@ -179,7 +179,7 @@ def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:
     [("db2", None, "db2:3306"), ("localhost", 1, "localhost:1"), ("::1", 2, "[::1]:2")],
 )
 def test_an_address_is_shown_with_its_port(host: str, port: int | None, expected: str) -> None:
-    assert str(Database(host=host, port=port).login()) == expected
+    assert str(Database(host=host, port=port).target()) == expected
 
 
 @pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣", "1\n"])

@@ -28,7 +28,7 @@ def option_file(directory: Path, lines: str) -> str:
 
 def asked_for(database: Database) -> tuple[ssl.VerifyMode, bool] | None:
     """Return how the server's certificate is checked; None for plain text."""
-    context = database.login().tls
+    context = database.target().tls
     return None if context is None else (context.verify_mode, context.check_hostname)
 
 
@@ -76,9 +76,9 @@ def test_a_setting_takes_precedence_and_leaves_the_rest_of_the_option_file_as_it
     tmp_path: Path,
 ) -> None:
     file = option_file(tmp_path, "skip-ssl\nuser=file\nport=1")
-    login = Database(defaults_extra_file=file, ssl=True, port=2).login()
-    assert (login.username, str(login)) == ("file", "db:2")
-    assert login.tls is not None
+    target = Database(defaults_extra_file=file, ssl=True, port=2).target()
+    assert (target.username, str(target)) == ("file", "db:2")
+    assert target.tls is not None
 
 
 def test_the_log_shows_the_login_without_the_password(tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_the_log_shows_the_login_without_the_password(tmp_path: Path) -> None:
 def test_a_certificate_that_has_changed_is_loaded_again(tmp_path: Path) -> None:
     file = make_authority(tmp_path).cert
     database = Database(host="db", ssl_ca=str(file))
-    first = database.login().tls
-    assert database.login().tls is first
+    first = database.target().tls
+    assert database.target().tls is first
     os.utime(file, (1, 1))
-    assert database.login().tls is not first
+    assert database.target().tls is not first
     file.unlink()
     with pytest.raises(SettingsError, match=f"ssl-ca: {file}: No such file"):
-        database.login()
+        database.target()

@@ -1,7 +1,9 @@
 """The documents cannot drift: tables are complete, links lead somewhere, what is typed exists."""
 
+import json
 import re
 import tomllib
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -9,16 +11,21 @@ import pytest
 
 from app.commands.parser import COMMANDS as NAMES
 from app.commands.parser import parse
-from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, OVERRIDES, VERDICT_PATHS
+from app.http.api import Status, StatusChange, StatusConnections
+from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS
+from app.http.sources import Reload
 from app.settings.address import USUAL_SOCKETS
-from app.settings.settings import Settings, default_of
-from app.settings.variables import read_env_file
+from app.settings.env_file import read_env_file
+from app.settings.settings import POLICY, Settings, default_of
+from app.verdict.node_state import NodeState
 from app.verdict.reason import PLANNED, Reason
+from app.verdict.rules import Policy
 from tests.unit.manifests import ROOT
 from tests.unit.pages import (
     PAGES,
     CodeBlock,
     blocks_in,
+    blocks_under,
     typed_on_pages,
     without_blocks,
 )
@@ -31,6 +38,7 @@ HTTP_API = (REFERENCE / "http-api.md").read_text()
 COMMANDS = (REFERENCE / "commands.md").read_text()
 PATHS = {*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS}
 
+POLICY_PREFIXES = {name.upper().rpartition("_")[0] for name in POLICY}
 KNOWN_VARIABLES = {*map(str.upper, Settings.model_fields), "CLUSTERCHECK_ENV_FILE"}
 # Named as an example of a name that is misspelt.
 MISSPELT = {"MYSQL_USER"}
@@ -99,7 +107,7 @@ class TestSettings:
     @every_page
     def test_every_variable_that_a_page_names_is_a_setting(self, page: str) -> None:
         named = re.findall(
-            r"\b(?:(?:CLUSTERCHECK|AVAILABLE_WHEN|MYSQL|MAX_RECV|MAX_SYNC)_[A-Z_]*[A-Z]|DEFAULTS_\w+)\b",
+            rf"\b(?:(?:CLUSTERCHECK|MYSQL|{'|'.join(POLICY_PREFIXES)})_[A-Z_]*[A-Z]|DEFAULTS_\w+)\b",
             PAGES[page].read_text(),
         )
         assert set(named) <= KNOWN_VARIABLES | MISSPELT
@@ -125,7 +133,17 @@ class TestHttpApi:
 
     def test_it_has_every_endpoint_and_override(self) -> None:
         assert set(rows(HTTP_API, r"/[a-z.]*")) == PATHS - {"*"}
-        assert all(f"`{name}`" in HTTP_API for name in OVERRIDES)
+        assert all(f"`{name}`" in HTTP_API for name in POLICY)
+
+    def test_its_example_has_the_fields_of_the_status(self) -> None:
+        (block,) = blocks_under("docs/reference/http-api.md", "Status", "json")
+        shown = json.loads(block.text)
+        assert list(shown) == list(Status.model_fields)
+        # Parts of these, for they are long.
+        for part, model in (("node", NodeState), ("policy", Policy), ("last_reload", Reload)):
+            assert set(shown[part]) < {field.name for field in fields(model)}
+        assert set(shown["connections"]) < set(StatusConnections.model_fields)
+        assert [list(change) for change in shown["changes"]] == [list(StatusChange.model_fields)]
 
 
 class TestCommands:

@@ -19,10 +19,10 @@ from app.database.faults import (
 )
 from app.database.logins import Outcome
 from app.settings.files import SettingsError
-from app.settings.target import Login
+from app.settings.target import Target
 from app.verdict.reason import Reason
 
-LOGIN = Login(host="db", username="someone", password="geheim")
+LOGIN = Target(host="db", username="someone", password="geheim")
 SERVER_SAYS = "message of the server"
 REFUSED, REJECTED, ANSWERED, FAILED = (
     Outcome.REFUSED,
@@ -57,7 +57,7 @@ NO_MYSQL = "db:3306 sent an answer that is not MySQL"
 
 OF_SERVER = [
     (Reason.TOO_MANY_CONNECTIONS, ANSWERED, (1040, 1203, 1226)),
-    (Reason.ACCESS_DENIED, REFUSED, (1045, 1698, 1251, 1227, 1820, 1862, 3118, 4151)),
+    (Reason.ACCESS_DENIED, REFUSED, (1045, 1698, 1251, 1227, 1820, 1862, 3118, 4150, 4151)),
     (Reason.HOST_BLOCKED, REFUSED, (1129, 1130)),
     (Reason.OFFLINE, ANSWERED, (3032,)),
     (Reason.REJECTS_LOGINS, REJECTED, (1037, 1041, 1135, 1184)),

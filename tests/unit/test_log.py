@@ -1,4 +1,4 @@
-"""How a line of the log is written. That the page lists every event: test_documents.py."""
+"""How a line of the log is written. That the page lists every event: test_stable_words.py."""
 
 import logging
 import sys

@@ -8,7 +8,7 @@ from app.database.logins import Logins, Outcome
 from app.verdict.node_state import PollFailure
 from app.verdict.reason import Reason
 
-ACCEPTED, REJECTED, HUNG, REFUSED, ANSWERED, FAILED = Outcome
+ACCEPTED, REJECTED, HUNG, REFUSED, DELAYED, ANSWERED, FAILED = Outcome
 WHY = {
     outcome: PollFailure(Reason.ERROR, outcome.value)
     for outcome in Outcome
@@ -49,8 +49,16 @@ TABLE = [
     Row((REFUSED,), 2, account_refused=True, paused_seconds=1),
     Row((REFUSED, REFUSED), 2, account_refused=True, paused_seconds=2),
     Row((REFUSED,) * 3, 4, account_refused=True, paused_seconds=4),
-    Row((REFUSED,) * 4, 5, account_refused=True, paused_seconds=5),
-    Row((REFUSED,) * 2000, 5, account_refused=True, paused_seconds=5),
+    Row((REFUSED,) * 4, 8, account_refused=True, paused_seconds=8),
+    Row((REFUSED,) * 6, 32, account_refused=True, paused_seconds=32),
+    Row((REFUSED,) * 7, 60, account_refused=True, paused_seconds=60),
+    Row((REFUSED,) * 2000, 60, account_refused=True, paused_seconds=60),
+    # After a refusal, no answer is a delay for our account alone.
+    Row((REFUSED, DELAYED), 2, account_refused=True, paused_seconds=2),
+    Row((REFUSED, REFUSED, DELAYED), 4, account_refused=True, paused_seconds=4),
+    Row((REJECTED, REFUSED, DELAYED, REJECTED), 2, again_at_once=True),
+    # But while no client gets in, the next login is not late to see that they do.
+    Row((REFUSED, REJECTED, REJECTED, DELAYED), 1, rejects_logins=True, account_refused=True),
     Row((REFUSED, REFUSED, FAILED), 2, account_refused=True),
     Row((REFUSED, REFUSED, ACCEPTED), 2),
     # Who refuses our account takes logins.
@@ -77,7 +85,7 @@ def after(outcomes: tuple[Outcome, ...]) -> Logins:
 
 
 @pytest.mark.parametrize(
-    "row", TABLE, ids=[" ".join(outcome.value for outcome in row.ended)[:60] for row in TABLE]
+    "row", TABLE, ids=[" ".join(outcome.name for outcome in row.ended)[:60] for row in TABLE]
 )
 def test_row_of_the_table(row: Row) -> None:
     logins = after(row.ended)
@@ -88,8 +96,28 @@ def test_row_of_the_table(row: Row) -> None:
     assert not logins.is_due(row.due_after_seconds - 0.01, INTERVAL_SECONDS, session_answers=True)
     assert logins.is_due(row.due_after_seconds, INTERVAL_SECONDS, session_answers=True)
     if row.paused_seconds:
-        assert logins.refusal(0.99 * row.paused_seconds) == WHY[REFUSED]
+        assert logins.refusal(0.99 * row.paused_seconds) == WHY[row.ended[-1]]
     assert logins.refusal(row.paused_seconds) is None
+
+
+def timed_out(logins: Logins) -> Logins:
+    """Let a login get no answer."""
+    return logins.begun(0.0).ended(REJECTED, PollFailure(Reason.TIMEOUT, "no answer"))
+
+
+def test_a_login_without_an_answer_says_nothing_of_others_until_one_was_accepted() -> None:
+    refused = after((REFUSED, ANSWERED, FAILED))
+    assert timed_out(timed_out(refused)).outcome is DELAYED
+    assert timed_out(timed_out(refused)).rejected is None
+    accepted = refused.ended(ACCEPTED)
+    assert timed_out(timed_out(accepted)).rejected is not None
+
+
+def test_a_change_of_the_account_ends_the_pause_and_forgets_no_refusal() -> None:
+    changed = after((REFUSED,) * 7).account_changed()
+    assert changed.refusal(0.0) is None
+    assert changed.is_due(0.0, INTERVAL_SECONDS, session_answers=True)
+    assert timed_out(changed).outcome is DELAYED
 
 
 def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interval() -> None:

@@ -4,29 +4,50 @@ tests/cluster/test_logins.py has what a real server shows, and tests/simulation 
 """
 
 import logging
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from app.verdict.reason import Reason
+from harness.waiting import wait_for
 from tests.fake_mysql import (
+    READ_IN_SYNC,
+    SYNCED_VARIABLES,
     Behaviour,
     FakeMySQL,
     Peer,
     error,
+    fake_mysql,
     galera,
     packet,
     says,
 )
 from tests.measured import within
-from tests.unit.polling import polling
+from tests.unit.polling import Polls, database_of, polling, polls_of
 
 INTERVAL_SECONDS = 0.05
-READ_IN_SYNC = "SHOW STATUS LIKE 'wsrep_local_state'"
+SETTINGS = "SET SESSION wait_timeout=32, sql_select_limit=18446744073709551615"
+SYNC_WAIT_OFF, DIRTY_READS_OFF = ", wsrep_sync_wait=0", ", wsrep_dirty_reads=OFF"
+UNKNOWN_VARIABLE = packet(1, error(1193))
+
+
+def reads_in_sync(server: FakeMySQL) -> int:
+    """Count the reads in sync that a server was asked for."""
+    return server.statements.count(READ_IN_SYNC)
+
+
+def wait_for_next_read(polls: Polls, server: FakeMySQL) -> None:
+    """Poll until the server was asked for another read in sync."""
+    before = reads_in_sync(server)
+    polls.poll_until(lambda _: reads_in_sync(server) > before)
 
 
 @pytest.mark.parametrize(
     ("number", "reason"), [(1045, "access-denied"), (1040, "too-many-connections")]
 )
-def test_a_refused_account_costs_no_session_that_works_and_is_logged(
+def test_a_refused_account_costs_nothing_that_works_and_is_logged(
     caplog: pytest.LogCaptureFixture, number: int, reason: str
 ) -> None:
     with (
@@ -38,8 +59,9 @@ def test_a_refused_account_costs_no_session_that_works_and_is_logged(
         polls.poll_until(lambda _: polls.poller.logins.account_refused)
         for _ in range(10):
             assert polls.state().rejects_logins is None
-        # Nothing reads in sync any more.
-        assert polls.state().sync_wait_seconds is None
+        # The visit before stays, and goes on reading in sync.
+        wait_for_next_read(polls, server)
+        assert polls.state().sync_wait_seconds is not None
         server.behaviour = galera()
         polls.poll_until(lambda _: not polls.poller.logins.account_refused)
     failed, works = caplog.records
@@ -47,29 +69,91 @@ def test_a_refused_account_costs_no_session_that_works_and_is_logged(
     assert works.getMessage() == "login works again"
 
 
-def test_the_session_is_told_how_long_it_may_be_idle() -> None:
+def is_unknown(polls: Polls) -> bool:
+    """Return whether nothing is known of reads in sync."""
+    return polls.poller.sync_wait_seconds is None
+
+
+def test_without_any_session_beside_the_serving_one_nothing_is_known_of_sync() -> None:
+    with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
+        polls.state()
+        server.behaviour = says(packet(0, error(1045)))
+        polls.poll_until(lambda _: polls.poller.logins.account_refused)
+        server.drop_connections()
+        assert polls.failure().reason is Reason.ACCESS_DENIED
+        wait_for("the end of the visit to be seen", lambda: polls.failure() and is_unknown(polls))
+
+
+def test_a_refused_password_is_tried_again_at_once_when_its_file_changes(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("old")
+    with fake_mysql(says(packet(0, error(1045)))) as server:
+        database = replace(database_of(server), password=None, password_file=str(file))
+        with polls_of(database, login_interval=INTERVAL_SECONDS) as polls:
+            wait_for("two refusals", lambda: polls.poll() and server.connections == 2, seconds=5)
+            server.behaviour = galera()
+            assert polls.failure().reason is Reason.ACCESS_DENIED
+            file.write_text("new password")
+            polls.state()
+
+
+@pytest.mark.long
+def test_refusals_and_then_delays_cost_no_verdict_and_few_logins() -> None:
+    # connection_control of MySQL: from the third refusal on, each login waits a second longer.
+    began = time.monotonic()
+    refused_at: list[float] = []
+
+    def refuses(peer: Peer) -> None:
+        refused_at.append(time.monotonic() - began)
+        delay_seconds = max(0, len(refused_at) - 2)
+        peer.greet()
+        peer.receive()
+        time.sleep(delay_seconds)
+        peer.send(error(1045))
+
+    with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
+        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
+        server.behaviour = refuses
+        while time.monotonic() - began < 20:
+            assert polls.state().rejects_logins is None
+            polls.wait(0.05)
+        assert polls.poller.logins.account_refused
+    assert 4 <= len(refused_at) <= 6
+
+
+def test_the_session_is_told_how_long_it_may_be_idle_and_to_read_what_is_true() -> None:
     with polling(galera()) as (polls, server):
         polls.state()
+        assert server.statements[0] == SETTINGS + SYNC_WAIT_OFF + DIRTY_READS_OFF
+
+
+def lacking(*variables: str) -> Behaviour:
+    """Behave like a server without these variables of Galera's."""
+    refused = {
+        SETTINGS + rest: UNKNOWN_VARIABLE
+        for rest in (SYNC_WAIT_OFF + DIRTY_READS_OFF, SYNC_WAIT_OFF)
+        if any(name in rest for name in variables)
+    }
+
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(answers=refused)
+
+    return behaviour
+
+
+def test_a_server_without_dirty_reads_reads_in_sync_all_the_same() -> None:
+    with polling(lacking("wsrep_dirty_reads"), login_interval=INTERVAL_SECONDS) as (polls, server):
+        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
         assert server.statements[:2] == [
-            "SET SESSION wait_timeout=32, sql_select_limit=18446744073709551615",
-            "SET SESSION wsrep_sync_wait=0",
+            SETTINGS + SYNC_WAIT_OFF + DIRTY_READS_OFF,
+            SETTINGS + SYNC_WAIT_OFF,
         ]
-
-
-def reads_in_sync(server: FakeMySQL) -> int:
-    """Count the reads in sync that a server was asked for."""
-    return server.statements.count(READ_IN_SYNC)
-
-
-def without_sync_wait(peer: Peer) -> None:
-    """Behave like a server without Galera's variables."""
-    peer.log_in()
-    peer.answer_queries(answers={"SET SESSION wsrep_sync_wait=0": packet(1, error(1193))})
 
 
 @pytest.mark.parametrize(
     ("behaviour", "login_interval"),
-    [(galera(), 0), (without_sync_wait, INTERVAL_SECONDS)],
+    [(galera(), 0), (lacking("wsrep_sync_wait"), INTERVAL_SECONDS)],
     ids=["interval", "server"],
 )
 def test_without_an_interval_or_the_variable_nothing_reads_in_sync(
@@ -79,7 +163,7 @@ def test_without_an_interval_or_the_variable_nothing_reads_in_sync(
         for _ in range(10):
             polls.poll()
             polls.wait(INTERVAL_SECONDS)
-        assert "SET SESSION wsrep_sync_wait=0" in server.statements
+        assert any(SETTINGS in statement for statement in server.statements)
         assert reads_in_sync(server) == 0
 
 
@@ -103,3 +187,56 @@ def test_a_read_in_sync_that_the_server_does_not_wait_for_is_repeated_before_the
         seconds = polls.poll_until(lambda _: reads_in_sync(server) >= 2)
         within("the next read in sync", seconds, 1.5)
         assert polls.state().sync_wait_seconds is not None
+
+
+def statuses_until(polls: Polls, seconds: float) -> set[str]:
+    """Poll for so long, and return what was said of the node's return."""
+    began = time.monotonic()
+    seen = set()
+    while time.monotonic() - began < seconds:
+        seen.add("returning" if polls.state().returning else "back")
+        polls.wait(0.05)
+    return seen
+
+
+def test_a_pause_of_our_own_costs_a_read_in_sync_and_no_verdict() -> None:
+    with polling(galera(), login_interval=60) as (polls, server):
+        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
+        before = reads_in_sync(server)
+        time.sleep(2.2)
+        assert not polls.state().returning
+        assert reads_in_sync(server) == before + 1
+        time.sleep(1.2)
+        assert not polls.state().returning
+        assert reads_in_sync(server) == before + 1
+
+
+def test_a_pause_of_our_own_is_no_answer_of_a_node_that_is_out_of_sync() -> None:
+    with polling(answering_reads_in_sync_with(1205), login_interval=60) as (polls, _):
+        polls.poll_until(lambda node: node.sync_refused)
+        time.sleep(2.2)
+        assert statuses_until(polls, 1.0) == {"returning"}
+
+
+def test_the_longest_gap_follows_from_the_provider_s_own_timeout() -> None:
+    options = "base_dir = /x/; evs.suspect_timeout = PT1S; evs.use_aggregate = true;"
+    variables = {**SYNCED_VARIABLES, "wsrep_provider_options": options}
+    with polling(galera(variables=variables), login_interval=60) as (polls, server):
+        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
+        before = reads_in_sync(server)
+        time.sleep(1.2)
+        polls.state()
+        assert reads_in_sync(server) == before + 1
+
+
+def test_a_poller_goes_on_from_another_one() -> None:
+    with polling(answering_reads_in_sync_with(1205), login_interval=60) as (polls, server):
+        polls.poll_until(lambda node: node.sync_refused)
+        after = polls.another(database_of(server), login_interval=60)
+        assert after.state().sync_refused
+        assert after.poller.login_counts is polls.poller.login_counts
+        # Of another account, it knows the server; of another server, nothing.
+        other = polls.another(replace(database_of(server), username="other"), login_interval=60)
+        assert other.state().sync_refused
+        elsewhere = replace(database_of(server), host="localhost")
+        assert polls.another(elsewhere, login_interval=60).poller.sync.read_began_at is None

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.commands.exit_status import DONE, FAILED
+from app.commands.exit_status import DONE, FAILED, TO_CHECK
 from app.script.migrate import migrate
+from app.settings.env_file import read_env_file
 from app.settings.files import SettingsError
-from app.settings.variables import read_env_file
 
 SECRET = "s3cret&word"
 XINETD, SCRIPT_FILE, SYSCONFIG = Path("xinetd.d"), Path("clustercheck"), Path("sysconfig")
@@ -76,7 +76,9 @@ def settings(path: str = "") -> dict[str, str]:
     """Run the command anew; return the settings, with the password in place of its file."""
     for file in (ENV_FILE, PASSWORD_FILE):
         file.unlink(missing_ok=True)
-    assert run(ENV_FILE, path) == DONE
+    code = run(ENV_FILE, path)
+    # What is not certain is told in the file too, and by the exit status.
+    assert code == (TO_CHECK if "\n# CHECK" in ENV_FILE.read_text() else DONE)
     variables, _ = read_env_file(str(ENV_FILE))
     values = {variable.name: variable.value for variable in variables}
     if values.get("DEFAULTS_EXTRA_FILE") == "/etc/my.cnf":
@@ -233,11 +235,26 @@ class TestScript:
             if [ -e "/run/node.disabled" ]; then
             MYSQL_PASSWORD='{SECRET}'
             curl http://me:{SECRET}@host/disabled
+            shift 2
+            set -- a b 1
+            eval "$DEFAULTS"
         """.strip().splitlines()
         SCRIPT_FILE.write_text("".join(f"# {form}\n{form}\n" for form in forms))
         serve()
-        numbers = [line.split()[2] for line in to_check(capsys)]
+        told = to_check(capsys)
+        numbers = [line.split()[2] for line in told]
         assert numbers == [f"{2 * number}:" for number in range(1, len(forms) + 1)]
+        in_file = re.findall("# CHECK, then remove this line: (.*)", ENV_FILE.read_text())
+        assert in_file == told
+
+    def test_a_default_that_somebody_changed_is_no_certain_value(self) -> None:
+        SCRIPT_FILE.write_text(SCRIPT.replace("3:-0", "3:-1"))
+        serve("server_args = me pw")
+        assert run(ENV_FILE) == TO_CHECK
+        text = ENV_FILE.read_text()
+        assert "# CHECK, then remove this line: clustercheck, line 5: AVAILABLE_WHEN_DONOR" in text
+        assert '# NOT CERTAIN: see CHECK above\nAVAILABLE_WHEN_DONOR="0"\n' in text
+        assert text.count("NOT CERTAIN") == 1
 
     def test_a_value_that_the_service_would_refuse_is_an_error(self) -> None:
         serve()
@@ -285,7 +302,7 @@ class TestOutput:
         assert files() == before
         ENV_FILE.unlink()
         PASSWORD_FILE.write_text("another\n")
-        assert run(ENV_FILE) == DONE
+        assert run(ENV_FILE) == TO_CHECK
         assert PASSWORD_FILE.read_text() == "another\n"
         assert "check: password exists and stays as it is" in capsys.readouterr().err
 

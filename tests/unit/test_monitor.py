@@ -2,17 +2,22 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
-from app.monitor.monitor import IDLE_SECONDS, Monitor, boot_seconds, oldest_usable_seconds
+from app.deadline import boot_seconds
+from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
+from app.service.log import LineFormatter
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
-from app.verdict.rules import Policy, Switches
+from app.verdict.rules import Policy, Switches, Verdict
 from tests.measured import within
+from tests.unit.pages import blocks_under
 
 INTERVAL_SECONDS = 0.01
 DEADLINE_SECONDS = 0.3
@@ -24,6 +29,8 @@ SYNCED = NodeState(
     wsrep_connected="ON",
     wsrep_provider="x.so",
 )
+DONOR = replace(SYNCED, wsrep_local_state=2)
+DESYNCED = replace(DONOR, wsrep_local_state_comment="Donor/Desynced", wsrep_desync="ON")
 DOWN = PollFailure(Reason.UNREACHABLE, "cannot connect")
 
 
@@ -76,10 +83,13 @@ async def running(
 ) -> AsyncIterator[Monitor]:
     """Run a monitor on the poller."""
     monitor = Monitor(
-        poller.poll,
-        interval_seconds=interval_seconds,
-        deadline_seconds=DEADLINE_SECONDS,
-        policy=Policy(max_age_seconds),
+        Polling(
+            poller.poll,
+            interval_seconds=interval_seconds,
+            deadline_seconds=DEADLINE_SECONDS,
+            max_age_seconds=max_age_seconds,
+            policy=Policy(),
+        ),
         switches=switches,
         clock=clock,
     )
@@ -135,6 +145,51 @@ async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
+async def test_a_rule_that_raises_is_an_error_logged_once_and_not_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # No parser makes such a state.
+    unheard_of = replace(SYNCED, wsrep_local_state="4")  # type: ignore[arg-type]
+    async with running(ScriptedPoller(SYNCED, unheard_of, unheard_of, SYNCED)) as monitor:
+        await asked_until(monitor, lambda: monitor.verdict().reason is Reason.ERROR)
+        await asked_until(monitor, lambda: monitor.verdict().available)
+    assert [record.message for record in caplog.records if record.exc_info] == ["rule failed"]
+
+
+async def test_the_log_says_why_polling_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    async def polled() -> NodeState:
+        return SYNCED
+
+    def fail(_: Verdict) -> None:
+        message = "a fault in who is told"
+        raise RuntimeError(message)
+
+    polling = Polling(polled, INTERVAL_SECONDS, DEADLINE_SECONDS, MAX_AGE_SECONDS, Policy())
+    with pytest.raises(RuntimeError):
+        await Monitor(polling, switches=Switches, on_verdict=fail).run()
+    (record,) = (record for record in caplog.records if record.exc_info)
+    assert (record.levelname, record.message) == ("ERROR", "polling ended")
+
+
+async def test_a_policy_is_decided_once_a_poll_and_never_after_the_next() -> None:
+    poller = ScriptedPoller(DONOR, SYNCED, SYNCED, DOWN)
+    lenient = [Policy(available_when_donor=True, max_recv_queue=limit) for limit in range(200)]
+    donors = [replace(policy, max_recv_queue=None) for policy in lenient]
+    async with running(poller, interval_seconds=0.1) as monitor:
+        await monitor.fresh_verdict()
+        verdicts = [await monitor.fresh_verdict(policy) for policy in (*donors[:2], None)]
+        assert [verdict.available for verdict in verdicts] == [True, True, False]
+        assert verdicts[0] is verdicts[1]
+        # More policies than are kept get their verdicts too.
+        assert {(await monitor.fresh_verdict(policy)).reason for policy in lenient} <= {
+            Reason.LAGGING,
+            Reason.SYNCED,
+        }
+        await until(lambda: poller.calls >= 4)
+        await asked_until(monitor, lambda: isinstance(monitor.result, PollFailure))
+        assert (await monitor.fresh_verdict(donors[0])).reason is Reason.UNREACHABLE
+
+
 async def test_polls_that_end_no_more_are_noted_and_then_no_longer_alive() -> None:
     async with running(ScriptedPoller(SYNCED, hanging), max_age_seconds=0.1) as monitor:
         await asked_until(monitor, lambda: not monitor.alive)
@@ -167,6 +222,23 @@ async def test_each_change_of_verdict_is_kept_and_logged_once(
     ]
 
 
+async def test_a_change_is_logged_as_the_page_shows_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with running(ScriptedPoller(SYNCED, DESYNCED)) as monitor:
+        await asked_until(monitor, lambda: monitor.verdict().draining)
+    shown = [
+        block.text.strip()
+        for language in ("text", "json")
+        for block in blocks_under("docs/operations.md", "The log", language)
+    ]
+    del caplog.records[-1].message
+    formats = [LineFormatter(), LineFormatter(as_json=True)]
+    time = re.compile(r"[0-9T:.-]{23}Z")
+    assert [time.sub("", line) for line in shown] == [
+        time.sub("", one.format(caplog.records[-1])) for one in formats
+    ]
+
+
 async def test_who_waits_for_a_poll_when_the_polling_ends_is_answered_at_once() -> None:
     async with running(ScriptedPoller(SYNCED, hanging)) as monitor:
         await monitor.fresh_verdict()
@@ -184,3 +256,42 @@ async def test_a_monitor_that_has_stopped_is_not_alive_and_gives_no_200() -> Non
         assert monitor.alive
     assert monitor.verdict().reason is Reason.ERROR
     assert not monitor.alive
+
+
+async def test_another_way_of_polling_takes_over_with_its_first_result() -> None:
+    before, after = ScriptedPoller(SYNCED), ScriptedPoller(DONOR)
+    async with running(before) as monitor:
+        await until(lambda: before.calls > 0)
+        replaced = monitor.polling
+        await monitor.use(replace(replaced, poll=after.poll))
+        assert monitor.polling is not replaced
+        assert monitor.verdict().reason is Reason.DONOR
+        polls = before.calls
+        await asked_until(monitor, lambda: after.calls > 3)
+        assert before.calls == polls
+        assert [change.verdict.reason for change in monitor.changes] == [
+            Reason.SYNCED,
+            Reason.DONOR,
+        ]
+
+
+async def test_what_is_given_up_while_its_first_poll_is_under_way_never_counts() -> None:
+    before = ScriptedPoller(SYNCED)
+    async with running(before) as monitor:
+        await until(lambda: before.calls > 0)
+        replaced = monitor.polling
+        begun = asyncio.Event()
+
+        async def slow() -> NodeState:
+            begun.set()
+            await asyncio.sleep(0.2)
+            return DONOR
+
+        using = asyncio.create_task(monitor.use(replace(replaced, poll=slow)))
+        await begun.wait()
+        monitor.keep_polling()
+        using.cancel()
+        polls = before.calls
+        await until(lambda: before.calls > polls)
+        assert monitor.polling is replaced
+        assert [change.verdict.reason for change in monitor.changes] == [Reason.SYNCED]

@@ -1,6 +1,7 @@
 """Rows from a server into a NodeState."""
 
-from dataclasses import asdict
+from dataclasses import asdict, make_dataclass
+from typing import Annotated
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from app.verdict.node_state import (
     NodeState,
     PollFailure,
     parse_node_state,
+    parsers_of,
 )
 from app.verdict.reason import Reason
 from tests import real_rows
@@ -56,6 +58,13 @@ def test_1_and_0_stay_what_they_are_in_all_else() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", [float | None, int | None, str, Annotated[float | None, "s"]])
+def test_a_field_of_a_type_that_has_no_parser_fails_at_once(kind: type) -> None:
+    variables = make_dataclass("Variables", [("wsrep_flow_control_paused", kind)])
+    with pytest.raises(TypeError, match="wsrep_flow_control_paused: no parser"):
+        parsers_of(variables)
+
+
 def test_rows_nobody_asked_for_are_passed_over() -> None:
     assert NodeState() == parsed(("Uptime", "3"), ("", ""), (None, None))
 
@@ -69,7 +78,15 @@ def test_what_is_no_number_is_kept_as_such(value: object) -> None:
 
 def test_text_is_made_harmless() -> None:
     node = parsed(("wsrep_node_name", b" Donor\r\nX: \xff\x00\x1b[31m" + b"y" * 100))
-    assert node.wsrep_node_name == "Donor??X: ????31m" + "y" * 43
+    assert node.wsrep_node_name == "Donor??X: ???[31m" + "y" * 43
+
+
+def test_the_list_of_addresses_is_kept_in_full_also_of_ipv6() -> None:
+    addresses = ",".join(f"[fd00::{number}]:3306" for number in range(1, 21))
+    expected = NodeState(wsrep_incoming_addresses=addresses)
+    assert expected == parsed(("wsrep_incoming_addresses", addresses))
+    cut = parsed(("wsrep_incoming_addresses", "x" * 9999)).wsrep_incoming_addresses
+    assert len(cut or "") == 2048
 
 
 def test_the_same_row_twice_is_one() -> None:

@@ -73,9 +73,7 @@ BLANKS = (" ", "\t", "\v", "\f", "\r", "\n", "\n", "\n", "\x1c", "\x85", "\u2028
 PIECES = (*GROUP_PIECES, *DIRECTIVES, *BLANKS, "!x", "host", "\\s", "\\x", *"[]a=-_é#;'\"\\!")
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 @example(EXAMPLE)
 @example("a='x#\ry'")

@@ -127,7 +127,7 @@ def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password(
     settable = set(Settings.model_fields) - set(WITHOUT_FLAG)
     assert flags["serve"] >= set(map(flag_of, settable))
     assert not [flag for flag in flags["serve"] if flag.endswith("password")]
-    assert flags["status"] == {"--host", "--port", "--json", "--watch"}
+    assert flags["status"] == {"--all", "--host", "--port", "--json", "--watch"}
     assert flags["drain"] == {"--disabled-file", "--port", "--reason"}
     assert flags["migrate"] == {"--output", "--password-file"}
 

@@ -29,7 +29,7 @@ def cuts_after_login(peer: fake.Peer) -> None:
 def cuts_mid_packet(peer: fake.Peer) -> None:
     """Hang up in the middle of a result."""
     peer.log_in()
-    peer.answer_queries(statements=2)
+    peer.answer_queries(statements=1)
     peer.receive()
     peer.connection.sendall(b"\xff\x00\x00\x01\x02")
 
@@ -37,7 +37,7 @@ def cuts_mid_packet(peer: fake.Peer) -> None:
 def fails_statements(peer: fake.Peer) -> None:
     """Let the client in, then refuse its statements with an error that has no cause of its own."""
     peer.log_in()
-    peer.answer_queries(statements=2)
+    peer.answer_queries(statements=1)
     while peer.receive():
         peer.send(fake.error(1205, "Lock wait timeout exceeded"))
 
@@ -52,7 +52,7 @@ READING = "while reading the node's state"
 BROKEN: list[tuple[str, fake.Behaviour, Reason, str]] = [
     ("never greets", fake.Peer.hang, Reason.TIMEOUT, CONNECTING),
     ("logs in and never answers", fake.greets_then(fake.OK), Reason.TIMEOUT, LOGGING_IN),
-    ("never answers a poll", fake.greets_then(*[fake.OK] * 3), Reason.TIMEOUT, READING),
+    ("never answers a poll", fake.greets_then(*[fake.OK] * 2), Reason.TIMEOUT, READING),
     ("closes at once", lambda _: None, Reason.CONNECTION_LOST, CONNECTING),
     ("resets", resets, Reason.CONNECTION_LOST, CONNECTING),
     ("cuts after login", cuts_after_login, Reason.CONNECTION_LOST, LOGGING_IN),

@@ -94,7 +94,7 @@ def test_a_further_result_is_refused_before_it_arrives() -> None:
 def test_rows_that_make_no_sense_end_the_connection() -> None:
     def behaviour(peer: fake.Peer) -> None:
         peer.log_in()
-        peer.answer_queries(statements=3)
+        peer.answer_queries(statements=2)
         peer.receive()
         peer.connection.sendall(fake.table(["one"], [["1"]]))
         peer.hang()

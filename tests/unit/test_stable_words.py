@@ -16,6 +16,7 @@ from app.commands import exit_status
 from app.commands.parser import COMMANDS
 from app.http.api import Status, StatusChange, StatusConnections
 from app.http.guard import ConnectionRegister
+from app.http.sources import Reload
 from app.settings.settings import Settings
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
@@ -24,6 +25,7 @@ from tests.queries import metrics_on_the_page
 
 APP = Path(__file__).parents[2] / "app"
 OPERATIONS = (APP.parent / "docs" / "operations.md").read_text()
+REASONS = (APP.parent / "docs" / "reference" / "reasons.md").read_text()
 LOG_PAGE = OPERATIONS.partition("\n## The log\n")[2].partition("\n## ")[0]
 
 
@@ -32,10 +34,16 @@ def names(model: type) -> set[str]:
     return {field.name for field in fields(model)}
 
 
+def words_for_a_cluster() -> set[str]:
+    """Return the words of the page's table."""
+    section = REASONS.partition("\n## The cluster\n")[2]
+    return set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
+
+
 STABLE = {
     "reasons": (
         """
-            access-denied blocked connection-lost desynced disabled disconnected donor error
+            access-denied blocked cluster-too-small connection-lost desynced disabled disconnected donor error
             full host-blocked inconsistent joined joining lagging maintenance no-networking
             non-primary not-galera not-ready offline read-only rejects-logins rejects-queries
             shutting-down stale starting synced timeout too-many-connections unknown-state
@@ -54,7 +62,7 @@ STABLE = {
             CLUSTERCHECK_DRAIN_SECONDS CLUSTERCHECK_DRAIN_STATUS CLUSTERCHECK_HOST
             CLUSTERCHECK_LOGIN_INTERVAL CLUSTERCHECK_LOG_FORMAT CLUSTERCHECK_LOG_LEVEL
             CLUSTERCHECK_POLL_INTERVAL CLUSTERCHECK_PORT DEFAULTS_EXTRA_FILE MAX_RECV_QUEUE
-            MAX_SYNC_WAIT MYSQL_HOST MYSQL_PASSWORD MYSQL_PASSWORD_FILE MYSQL_PORT MYSQL_SOCKET
+            MAX_SYNC_WAIT MIN_CLUSTER_SIZE MYSQL_HOST MYSQL_PASSWORD MYSQL_PASSWORD_FILE MYSQL_PORT MYSQL_SOCKET
             MYSQL_SSL MYSQL_SSL_CA
             MYSQL_SSL_CERT MYSQL_SSL_KEY MYSQL_SSL_VERIFY MYSQL_USERNAME
         """,
@@ -63,11 +71,12 @@ STABLE = {
     # Another test compares the page's table with what /metrics sends.
     "metrics": (
         """
-            available build_info connections connections_closed_total deadline_seconds
+            available build_info cluster_info connections connections_closed_total deadline_seconds
             disabled_timestamp_seconds draining health_checks_total log_lines_dropped_total
-            login_refused logins_total max_connections poll_age_seconds poll_duration_seconds
+            last_reload_successful last_reload_timestamp_seconds login_refused logins_total
+            max_connections poll_age_seconds poll_duration_seconds
             poll_interval_seconds polls_total reason sync_wait_seconds threads_connected
-            verdict_changed_timestamp_seconds verdict_changes_total wsrep_cluster_size
+            verdict_changed_timestamp_seconds verdict_changes_total wsrep_cluster_conf_id wsrep_cluster_size
             wsrep_flow_control_active wsrep_flow_control_status wsrep_local_index
             wsrep_local_recv_queue wsrep_local_state
         """,
@@ -80,17 +89,21 @@ STABLE = {
     "fields of /status": (
         """
             age_seconds available changes connections detail disabled_since draining failure
-            login_failure node otherwise policy reason since version
+            last_reload login_failure max_age_seconds node otherwise pid policy reason since version
         """,
         set(Status.model_fields),
     ),
-    "fields of connections": ("closed open", set(StatusConnections.model_fields)),
+    "fields of connections": (
+        "closed open refused_at refused_client",
+        set(StatusConnections.model_fields),
+    ),
+    "fields of a reload": ("at complaints failure successful", names(Reload)),
     "fields of a change": ("at available detail reason", set(StatusChange.model_fields)),
     "fields of a failure": ("detail reason", names(PollFailure)),
     "fields of the policy": (
         """
-            available_when_donor available_when_full available_when_readonly max_age_seconds
-            max_recv_queue max_sync_wait
+            available_when_donor available_when_full available_when_readonly
+            max_recv_queue max_sync_wait min_cluster_size
         """,
         names(Policy),
     ),
@@ -99,15 +112,33 @@ STABLE = {
             max_connections offline_mode pxc_maint_mode read_only rejects_logins returning
             skip_networking super_read_only sync_refused sync_wait_seconds threads_connected
             transaction_read_only tx_read_only version
-            wsrep_cluster_size wsrep_cluster_status wsrep_connected wsrep_desync
+            wsrep_cluster_conf_id wsrep_cluster_size wsrep_cluster_state_uuid wsrep_cluster_status
+            wsrep_connected wsrep_desync
             wsrep_flow_control_active wsrep_flow_control_status wsrep_last_committed
-            wsrep_local_index wsrep_local_recv_queue wsrep_local_state
+            wsrep_incoming_addresses wsrep_local_index wsrep_local_recv_queue wsrep_local_state
             wsrep_local_state_comment wsrep_node_name wsrep_on wsrep_provider wsrep_ready
             wsrep_reject_queries
         """,
         names(NodeState),
     ),
-    "commands": ("check drain migrate serve status undrain", set(COMMANDS)),
+    # Another test compares them with what the command says.
+    "words for a cluster": ("held-up nobody not-asked split versions", words_for_a_cluster()),
+    "commands": ("check drain migrate reload serve status undrain", set(COMMANDS)),
+}
+
+
+EVENTS = {
+    *("available", "client refused", "draining", "in sync again", "log lines dropped"),
+    *("login failed", "login works again", "not in sync", "not reloaded", "poller failed"),
+    *(
+        "polling ended",
+        "reloaded",
+        "rule failed",
+        "setting ignored",
+        "started",
+        "stopping",
+        "unavailable",
+    ),
 }
 
 
@@ -118,13 +149,12 @@ def test_the_words_are_those_of_1_0(kind: str) -> None:
 
 
 def test_the_log_has_the_events_of_1_0() -> None:
-    # Another test compares the page's table with what the code logs.
-    events = re.findall(r"^\| `([a-z ]+)` \|", LOG_PAGE, re.MULTILINE)
-    assert ", ".join(sorted(events)) == (
-        "available, client refused, draining, in sync again, log lines dropped, login failed, "
-        "login works again, not in sync, not reloaded, poller failed, reloading, "
-        "setting ignored, started, stopping, unavailable"
-    )
+    assert set(re.findall(r"^\| `([a-z ]+)` \|", LOG_PAGE, re.MULTILINE)) == EVENTS
+    sources = "".join(path.read_text() for path in APP.rglob("*.py"))
+    logged = re.findall(r'_log\.(?:info|warning|error|exception)\(\s*"([a-z ]+)"', sources)
+    # Other events are chosen as the program runs.
+    chosen = {"available", "draining", "reloaded", "started", "stopping", "unavailable"}
+    assert {*logged, *chosen} == EVENTS
 
 
 def test_the_exit_statuses_are_those_of_1_0() -> None:
@@ -135,5 +165,7 @@ def test_the_exit_statuses_are_those_of_1_0() -> None:
         "FAILED": 1,
         "NOT_AVAILABLE": 1,
         "MISUSED": 2,
+        "NOT_ONE_CLUSTER": 3,
+        "TO_CHECK": 3,
         "INTERRUPTED": 130,
     }

@@ -1,5 +1,6 @@
 """The disabled file: only one that does not exist is none."""
 
+import getpass
 import os
 import threading
 from datetime import UTC, datetime
@@ -36,8 +37,24 @@ def test_a_file_that_exists_is_told_with_its_time(path: Path) -> None:
     path.touch()
     os.utime(path, (0, 1_000_000_000))
     assert described(path) == (
-        f"{path} exists, changed at 2001-09-09T01:46:40Z (clustercheckd undrain removes it)"
+        f"{path} exists, changed at 2001-09-09T01:46:40Z, owner {getpass.getuser()}"
+        " (clustercheckd undrain removes it)"
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to somebody else")
+def test_the_owner_is_told_by_name_or_number_and_is_that_of_a_link_itself(
+    path: Path, tmp_path: Path
+) -> None:
+    path.touch()
+    os.chown(path, 65534, 0)
+    assert ", owner nobody (" in described(path)
+    os.chown(path, 64321, 0)
+    assert ", owner user id 64321 (" in described(path)
+    link = tmp_path / "link"
+    link.symlink_to("/etc/passwd")
+    os.lchown(link, 64321, 0)
+    assert ", owner user id 64321 (" in described(link)
 
 
 def test_the_first_line_of_the_file_is_shown_short_and_printable(path: Path) -> None:

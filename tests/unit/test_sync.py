@@ -8,15 +8,29 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.database.sync import RETURN_SECONDS, Sync
+from app.database.sync import RETURN_SECONDS, Sync, gap_seconds
 
 Event = Callable[[Sync, float], Sync]
 
 read: Event = Sync.read_begun
 answered: Event = Sync.read_answered
 lost: Event = Sync.read_lost
-silence: Event = Sync.poll_unanswered
-poll: Event = Sync.poll_answered
+LONGEST_GAP_SECONDS = 2.0
+
+
+def silence(sync: Sync, _at: float) -> Sync:
+    """Let a poll get no answer in time."""
+    return sync.poll_failed(in_time=False)
+
+
+def full(sync: Sync, _at: float) -> Sync:
+    """Let the server answer a poll's login with an error."""
+    return sync.poll_failed(in_time=True, is_answer=True)
+
+
+def poll(sync: Sync, at: float) -> Sync:
+    """Let a poll be answered."""
+    return sync.poll_answered(at, LONGEST_GAP_SECONDS)
 
 
 def refused(sync: Sync, _at: float) -> Sync:
@@ -31,7 +45,7 @@ def no_login(sync: Sync, _at: float) -> Sync:
 
 def failure(sync: Sync, _at: float) -> Sync:
     """Let a poll fail."""
-    return sync.poll_failed()
+    return sync.poll_failed(in_time=True)
 
 
 @dataclass(frozen=True)
@@ -90,25 +104,31 @@ def test_row_of_the_wait(row: Row) -> None:
 
 
 RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
-    "no hang": ((), False),
-    "a short hang": (((8, silence), (9, silence), (9.9, poll)), False),
-    "a hang of two seconds": (((8, silence), (9, silence), (10, poll)), True),
-    "from the answer before": (((8, poll), (9, silence), (10, poll)), True),
-    "from a poll after a failure": (((8, poll), (8.5, failure), (9, silence), (10, poll)), False),
-    "more polls": (((8, silence), (10, poll), (11, poll)), True),
-    "a poll failed meanwhile": (((8, silence), (9, failure), (10, poll)), False),
-    "two short hangs": (((7, silence), (8.5, poll), (9, silence), (10, poll)), False),
-    "a short hang after a long one": (((5, silence), (8, poll), (9, silence), (10, poll)), True),
-    "a read in sync answered": (((8, silence), (10, poll), (10, read), (10.1, answered)), False),
-    "one answered late": (((8, silence), (10, poll), (10, read), (10.6, answered)), True),
+    "a start": (((10, poll),), False),
+    "a start beside a full server": (((5, full), (10, poll)), False),
+    "no gap": (((8, poll), (9, poll), (10, poll)), False),
+    "two seconds": (((8, poll), (10, poll)), False),
+    "more than two seconds": (((7.9, poll), (10, poll)), True),
+    "the server hung": (((7.9, poll), (8.5, silence), (9.5, silence), (10, poll)), True),
+    "a short hang": (((8.1, poll), (8.5, silence), (9.5, silence), (10, poll)), False),
+    "a poll failed meanwhile": (((7.9, poll), (9, failure), (10, poll)), True),
+    "it hung at the start": (((9, silence), (10, poll)), True),
+    "it was away at the start": (((9, failure), (10, poll)), True),
+    "more polls": (((7, poll), (10, poll), (11, poll)), True),
+    "a read in sync answered": (((7, poll), (10, poll), (10, read), (10.1, answered)), False),
+    "one answered late": (((7, poll), (10, poll), (10, read), (10.6, answered)), True),
     "one answered late, and the next one promptly": (
-        ((8, silence), (10, poll), (10, read), (10.6, answered), (10.7, read), (10.7, answered)),
+        ((7, poll), (10, poll), (10, read), (10.6, answered), (10.7, read), (10.7, answered)),
         False,
     ),
-    "one that began before": (((8, silence), (9.9, read), (10, poll), (10.1, answered)), True),
-    "one that waits": (((8, silence), (10, poll), (10, read)), True),
-    "one refused": (((8, silence), (10, poll), (10, read), (10.1, refused)), True),
-    "one lost": (((8, silence), (10, poll), (10, read), (10.1, lost)), True),
+    "one that began before": (((7, poll), (9.9, read), (10, poll), (10.1, answered)), True),
+    "one that waits": (((7, poll), (10, poll), (10, read)), True),
+    "one refused": (((7, poll), (10, poll), (10, read), (10.1, refused)), True),
+    "one lost": (((7, poll), (10, poll), (10, read), (10.1, lost)), True),
+    "another gap": (
+        ((6, poll), (8.5, poll), (8.5, read), (8.5, answered), (10.9, poll)),
+        True,
+    ),
 }
 
 
@@ -116,10 +136,31 @@ RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
 def test_row_of_the_return(events: tuple[tuple[float, Event], ...], *, returning: bool) -> None:
     sync = after(events)
     assert sync.is_returning(11.0) is returning
-    assert not sync.is_returning(10.0 + RETURN_SECONDS)
+    assert not sync.is_returning(10.9 + RETURN_SECONDS)
 
 
-def test_a_return_is_news_until_a_login_has_begun_after_it() -> None:
-    sync = Sync().poll_unanswered(8.0).poll_answered(10.0)
-    assert [sync.is_returning_since(at) for at in (9.0, 10.0, 11.0)] == [True, False, False]
-    assert not Sync().is_returning_since(9.0)
+DUE: dict[str, tuple[tuple[tuple[float, Event], ...], float]] = {
+    "the first": (((8, poll),), 0),
+    "after an answer": (((8, poll), (10, read), (10, answered)), 12),
+    "after a refusal": (((8, poll), (10, read), (10, refused)), 11),
+    "after a loss": (((8, poll), (10, read), (11, lost)), 11),
+    "after a gap": (((7, poll), (9.9, read), (9.9, answered), (10, poll)), 0),
+    "refused while the node returns": (((7, poll), (10, poll), (10, read), (10, refused)), 10.2),
+    "late while the node returns": (((7, poll), (10, poll), (10, read), (10.6, answered)), 10.2),
+}
+
+
+@pytest.mark.parametrize(("events", "due_at"), DUE.values(), ids=DUE)
+def test_row_of_the_next_read(events: tuple[tuple[float, Event], ...], due_at: float) -> None:
+    sync = after(events)
+    assert sync.read_is_due(max(due_at, 10.0), 2.0)
+    assert not due_at or not sync.read_is_due(due_at - 0.01, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("suspect_seconds", "seconds"), [(5.0, 2.0), (1.0, 1.1), (10.0, 4.0), (0.0, 1.1)]
+)
+def test_the_longest_gap_is_shorter_than_the_group_s_patience_and_longer_than_a_pause_between_polls(
+    suspect_seconds: float, seconds: float
+) -> None:
+    assert gap_seconds(suspect_seconds, 1.0) == seconds

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.verdict.node_state import (
@@ -21,11 +21,13 @@ from app.verdict.reason import POLL_FAILURES, Reason
 from app.verdict.rules import Policy, Switches, decide, status_of
 from tests import pxc, real_rows
 
-STRICT = Policy(max_age_seconds=1.15)
+MAX_AGE_SECONDS = 1.15
+STRICT = Policy()
 DONORS = replace(STRICT, available_when_donor=True)
 WRITERS = replace(STRICT, available_when_readonly=False)
 IN_SYNC = replace(STRICT, max_sync_wait=1.0)
 LIMITED = replace(STRICT, max_recv_queue=64)
+THREE = replace(STRICT, min_cluster_size=3)
 NOT_FULL = replace(STRICT, available_when_full=False)
 
 SYNCED = real_rows.parsed(real_rows.SYNCED)
@@ -109,6 +111,38 @@ ROWS = [
         "logins rejected, not primary",
         Reason.NON_PRIMARY,
         replace(NON_PRIMARY, rejects_logins="error 1135"),
+    ),
+    Row("alone, allowed by default", Reason.SYNCED, but(wsrep_cluster_size=1)),
+    Row("as many members as asked for", Reason.SYNCED, but(wsrep_cluster_size=3), THREE),
+    *(
+        Row(
+            f"{word} members",
+            Reason.CLUSTER_TOO_SMALL,
+            but(wsrep_cluster_size=size),
+            THREE,
+            detail=f"wsrep_cluster_size is {word}; MIN_CLUSTER_SIZE=3",
+        )
+        for size, word in ((2, "2"), (0, "0"), (None, "missing"), (NOT_A_NUMBER, "unreadable"))
+    ),
+    Row(
+        "too small a cluster, not primary",
+        Reason.NON_PRIMARY,
+        replace(NON_PRIMARY, wsrep_cluster_size=1),
+        THREE,
+    ),
+    *(
+        # Its sessions must not stay, as they may for a planned reason.
+        Row(
+            f"too small a cluster, {name}",
+            Reason.CLUSTER_TOO_SMALL,
+            replace(node, wsrep_cluster_size=1),
+            THREE,
+        )
+        for name, node in (
+            ("desynced", DESYNCED),
+            ("in maintenance", but(pxc_maint_mode="MAINTENANCE")),
+            ("logins rejected", but(rejects_logins="")),
+        )
     ),
     Row("back from a hang", Reason.BLOCKED, but(returning=True), DONORS, detail="no read in sync"),
     Row(
@@ -240,7 +274,7 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_table_row(row: Row) -> None:
-    verdict = decide(row.result, row.age_seconds, row.policy, row.switches)
+    verdict = decide(row.result, row.age_seconds, row.policy, row.switches, MAX_AGE_SECONDS)
     available = row.reason is Reason.SYNCED or (
         row.reason is Reason.DONOR and row.policy.available_when_donor
     )
@@ -285,10 +319,10 @@ cells = st.one_of(
 )
 policies = st.builds(
     Policy,
-    max_age_seconds=st.just(1.0),
     available_when_donor=st.booleans(),
     available_when_readonly=st.booleans(),
     available_when_full=st.booleans(),
+    min_cluster_size=st.just(0) | st.integers(0, 5),
     max_recv_queue=st.none() | st.integers(0, 200),
 )
 
@@ -333,11 +367,13 @@ def no_rule_refuses(node: NodeState, age_seconds: float, policy: Policy) -> bool
     }
     queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
     connected, limit = node.threads_connected, node.max_connections
+    size, least = node.wsrep_cluster_size, policy.min_cluster_size
     return bool(
-        age_seconds <= policy.max_age_seconds
+        age_seconds <= 1.0
         and all(text[name] in words for name, words in accepted.items())
         and re.search("[A-Z0-9]", text["wsrep_provider"])
         and text["wsrep_provider"] != "NONE"
+        and (least == 0 or (size is not None and size >= least))
         and (longest is None or (queue is not None and 0 <= queue <= longest))
         and (
             policy.available_when_full
@@ -346,7 +382,6 @@ def no_rule_refuses(node: NodeState, age_seconds: float, policy: Policy) -> bool
     )
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     nearly_healthy_rows(),
     policies,
@@ -356,7 +391,7 @@ def test_a_node_is_available_exactly_where_no_rule_refuses(
     rows: list[tuple[Cell, ...]], policy: Policy, age_seconds: float
 ) -> None:
     state = parse_node_state(rows)
-    verdict = decide(state, age_seconds, policy, Switches())
+    verdict = decide(state, age_seconds, policy, Switches(), 1.0)
     assert verdict.available == (
         isinstance(state, NodeState) and no_rule_refuses(state, age_seconds, policy)
     )

@@ -1,0 +1,39 @@
+"""Where /status and /metrics take what they report."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.database.poller import Poller
+from app.http.guard import ConnectionRegister
+from app.http.health_checks import HealthCheckCounts
+from app.monitor.monitor import Monitor
+from app.settings.settings import Settings
+from app.verdict.node_state import PollFailure
+
+
+@dataclass(frozen=True)
+class Reload:
+    """How the latest reload ended; the start counts as one.
+
+    at: when it began to read the settings. complaints: why the service does not use them, one line
+    each. failure: why the node, which can be read, could not be read with them, if that is why.
+    """
+
+    at: datetime
+    successful: bool = True
+    complaints: Sequence[str] = ()
+    failure: PollFailure | None = None
+
+
+@dataclass(eq=False)
+class Sources:
+    """The parts of a running service. A reload replaces settings and poller."""
+
+    settings: Settings
+    poller: Poller
+    monitor: Monitor
+    connections: ConnectionRegister
+    health_checks: HealthCheckCounts
+    last_reload: Reload
+    log_lines_dropped: Callable[[], int]

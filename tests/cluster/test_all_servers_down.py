@@ -1,0 +1,186 @@
+"""docs/operations.md brings back a cluster whose servers are all down: its commands, in order."""
+
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pymysql
+import pytest
+
+from harness.galera import WRITE, Cluster, Installation, Node
+from harness.waiting import wait_for
+from tests.unit.pages import blocks_under
+
+pytestmark = pytest.mark.long
+
+PAGE, RUNBOOK = "docs/operations.md", "Runbook: all servers are down"
+DATA = "/var/lib/mysql"
+KEPT_SECONDS = 2.0
+"""After a power cut, the nodes may lose the commits of a second: they flush as often."""
+
+
+START, _, KILL, READ, RECOVER, MARK, BOOTSTRAP, JOIN = re.findall(
+    r"^db\d# (.+?)(?:  #.*)?$",
+    "".join(block.text for block in blocks_under(PAGE, RUNBOOK, "console")),
+    re.MULTILINE,
+)
+"""The commands of the runbook. The second watches what the first does."""
+
+
+class Hosts:
+    """Three nodes, run as Debian's unit does: each start is given what galera_recovery prints."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.cluster = Cluster(installation)
+        self.nodes = self.cluster.nodes
+        self.committed: list[tuple[float, str]] = []
+
+    def run(self, line: str, node: Node) -> str:
+        """Run a command of the page on a node, and return what it prints."""
+        words = shlex.split(line.replace(DATA, str(node.data)))
+        match words:
+            case ["systemctl", "start", *_]:
+                self.cluster.start_node(node, recovered=node.recover())
+            case ["systemctl", "stop", *_] if line.endswith("systemctl kill -s KILL mariadb"):
+                node.kill()
+            case ["galera_new_cluster"]:
+                self.cluster.start_node(node, bootstrap=True, recovered=node.recover())
+            case ["galera_recovery"]:
+                return " ".join(node.recover())
+            case ["cat" | "sed", *_]:
+                return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+            case _:
+                raise AssertionError(line)
+        return ""
+
+    def kill_all_under_writes(self) -> float:
+        """Kill all servers while clients write to each, and return when."""
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            for node in self.nodes:
+                pool.submit(self._write_until_dead, node)
+            written = len(self.committed)
+            wait_for("commits for seconds", lambda: self._seconds_since(written) > 3)
+            killed_at = time.monotonic()
+            for node in self.nodes:
+                # All at once, before the others notice.
+                node.process.send(signal.SIGKILL)
+        for node in self.nodes:
+            node.kill()
+        return killed_at
+
+    def _seconds_since(self, index: int) -> float:
+        return self.committed[-1][0] - self.committed[index][0] if self.committed[index:] else 0
+
+    def _write_until_dead(self, node: Node) -> None:
+        statement = WRITE.replace("RETURNING node", "RETURNING id")
+        with suppress(pymysql.MySQLError), node.connect_as_client() as session:
+            while True:
+                with session.cursor() as cursor:
+                    cursor.execute(statement)
+                    ((row,),) = cursor.fetchall()
+                self.committed.append((time.monotonic(), str(row)))
+
+    def check_that_nothing_is_lost(self, killed_at: float) -> None:
+        """Check that all nodes have the same rows, with all but the latest that were committed."""
+        rows = [set(node.sql("SELECT id FROM demo.writes")) for node in self.nodes]
+        assert rows[0] == rows[1] == rows[2]
+        kept = {int(row) for at, row in self.committed if at < killed_at - KEPT_SECONDS}
+        assert kept
+        assert kept <= {row for (row,) in rows[0]}
+
+    def are_up(self) -> bool:
+        return all(
+            node.process.check()
+            and node.status("wsrep_local_state_comment") == "Synced"
+            and node.status("wsrep_cluster_size") == "3"
+            for node in self.nodes
+        )
+
+
+@pytest.fixture
+def hosts(installation: Installation) -> Iterator[Hosts]:
+    three = Hosts(installation)
+    three.cluster.start()
+    yield three
+    for node in three.nodes:
+        node.kill()
+
+
+def test_after_a_power_cut_it_is_enough_to_start_all(hosts: Hosts) -> None:
+    killed_at = hosts.kill_all_under_writes()
+    start_all(hosts)
+    wait_for("one cluster of three", hosts.are_up, seconds=60)
+    hosts.check_that_nothing_is_lost(killed_at)
+
+
+def start_all(hosts: Hosts) -> None:
+    for node in hosts.nodes:
+        hosts.run(START, node)
+
+
+def test_without_one_node_the_most_advanced_begins_and_the_third_joins_later(hosts: Hosts) -> None:
+    killed_at = hosts.kill_all_under_writes()
+    *two, _ = hosts.nodes
+    for node in two:
+        hosts.run(START, node)
+    # They wait for the third, and nobody can log in.
+    time_limit = time.monotonic() + 10
+    while time.monotonic() < time_limit:
+        assert all(node.process.check() and node.status("Uptime") is None for node in two)
+        time.sleep(0.5)
+    follow_the_runbook(hosts, two)
+    hosts.check_that_nothing_is_lost(killed_at)
+
+
+def test_after_an_orderly_end_the_node_that_was_last_begins(hosts: Hosts) -> None:
+    for node in hosts.nodes:
+        node.stop()
+    *_, last = hosts.nodes
+    start_all(hosts)
+    follow_the_runbook(hosts, hosts.nodes, last=last)
+
+
+def test_a_node_that_has_more_than_the_first_aborts(hosts: Hosts) -> None:
+    ahead, behind, third = hosts.nodes
+    third.stop()
+    behind.stop()
+    wait_for("commits of the last", ahead.commits)
+    assert all(ahead.commits() for _ in range(10))
+    ahead.kill()
+    hosts.run(MARK, behind)
+    hosts.run(BOOTSTRAP, behind)
+    behind.wait_for_state("Synced")
+    hosts.run(JOIN, ahead)
+    wait_for("the end", lambda: ahead.process.exit_code is not None, seconds=60)
+    assert "Reversing history" in ahead.log.read_text()
+
+
+def highest(positions: dict[Node, str]) -> Node:
+    """Return the node with the highest SEQNO."""
+    assert len({position.rpartition(":")[0] for position in positions.values()}) == 1
+    return max(positions, key=lambda node: int(positions[node].rpartition(":")[2]))
+
+
+def follow_the_runbook(hosts: Hosts, found: Sequence[Node], *, last: Node | None = None) -> None:
+    """Do what the page says where it is not enough to start all.
+
+    found: the nodes that can be reached. last: the one that was stopped last, in order.
+    """
+    for node in found:
+        hosts.run(KILL, node)
+    marked = [node for node in found if "safe_to_bootstrap: 1" in hosts.run(READ, node)]
+    assert marked == ([last] if last else [])
+    first = last or highest({node: hosts.run(RECOVER, node) for node in found})
+    hosts.run(MARK, first)
+    hosts.run(BOOTSTRAP, first)
+    first.wait_for_state("Synced")
+    for node in hosts.nodes:
+        if node is not first:
+            hosts.run(JOIN, node)
+            node.wait_for_state("Synced")
+    wait_for("one cluster of three", hosts.are_up, seconds=60)

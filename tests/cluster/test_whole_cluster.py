@@ -1,0 +1,153 @@
+"""`clustercheckd status` on real nodes: what it says of a cluster that is split, or that waits."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.galera import ACCOUNT, PASSWORD, Cluster, Installation, Node
+from harness.ports import Ports
+from harness.service import Service
+from harness.waiting import wait_for
+from tests.http.test_process import run
+
+HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+ISOLATE, BOOTSTRAP = ("gmcast.isolate={}", "pc.bootstrap=1")
+
+
+class Three:
+    """Three nodes, and a service for each. All services have one port, as on three hosts."""
+
+    def __init__(self, installation: Installation, directory: Path, port: int) -> None:
+        self.cluster = Cluster(installation)
+        self.nodes = self.cluster.nodes = [
+            installation.node(f"whole{number}", [f"--wsrep-node-incoming-address={host}:3306"])
+            for number, host in enumerate(HOSTS, 1)
+        ]
+        self.addresses = [f"{host}:{port}" for host in HOSTS]
+        self._directory, self._port = directory, port
+
+    def start_service(self, node: Node, host: str) -> Service:
+        settings = {
+            "MYSQL_SOCKET": str(node.socket),
+            "MYSQL_USERNAME": ACCOUNT,
+            "MYSQL_PASSWORD": PASSWORD,
+            "CLUSTERCHECK_HOST": host,
+        }
+        return Service(self._directory, self._port, settings, name=node.name)
+
+    def status(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        """Return the exit status of `clustercheckd status`, and its document."""
+        done = run("status", "--json", *(arguments or self.addresses))
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    def wait_until_whole(self) -> None:
+        def is_whole() -> bool:
+            code, document = self.status()
+            nodes = [one["status"]["node"] for one in document["nodes"]] if not code else []
+            return [node["sync_wait_seconds"] for node in nodes] == 3 * [0.0]
+
+        wait_for("one healthy cluster", is_whole, seconds=60)
+
+    def wait_for_fault(self, word: str) -> str:
+        """Wait until all nodes are available, and this word says what is wrong with the set."""
+
+        def said() -> str:
+            code, document = self.status()
+            available = [one["status"]["available"] for one in document["nodes"]]
+            found: str = document["cluster"].get(word, "")
+            return found if (code, available) == (3, 3 * [True]) else ""
+
+        return wait_for(f"status to say {word}", said, seconds=60)
+
+
+@pytest.fixture(scope="module")
+def running(
+    installation: Installation, ports: Ports, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Three]:
+    """Start them."""
+    three = Three(installation, tmp_path_factory.mktemp("three"), ports.free())
+    with ExitStack() as exits:
+        for node in three.nodes:
+            exits.callback(node.kill)
+        three.cluster.start()
+        for node, host in zip(three.nodes, HOSTS, strict=True):
+            exits.callback(three.start_service(node, host).process.kill)
+        yield three
+
+
+@pytest.fixture
+def three(running: Three) -> Three:
+    """Return them, as one healthy cluster."""
+    running.wait_until_whole()
+    return running
+
+
+def options(node: Node, text: str) -> None:
+    """Set options of the provider."""
+    node.sql(f"SET GLOBAL wsrep_provider_options='{text}'")
+
+
+def test_a_healthy_cluster_is_found_from_any_member(three: Three) -> None:
+    for address in three.addresses:
+        code, document = three.status("--all", address)
+        assert (code, document["cluster"]) == (0, {})
+        assert sorted(one["target"] for one in document["nodes"]) == three.addresses
+    code, document = three.status(three.addresses[0])
+    assert (code, list(document["cluster"])) == (0, ["not-asked"])
+
+
+def test_a_node_that_was_cut_off_and_bootstrapped_is_a_split(three: Three) -> None:
+    node, names = three.nodes[2], three.addresses
+    options(node, ISOLATE.format(1))
+    wait_for("it to be cut off", lambda: node.status("wsrep_cluster_status") == "non-Primary")
+    wait_for("the others", lambda: three.nodes[0].status("wsrep_cluster_size") == "2", seconds=30)
+    code, document = three.status()
+    # It is told by its row.
+    assert (code, document["cluster"]) == (1, {})
+    options(node, BOOTSTRAP)
+    seen = three.wait_for_fault("split")
+    assert seen.startswith(
+        f"each side takes writes; {names[0]}, {names[1]}: wsrep_cluster_size 2, "
+    )
+    assert f"; {names[2]}: wsrep_cluster_size 1, " in seen
+    node.kill()
+    three.cluster.start_node(node)
+    three.cluster.wait_until_synced(node)
+
+
+def test_an_empty_directory_that_was_bootstrapped_is_a_split(
+    three: Three, installation: Installation
+) -> None:
+    node = three.nodes[2]
+    node.stop()
+    kept = node.data.with_suffix(".kept")
+    node.data.rename(kept)
+    installation.install(node)
+    node.start([], bootstrap=True)
+    node.wait_for_state("Synced")
+    node.sql(f"CREATE USER '{ACCOUNT}'@'localhost' IDENTIFIED BY '{PASSWORD}'")
+    seen = three.wait_for_fault("split")
+    uuids = {side.rpartition(" of ")[2] for side in seen.split("; ")[1:]}
+    assert len(uuids) == 2
+    node.kill()
+    shutil.rmtree(node.data)
+    kept.rename(node.data)
+    three.cluster.start_node(node)
+    three.cluster.wait_until_synced(node)
+
+
+def test_a_node_that_holds_up_all_writes_is_named(three: Three) -> None:
+    node, name = three.nodes[1], three.addresses[1]
+    with node.stuck():
+        assert three.nodes[0].commits()
+        assert three.wait_for_fault("held-up").startswith(f"reads in sync wait on {name}; run")
+        while three.nodes[0].commits():
+            pass
+        seen = three.wait_for_fault("held-up")
+        assert seen.startswith(f"flow control waits for the receive queue on {name}; run")
