@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from bench.load import WrongAnswerError
 from bench.rig import Rig
-from bench.rows import cpu, detection, http, start
+from bench.rows import cpu, detection, http, reload, start
 from bench.table import Row, markdown
 from harness.process import ProcessEndedError, interrupt_once
 from harness.waiting import NotInTimeError
@@ -17,6 +17,7 @@ GROUPS: dict[str, Callable[[Rig], list[Row]]] = {
     "http": http.rows,
     "start": start.rows,
     "detection": detection.rows,
+    "reload": reload.rows,
 }
 
 

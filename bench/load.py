@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from harness.ports import LOOPBACK
 
-REQUEST = b"GET / HTTP/1.0\r\n\r\n"
+_TARGET = "/"
 
 _RESET = struct.pack(
     "ii", 1, 0
@@ -43,21 +43,30 @@ class Load:
         return self.checks / self.seconds
 
 
-def ask(port: int) -> bytes:
+def ask(port: int, target: str = _TARGET) -> bytes:
     """Send one health check and return the complete answer."""
     with socket.create_connection((LOOPBACK, port), timeout=_ANSWER_SECONDS) as connection:
-        connection.sendall(REQUEST)
+        connection.sendall(_request(target))
         received = b""
         while chunk := connection.recv(_CHUNK):
             received += chunk
         return received
 
 
+def _request(target: str) -> bytes:
+    return f"GET {target} HTTP/1.0\r\n\r\n".encode()
+
+
 def at_full_speed(
-    port: int, connections: int, *, seconds: float = float("inf"), checks: float = float("inf")
+    port: int,
+    connections: int,
+    *,
+    seconds: float = float("inf"),
+    checks: float = float("inf"),
+    target: str = _TARGET,
 ) -> Load:
     """Keep this many health checks under way, for seconds or until health checks have been sent."""
-    probing = _Probing(port)
+    probing = _Probing(port, target)
     end = time.monotonic() + seconds
 
     def next_one() -> None:
@@ -93,8 +102,10 @@ def at_rate(port: int, per_second: float, seconds: float) -> Load:
 class _Probing:
     """The health checks under way to one port."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, target: str = _TARGET) -> None:
         self.sent = 0
+        self._target = target
+        self._request = _request(target)
         self._address = (LOOPBACK, port)
         self._expected = b""
         self._epoll = select.epoll()
@@ -109,7 +120,7 @@ class _Probing:
     def begin(self) -> None:
         """Start the clock with a first health check. All further answers must equal its answer."""
         self._begun = time.monotonic()
-        self._expected = ask(self._address[1])
+        self._expected = ask(self._address[1], self._target)
         self.sent += 1
         self._latencies.append(time.monotonic() - self._begun)
         if not self._expected.startswith(b"HTTP/1.1 200 "):
@@ -121,7 +132,7 @@ class _Probing:
         check = socket.socket()
         check.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         check.connect(self._address)
-        check.send(REQUEST)
+        check.send(self._request)
         number = check.fileno()
         self._open[number] = (check, began)
         self._epoll.register(number, select.EPOLLIN)

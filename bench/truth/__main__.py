@@ -5,10 +5,12 @@ import importlib.util
 import os
 import platform
 import random
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 
 import pymysql
@@ -39,19 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the run to this file, as PNG"
     )
+    parser.add_argument(
+        "--only", action="append", choices=KINDS, metavar="FAULT", help="inject these faults alone"
+    )
+    parser.add_argument("--faults", type=int, help="stop after so many faults")
     options = parser.parse_args(arguments)
     seed: int = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
         parser.error('--plot needs matplotlib: make truth ARGS="--plot FILE.png" installs it')
     interrupt_once()
     try:
-        report = _run(seed, options.minutes * 60)
+        report = _run(seed, options.minutes * 60, options.only, options.faults)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (NotInTimeError, ProcessEndedError, RuntimeError, OSError, pymysql.MySQLError) as fault:
         print(f"FAILED: {fault}", file=sys.stderr)
         return 1
-    print(f"\n{report.text()}")
+    print(f"\n{report.text()}\n\n{report.of_each_fault()}")
     if options.plot is not None:
         # Not at the top: matplotlib is installed only for --plot.
         from bench.truth.plot import draw  # noqa: PLC0415
@@ -64,18 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if violations else 0
 
 
-def _run(seed: int, seconds: float) -> Report:
+def _run(seed: int, seconds: float, only: Sequence[str] | None, most_faults: int | None) -> Report:
     begun = time.monotonic()
 
     def tell(what: str) -> None:
         print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)
 
     may_mount = can_mount()
-    kinds = [kind for kind in KINDS if may_mount or kind != FULL_DISK]
+    kinds = [kind for kind in only or KINDS if may_mount or kind != FULL_DISK]
     if not may_mount:
         tell(f"without the fault {FULL_DISK!r}: it needs the right to mount a file system")
     with (
-        Installation(binary_logs=may_mount) as installation,
+        Installation(binary_logs=may_mount, group_timeouts=()) as installation,
         Stack(tell=tell, installation=installation) as stack,
         ExitStack() as exits,
     ):
@@ -86,7 +92,7 @@ def _run(seed: int, seconds: float) -> Report:
             exits.callback(sampler.end)
             sampler.start()
         time.sleep(AFTER_SECONDS)
-        faults = plan(seed, len(stack.nodes), kinds)
+        faults = islice(plan(seed, len(stack.nodes), kinds), most_faults)
         windows, rebuilt = _inject_all(
             faults, seconds, stack, [of_node[TRUTH] for of_node in asked.values()], tell
         )
@@ -99,7 +105,7 @@ def _run(seed: int, seconds: float) -> Report:
         # Without clustercheckd's version: the documents show the picture, and a release must not
         # change it.
         title = (
-            f"Seed {seed}, {len(windows)} faults in {seconds / 60:g} minutes,"
+            f"Seed {seed}, {len(windows)} faults, evs timeouts {_evs_timeouts(stack.nodes[0])},"
             f" cluster rebuilt {rebuilt} times; MariaDB {server}, Galera {provider},"
             f" Python {platform.python_version()}, {os.cpu_count()} cores."
         )
@@ -108,6 +114,13 @@ def _run(seed: int, seconds: float) -> Report:
         name: {who: one.samples for who, one in of_node.items()} for name, of_node in asked.items()
     }
     return Report(title, nodes, windows)
+
+
+def _evs_timeouts(node: Node) -> str:
+    """Return the node's evs.suspect_timeout and evs.inactive_timeout."""
+    ((_, options),) = node.sql("SHOW VARIABLES LIKE 'wsrep_provider_options'")
+    found = re.findall(r"evs\.(?:suspect|inactive)_timeout = (\w+)", str(options))
+    return " and ".join(sorted(found, reverse=True))
 
 
 def _samplers(stack: Stack, node: Node) -> dict[str, Sampler]:

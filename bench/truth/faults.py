@@ -3,14 +3,14 @@
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from harness.galera import Node
 from harness.stack import Stack
 
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 2.0, 8.0
-"""Some hangs and cuts end before the group has excluded the node (3 s), and some last longer than
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 2.0, 10.0
+"""Some hangs and cuts end before the group has excluded the node (5 s), and some last longer than
 that."""
 
 
@@ -56,12 +56,21 @@ def rebuild(stack: Stack) -> None:
 
 
 ISOLATION, KILL, SIGSTOP, PAUSED = "isolation", "kill -9", "SIGSTOP", "service paused"
+BOTH_PAUSED = "SIGSTOP, service too"
 NO_THREADS, BROKEN_INIT_CONNECT = "no more threads", "broken init_connect"
 ALTER, FULL_DISK, FULL_TRANSFER = (
     "long ALTER TABLE",
     "full disk under the binary log",
     "full state transfer",
 )
+
+
+@contextmanager
+def _both_paused(stack: Stack, node: Node) -> Iterator[None]:
+    """Pause a server and its service, as in a machine that stands still."""
+    with stack.services[stack.nodes.index(node)].process.paused(), node.process.paused():
+        yield
+
 
 _SETTINGS = {
     "desync": ("wsrep_desync", "ON", "OFF"),
@@ -86,6 +95,7 @@ _OF_NODE: dict[str, Callable[[Node], AbstractContextManager[None]]] = {
 _OF_STACK: dict[str, Callable[[Stack, Node], AbstractContextManager[None]]] = {
     ALTER: lambda stack, node: stack.cluster.altering(node),
     PAUSED: lambda stack, node: stack.services[stack.nodes.index(node)].process.paused(),
+    BOTH_PAUSED: _both_paused,
     KILL: Stack.killed,
     FULL_TRANSFER: lambda stack, node: stack.cluster.full_transfer_to(node),
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bench.truth.faults import (
     ALTER,
+    BOTH_PAUSED,
     BROKEN_INIT_CONNECT,
     FULL_DISK,
     FULL_TRANSFER,
@@ -52,6 +53,8 @@ _GOALS = {
     KILL + _OTHERS: _HIDDEN,
     SIGSTOP + _AFTERWARDS: (0.6, 0.6, _ANY, 1.35, 1.6),
     SIGSTOP + _OTHERS: _HIDDEN,
+    BOTH_PAUSED: (0.6, 0.6, _ANY, 1.35, 1.6),
+    BOTH_PAUSED + _OTHERS: _HIDDEN,
 }
 """How long a false answer may last, in seconds: a goal for each column, by row of the table. All
 other rows: _USUAL.
@@ -159,6 +162,24 @@ class Report:
             cells = [self._longest(row, *column) for column in _COLUMNS]
             rows.append(f"| {row} | {' | '.join(cells)} |")
         return "\n".join([self.title, "", *rows, "", EXPLANATION])
+
+    def of_each_fault(self) -> str:
+        """Return how long clustercheckd was wrong about the fault's node, fault by fault."""
+        lines = ["Each fault in turn, and seconds in all, during it and afterwards:"]
+        for window in self.windows:
+            seconds = {
+                what: sum(
+                    length(run.stretch)
+                    for run in self._runs
+                    if (run.checker, run.what) == (OURS, what)
+                    and (run.window, run.node) == (window, window.node)
+                )
+                for what in (FALSE_200, FALSE_503)
+            }
+            lasted = f"{window.ended_at - window.began_at:4.1f} s"
+            wrong = ", ".join(f"{what} {took:.2f}" for what, took in seconds.items())
+            lines.append(f"{window.number:3}  {lasted}  {window.kind} on {window.node}: {wrong}")
+        return "\n".join(lines)
 
     def worst(self) -> list[Window]:
         """Return, by kind, the fault during which clustercheckd was wrong for longest."""

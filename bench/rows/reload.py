@@ -1,0 +1,128 @@
+"""Reloads, and what clients see: on an idle machine, at a quarter of a core, and by hundreds."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench import load
+from bench.rig import Rig
+from bench.table import Row, milliseconds
+from harness.haproxy import HAProxy, Server
+from harness.quota import quota
+from harness.waiting import wait_for
+
+GOAL_LONGER_SECONDS = 0.1
+GOAL_GROWTH_MIB = 2.0
+
+_SHARE = 0.25
+_RELOADS = 20
+_SECONDS, _RATE = 5.0, 100.0
+_MANY, _MANY_SECONDS, _MANY_RATE = 200, 20.0, 500.0
+
+
+def rows(rig: Rig) -> list[Row]:
+    """Measure what clients see of reloads."""
+    return [_idle(rig), with_little_cpu(rig), many(rig)]
+
+
+def _idle(rig: Rig) -> Row:
+    without = max(load.at_rate(rig.service.port, _RATE, _SECONDS).latencies)
+    with _reloads(rig, _RELOADS, _SECONDS):
+        during = max(load.at_rate(rig.service.port, _RATE, _SECONDS).latencies)
+    return Row(
+        f"longest answer in {_SECONDS:g} s with {_RELOADS} reloads",
+        milliseconds(during),
+        f"without {milliseconds(without)}",
+        f"{milliseconds(during - without)} longer",
+        f"< {milliseconds(GOAL_LONGER_SECONDS)}",
+        during - without < GOAL_LONGER_SECONDS,
+    )
+
+
+def with_little_cpu(rig: Rig) -> Row:
+    """Count the failed checks of HAProxy, with the example's timers, in all six server lines."""
+    installation = rig.installation
+    servers = [Server(f"node{n}", rig.node.port, rig.service.port) for n in (1, 2, 3)]
+    haproxy = HAProxy(installation.directory, installation.ports, servers)
+    haproxy.start()
+    try:
+        with quota(rig.service.process.pid, _SHARE):
+            wait_for("HAProxy to check", lambda: _states(haproxy) == {"UP"}, seconds=30)
+            before = _failed(haproxy)
+            for _ in range(_RELOADS):
+                _reload(rig)
+                # The next one meets HAProxy's checks at another moment.
+                time.sleep(0.5)
+            failed, states = _failed(haproxy) - before, _states(haproxy)
+    finally:
+        haproxy.kill()
+    return Row(
+        f"server lines down in HAProxy in {_RELOADS} reloads, the service at {_SHARE:g} of a core",
+        f"{failed:.0f}",
+        "",
+        "",
+        "0",
+        failed == 0 and states == {"UP"},
+    )
+
+
+def many(rig: Rig) -> Row:
+    """Send health checks at a rate, whose answers must all be equal, during hundreds of reloads."""
+    process = rig.service.process
+    _reload(rig)
+    memory, descriptors = process.resident_kib / 1024, process.descriptors
+    with _reloads(rig, _MANY, _MANY_SECONDS):
+        done = load.at_rate(rig.service.port, _MANY_RATE, _MANY_SECONDS)
+    wait_for("old sessions to end", lambda: process.descriptors <= descriptors)
+    growth = process.resident_kib / 1024 - memory
+    return Row(
+        f"{_MANY} reloads in {_MANY_SECONDS:g} s under {_MANY_RATE:g} health checks a second",
+        f"{done.checks:,} answers, none wrong",
+        f"longest {milliseconds(max(done.latencies))}",
+        f"memory {growth:+.1f} MiB, descriptors +0",
+        f"growth < {GOAL_GROWTH_MIB:g} MiB",
+        growth < GOAL_GROWTH_MIB,
+    )
+
+
+def _reload(rig: Rig) -> None:
+    """Reload, and wait until that has ended."""
+    before = rig.service.status()["last_reload"]["at"]
+    rig.service.process.send(signal.SIGHUP)
+    wait_for("the reload", lambda: rig.service.status()["last_reload"]["at"] != before, seconds=30)
+    if not rig.service.status()["last_reload"]["successful"]:
+        raise load.WrongAnswerError(str(rig.service.status()["last_reload"]))
+
+
+@contextmanager
+def _reloads(rig: Rig, count: int, seconds: float) -> Iterator[None]:
+    """Send so many SIGHUPs, spread over so many seconds, while the block runs."""
+    ended = threading.Event()
+
+    def send() -> None:
+        for _ in range(count):
+            rig.service.process.send(signal.SIGHUP)
+            if ended.wait(seconds / count):
+                return
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        sending.join()
+
+
+def _column(haproxy: HAProxy, name: str) -> list[str]:
+    return [row[name] for row in haproxy.servers().values() if row["svname"].startswith("node")]
+
+
+def _states(haproxy: HAProxy) -> set[str]:
+    return set(_column(haproxy, "status"))
+
+
+def _failed(haproxy: HAProxy) -> int:
+    return sum(int(count or 0) for count in _column(haproxy, "chkdown"))
