@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.block import Block
 from harness.process import with_system_path
+from harness.waiting import wait_for
 
 # Reserved for benchmarks between devices (RFC 2544), so nothing routes it.
 _TEST_NETWORK = ip_network("198.18.0.0/15")
@@ -70,6 +71,12 @@ class RemoteHost(Block):
             yield
         finally:
             _ip(f"-n {self._name} link set {_ITS_LINK} up")
+            self._wait_until_connected()
+
+    def _wait_until_connected(self) -> None:
+        # The kernel may notice the carrier up to a second late, and drops all packets till then.
+        state = Path("/sys/class/net", self._link, "operstate")
+        wait_for("the link to the remote host", lambda: state.read_text().strip() == "up")
 
     def _start(self) -> None:
         _ip(f"netns add {self._name}")
@@ -83,6 +90,7 @@ class RemoteHost(Block):
         # after some seconds.
         neighbour = f"{self.address} lladdr {_ITS_ETHERNET_ADDRESS}"
         _ip(f"neigh replace {neighbour} dev {self._link} nud permanent")
+        self._wait_until_connected()
 
 
 def _set_namespace(descriptor: int) -> None:
