@@ -118,9 +118,16 @@ class Reply:
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses of the servers that are members, as far as this one shows them."""
-        shown = (self.node.wsrep_incoming_addresses or "").split(",")
-        return list(filter(None, shown[:_MOST_MEMBERS]))
+        """The members' addresses by their index, as far as this one shows them.
+
+        An arbitrator's is empty.
+        """
+        return (self.node.wsrep_incoming_addresses or "").split(",")[:_MOST_MEMBERS]
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of these; empty for a server that shows AUTO."""
+        return [address.rpartition(":")[0].strip("[]") for address in self.addresses]
 
     @property
     def verdict(self) -> str:
@@ -157,20 +164,20 @@ def service_at(text: str, default_port: int) -> Service:
 
 
 def members_of(services: Sequence[Service]) -> list[Service]:
-    """Return the services beside all members of the cluster, by what the first of these knows.
-
-    All are asked on the same port. Raises `SettingsError` if nobody knows the addresses.
-    """
-    for answer in ask(services):
-        port = answer.service.port
-        # Instead of an address, a server may show AUTO; an arbitrator has none.
-        hosts = [one.rpartition(":")[0].strip("[]") for one in answer.addresses]
-        if any(hosts):
-            return [Service(host_and_port(host, port), host, port) for host in hosts if host]
-    raise SettingsError(
-        f"status: --all: {answer.service.name} knows no addresses (wsrep_incoming_addresses): name"
-        " the members: clustercheckd status db1 db2 db3"
-    )
+    """Return these services, and those of the other members that they know, on the same port."""
+    answers = ask(services)
+    known = {"", *(service.host for service in services)}
+    for answer in answers:
+        # Each may have been named in another way than its server's address.
+        index = answer.node.wsrep_local_index
+        known.update(host for place, host in enumerate(answer.hosts) if place == index)
+    members = {
+        host: Service(host_and_port(host, answer.service.port), host, answer.service.port)
+        for answer in answers
+        for host in answer.hosts
+        if host not in known
+    }
+    return [*services, *members.values()]
 
 
 def ask(services: Sequence[Service]) -> list[Reply]:

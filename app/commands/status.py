@@ -74,7 +74,9 @@ def _as_table(answers: Sequence[Reply]) -> str:
     rows = [_HEADER, *(_row(answer) for answer in answers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    lines += (f"cluster: {word}: {seen}" for word, seen in remarks_on(answers).items())
+    for word, seen in remarks_on(answers).items():
+        first, *others = seen.split("; ")
+        lines += [f"cluster: {word}: {first}", *(f"  {other}" for other in others)]
     for answer in answers:
         lines += (f"{answer.service.name}: {note}" for note in _notes(answer))
     if len(lines) > len(rows):

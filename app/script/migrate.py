@@ -50,11 +50,14 @@ _TO_CHECK = re.compile(
     rf"(?:(?<!\$)(?<!\$\{{)|(?<=\$\{{)(?=\w+:?=))\b(?P<name>{_NAMES})\b"
     r"|(?:^|[\s;&|({])(?:\.|source)\s+[\"']?[\w$/~.]"
     r"|/\S*disabled\b"
-    r"|\b(?:shift|eval|set\s+--)(?:\s|$)"
+    r"|\b(?:shift|eval|set\s+--?|printf\s+-v)(?:\s|$)"
 )
 # The form of the public scripts: an argument or a variable, or else a default. One of them has a
 # dash too many: MYSQL_USERNAME="${MYSQL_USERNAME:=-clustercheckuser}".
 _ASSIGNMENT = re.compile(rf'({_ARGUMENTS})="?\$\{{(\w+)[:=-]+([^}}]*)\}}"?\s*')
+# What the script must set for its values to be certain.
+_CERTAIN = ("MYSQL_USERNAME", "MYSQL_PASSWORD", "AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY")
+_CERTAIN_NAMES = ", ".join(_CERTAIN)
 # A shell, systemd and clustercheckd read these differently between double quotes.
 _NOT_PORTABLE = re.compile(r'[\\$`"]')
 
@@ -189,21 +192,40 @@ def _other_values(
         used = values.get(variable.name, variable)
         if variable.value not in ("", used.value):
             yield f"{variable.called} has another value in {used.where}, which is used"
-    if not service:
-        return
-    path = Path(_command(service)[0])
-    code = _HARMLESS.sub("", _text_of(path))
-    sources = {variable.name: variable.value for variable in variables}
-    for position, argument in enumerate(arguments, 1):
-        sources[str(position)] = argument.value
-    for number, line in enumerate(code.splitlines(), 1):
+    if service:
+        path = Path(_command(service)[0])
+        if not _starts_it_plainly(service):
+            yield f"{service['server'].where}: starts {path} with other arguments: {_CERTAIN_NAMES}"
+        sources = {variable.name: variable.value for variable in variables}
+        for position, argument in enumerate(arguments, 1):
+            sources[str(position)] = argument.value
+        yield from _other_lines(path, sources, values)
+
+
+def _other_lines(
+    path: Path, sources: Mapping[str, str], values: Mapping[str, Variable]
+) -> Iterator[str]:
+    """Yield each line of the script that may set a variable otherwise, and each that is missing."""
+    missing = set(_CERTAIN)
+    for number, line in enumerate(_HARMLESS.sub("", _text_of(path)).splitlines(), 1):
         if assignment := _ASSIGNMENT.fullmatch(line):
             name, source, default = assignment.groups()
+            missing.discard(name)
             if sources.get(source, default) == values[name].value:
                 continue
         if to_check := _TO_CHECK.search(line):
             # Not the line: it may contain a password.
             yield f"{path}, line {number}: {to_check['name'] or 'another file'}"
+    for name in sorted(missing, key=_CERTAIN.index):
+        yield f"{path}: no line sets it as the script does: {name}"
+
+
+def _starts_it_plainly(service: _Service) -> bool:
+    """Return whether the script gets the arguments as they are written."""
+    words = service["server"].value, *service["server_args"].value.split()
+    is_wrapped = Path(words[0]).name == "tcpd" and bool(_SCRIPT.match(words[1]))
+    is_plain = bool(_SCRIPT.match(words[0])) and "NAMEINARGS" not in service["flags"].value
+    return is_plain or is_wrapped
 
 
 def _write_both(output: str | None, env_file: str, password_file: str, password: str) -> None:
@@ -229,7 +251,7 @@ def _env_file(settings: Iterable[Variable], to_check: Iterable[str]) -> str:
                 f"{variable.called} cannot be written to an env file: set it by hand"
             )
         where = variable.where
-        if any(variable.name in line for line in checks):
+        if any(variable.name.removesuffix("_FILE") in line for line in checks):
             where = "NOT CERTAIN: see CHECK above"
         lines += ["", f"# {one_line(where)}", f'{variable.name}="{variable.value}"']
     return "\n".join(lines)

@@ -164,7 +164,8 @@ class TestCommand:
             SEE,
         ]
         assert alone.stdout.splitlines()[2:] == [
-            "cluster: not-asked: 2 of its members; run: clustercheckd status --all",
+            "cluster: not-asked: 2 of its members",
+            f"  run: clustercheckd status --all {address(first)}",
             SEE,
         ]
 
@@ -208,15 +209,36 @@ class TestCommand:
         faults = 5 * [NO_CLUSTERCHECKD] + 16 * ["no answer within 2 s"]
         faults.append("closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
         _, *lines = done.stdout.splitlines()
-        rows, (set_of_them, *words) = lines[: len(addresses)], lines[len(addresses) : -1]
+        rows, words = lines[: len(addresses)], lines[len(addresses) : -1]
         assert [row.split() for row in rows] == [
             [address, "no", "answer", *"-----"] for address in addresses
         ]
         assert words == [
             f"{address}: {fault}" for address, fault in zip(addresses, faults, strict=True)
         ]
-        assert set_of_them.startswith("cluster: nobody: no node takes traffic")
-        assert (done.returncode, done.stderr) == (3, "")
+        assert (done.returncode, done.stderr) == (1, "")
+
+    @pytest.mark.parametrize(
+        ("members", "others"),
+        [
+            # The one at its own index was named in another way. An arbitrator has none.
+            (f"127.0.0.2:3306,{LOOPBACK}:3306,,127.0.0.3:3306", ["127.0.0.2", "127.0.0.3"]),
+            ("AUTO,AUTO,AUTO", []),
+        ],
+    )
+    def test_all_asks_the_members_that_were_not_named(
+        self, services: Services, members: str, others: list[str]
+    ) -> None:
+        status = {"wsrep_incoming_addresses": members, "wsrep_local_index": "1"}
+        with fake_mysql(galera(status)) as server:
+            port = services.beside(server).port
+            done = run("status", "--json", "--all", f"localhost:{port}")
+        document = json.loads(done.stdout)
+        targets = [one["target"] for one in document["nodes"]]
+        assert targets == [f"{host}:{port}" for host in ("localhost", *others)]
+        told = document["cluster"].get("not-asked", "")
+        hint = "their servers show no addresses, name each: clustercheckd status db1 db2 db3"
+        assert told == ("" if others else f"2 of its members; {hint}")
 
     def test_a_node_that_still_runs_the_script_is_told_as_such(self) -> None:
         sentence = "Percona XtraDB Cluster Node is synced."

@@ -23,7 +23,11 @@ say() {
     exit
 }
 AVAILABLE_WHEN_DONOR=${3:-1}
-state=$(MYSQL_PWD=$2 mariadb --user="$1" -NBe "SHOW STATUS LIKE 'wsrep_local_state'" | cut -f 2)
+AVAILABLE_WHEN_READONLY=${5:-1}
+MYSQL_USERNAME="${1-clustercheckuser}"
+MYSQL_PASSWORD="${2-clustercheckpassword!}"
+export MYSQL_PWD=$MYSQL_PASSWORD
+state=$(mariadb --user="$MYSQL_USERNAME" -NBe "SHOW STATUS LIKE 'wsrep_local_state'" | cut -f 2)
 [[ $state = 4 || $state = 2 && $AVAILABLE_WHEN_DONOR = 1 ]] && say "200 OK" synced
 say "503 Service Unavailable" "not synced"
 """

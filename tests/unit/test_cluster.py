@@ -26,10 +26,22 @@ PAUSES = replace(MEMBER, wsrep_flow_control_status="ON", wsrep_local_recv_queue=
 LATE = replace(MEMBER, sync_wait_seconds=1.5)
 # It has not applied yet that a member has gone.
 BEHIND = replace(LATE, wsrep_local_recv_queue=5)
+VERSION = MEMBER.version
 AUTO = replace(MEMBER, wsrep_incoming_addresses="AUTO,AUTO,AUTO")
 WITH_ARBITRATOR = replace(OF_TWO, wsrep_cluster_size=3, wsrep_incoming_addresses="a:1,,b:1")
 NO_ANSWER = None
-SIDES = "wsrep_cluster_size 2, configuration 4 of fbfb0a61"
+SIDES = "wsrep_cluster_size 2, configuration 4, a:1,b:1"
+OF_TWO_B = replace(OF_TWO, wsrep_incoming_addresses="c:1,d:1")
+FIRST, SECOND, THIRD, FOURTH = (
+    replace(
+        OF_TWO,
+        wsrep_incoming_addresses="AUTO,AUTO",
+        wsrep_local_index=index,
+        wsrep_node_name=name,
+    )
+    for name, index in (("w", 0), ("x", 1), ("y", 0), ("z", 1))
+)
+NO_ONE = "no node that answers takes traffic; do not bootstrap anything yet"
 DISK = "run there: df -h /var/lib/mysql"
 
 
@@ -64,15 +76,44 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
             (OF_TWO, OF_TWO, ALONE),
             "",
             {
-                "split": f"each side takes writes; n1, n2: {SIDES}; n3: wsrep_cluster_size 1, configuration 4 of fbfb0a61"
+                "split": f"each side takes writes; n1, n2: {SIDES};"
+                " n3: wsrep_cluster_size 1, configuration 4, c:1"
+            },
+        ),
+        # Sides of the same size.
+        (
+            (OF_TWO, OF_TWO_B, OF_TWO, OF_TWO_B),
+            "",
+            {
+                "split": f"each side takes writes; n1, n3: {SIDES};"
+                " n2, n4: wsrep_cluster_size 2, configuration 4, c:1,d:1"
+            },
+        ),
+        (
+            (FIRST, SECOND, THIRD, FOURTH),
+            "",
+            {"split": "each side takes writes; n1, n3: each has wsrep_local_index 0"},
+        ),
+        # One node by two names.
+        ((FIRST, SECOND, FIRST), "", {}),
+        # Its own row tells of it, and it may not know yet that it was excluded.
+        ((OF_TWO, OF_TWO, replace(MEMBER, returning=True)), "3", {}),
+        # All of them apply what has come in.
+        (
+            (replace(MEMBER, wsrep_local_recv_queue=2), replace(OF_OTHER_DATA, version=VERSION)),
+            "",
+            {
+                "split": f"each side takes writes; n1: data of {MEMBER.wsrep_cluster_state_uuid};"
+                f" n2: data of {OF_OTHER_DATA.wsrep_cluster_state_uuid}",
+                "not-asked": "1 of its members; run: clustercheckd status --all n1",
             },
         ),
         (
             (MEMBER, MEMBER, OF_OTHER_DATA),
             "",
             {
-                "split": "each side takes writes; n1, n2: wsrep_cluster_size 3, configuration 3 of fbfb0a61;"
-                " n3: wsrep_cluster_size 3, configuration 3 of 0dd5f2d6",
+                "split": f"each side takes writes; n1, n2: data of {MEMBER.wsrep_cluster_state_uuid};"
+                f" n3: data of {OF_OTHER_DATA.wsrep_cluster_state_uuid}",
                 "versions": "an upgrade is not finished; n1, n2: 10.11.19; n3: 11.8.6",
             },
         ),
@@ -84,17 +125,48 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
             {"held-up": f"flow control waits for the receive queue on n2; {DISK}"},
         ),
         (
-            (MEMBER, PAUSES, MEMBER),
+            (MEMBER, replace(PAUSES, sync_wait_seconds=3), MEMBER),
             "",
-            {"held-up": f"flow control waits for the receive queue on n2; {DISK}"},
+            {
+                "held-up": "reads in sync wait on n2;"
+                f" flow control waits for the receive queue on n2; {DISK}"
+            },
         ),
+        (
+            (PAUSED, PAUSED, NO_ANSWER),
+            "",
+            {
+                "held-up": "flow control waits for the receive queue on"
+                f" a node that is not shown here; {DISK}"
+            },
+        ),
+        ((CUT_OFF, CUT_OFF, NodeState()), "123", {"nobody": NO_ONE}),
         (
             (CUT_OFF, NO_ANSWER, NodeState()),
             "13",
-            {"nobody": "no node takes traffic; do not bootstrap anything yet"},
+            {"nobody": f"{NO_ONE}; 1 gave no answer: look there too"},
         ),
-        ((MEMBER,), "", {"not-asked": "2 of its members; run: clustercheckd status --all"}),
-        ((AUTO, AUTO), "", {"not-asked": "1 of its members; run: clustercheckd status --all"}),
+        # Perhaps the scripts answer there, or this host may not connect.
+        ((NO_ANSWER, NO_ANSWER, NO_ANSWER), "", {}),
+        # One that was not asked may take traffic.
+        (
+            (MEMBER, MEMBER),
+            "12",
+            {"not-asked": "1 of its members; run: clustercheckd status --all n1"},
+        ),
+        (
+            (NO_ANSWER, MEMBER),
+            "",
+            {"not-asked": "1 of its members; run: clustercheckd status --all n2"},
+        ),
+        (
+            (AUTO, AUTO),
+            "",
+            {
+                "not-asked": "1 of its members; their servers show no addresses,"
+                " name each: clustercheckd status db1 db2 db3"
+            },
+        ),
     ],
 )
 def test_what_no_row_shows_is_a_word_with_what_was_seen(
@@ -105,5 +177,9 @@ def test_what_no_row_shows_is_a_word_with_what_was_seen(
 
 def test_every_fault_is_a_word_of_the_rules() -> None:
     worst = replies(replace(PAUSED, version="11"), replace(ALONE, version="10"), unavailable="12")
+    words = (
+        remarks_on(worst).keys()
+        | remarks_on(replies(CUT_OFF, CUT_OFF, CUT_OFF, unavailable="123")).keys()
+    )
     assert len(FAULTS) == 3
-    assert remarks_on(worst).keys() == {*FAULTS, "not-asked", "versions"}
+    assert words == {*FAULTS, "not-asked", "versions"}

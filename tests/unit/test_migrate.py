@@ -34,6 +34,7 @@ MYSQL_USERNAME="${1-clustercheckuser}"
 MYSQL_PASSWORD="${2-clustercheckpassword!}"
 AVAILABLE_WHEN_DONOR=${3:-0}
 ERR_FILE="${4:-/dev/null}"
+AVAILABLE_WHEN_READONLY=${5:-1}
 EXTRA_ARGS="--user=$MYSQL_USERNAME --password=${MYSQL_PASSWORD}"
 if [ -e /var/tmp/clustercheck.disabled ]; then exit 1; fi
 [ "$AVAILABLE_WHEN_DONOR" = 1 ] && [ "${AVAILABLE_WHEN_READONLY:-1}" == 1 ]
@@ -237,13 +238,16 @@ class TestScript:
             curl http://me:{SECRET}@host/disabled
             shift 2
             set -- a b 1
+            set - a b 1
+            printf -v "AVAILABLE_$what" 1
             eval "$DEFAULTS"
         """.strip().splitlines()
-        SCRIPT_FILE.write_text("".join(f"# {form}\n{form}\n" for form in forms))
+        SCRIPT_FILE.write_text(SCRIPT + "".join(f"# {form}\n{form}\n" for form in forms))
         serve()
         told = to_check(capsys)
         numbers = [line.split()[2] for line in told]
-        assert numbers == [f"{2 * number}:" for number in range(1, len(forms) + 1)]
+        before = SCRIPT.count("\n")
+        assert numbers == [f"{before + 2 * number}:" for number in range(1, len(forms) + 1)]
         in_file = re.findall("# CHECK, then remove this line: (.*)", ENV_FILE.read_text())
         assert in_file == told
 
@@ -255,6 +259,50 @@ class TestScript:
         assert "# CHECK, then remove this line: clustercheck, line 5: AVAILABLE_WHEN_DONOR" in text
         assert '# NOT CERTAIN: see CHECK above\nAVAILABLE_WHEN_DONOR="0"\n' in text
         assert text.count("NOT CERTAIN") == 1
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "exec /usr/bin/clustercheck.real check secret 1\n",
+            'DONOR=${3:-1}; mysql -uroot -psecret -e "SHOW STATUS"\n',
+        ],
+        ids=["another script", "its own names"],
+    )
+    def test_without_the_scripts_own_lines_nothing_is_certain(
+        self, text: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        SCRIPT_FILE.write_text(text)
+        serve()
+        assert [line.split(": ")[-1] for line in to_check(capsys)] == [
+            *("MYSQL_USERNAME", "MYSQL_PASSWORD"),
+            *("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"),
+        ]
+        assert ENV_FILE.read_text().count("NOT CERTAIN") == 4
+
+    @pytest.mark.parametrize(
+        ("words", "is_certain"),
+        [
+            (f"server = {SCRIPT_FILE.name}", True),
+            (f"server = /usr/sbin/tcpd\nserver_args = {SCRIPT_FILE.name} me pw", True),
+            (
+                f"server = /usr/bin/env\nserver_args = AVAILABLE_WHEN_DONOR=1 {SCRIPT_FILE.name}",
+                False,
+            ),
+            (
+                f"server = {SCRIPT_FILE.name}\nflags = REUSE NAMEINARGS\nserver_args = x me",
+                False,
+            ),
+            (f"server = galera-check\nserver_args = 1 {SCRIPT_FILE.name} me", False),
+        ],
+    )
+    def test_another_way_to_start_the_script_makes_no_value_certain(
+        self, words: str, *, is_certain: bool, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        serve(words)
+        told = to_check(capsys)
+        assert [" with other arguments: MYSQL_USERNAME, " in line for line in told] == (
+            [] if is_certain else [True]
+        )
 
     def test_a_value_that_the_service_would_refuse_is_an_error(self) -> None:
         serve()
