@@ -67,11 +67,6 @@ class Logins:
     refusals: int = 0
 
     @property
-    def again_at_once(self) -> bool:
-        """Whether to log in once more before anything is said about the server."""
-        return self.outcome is Outcome.REJECTED and self.rejections < _REJECTIONS
-
-    @property
     def account_refused(self) -> bool:
         """Whether the latest login failed by the account or the path to the server."""
         return self.outcome in (*_REFUSALS, Outcome.ANSWERED, Outcome.FAILED)
@@ -89,6 +84,9 @@ class Logins:
         """Return whether to visit. interval_seconds: 0 for only in trouble."""
         if self.refusal(at) is not None:
             return False
+        if self.outcome is Outcome.REJECTED and self.rejections < _REJECTIONS:
+            # Once more, before anything is said about the server.
+            return True
         seconds = interval_seconds or math.inf
         if not session_answers:
             seconds = min(seconds, _HUNG_SECONDS)
@@ -100,6 +98,10 @@ class Logins:
         """Return the value after a login has begun."""
         return replace(self, began_at=at)
 
+    def password_accepted(self) -> "Logins":
+        """Return the value in the middle of a login: no answer to a statement is no refusal."""
+        return replace(self, refusals=0)
+
     def account_changed(self) -> "Logins":
         """Return the value after a file of the account has changed: a login is due."""
         return replace(self, began_at=-math.inf, refusals=min(self.refusals, 1))
@@ -107,7 +109,7 @@ class Logins:
     def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
         """Return the value after a login has ended. failure: why it was not accepted."""
         is_timeout = failure is not None and failure.reason is Reason.TIMEOUT
-        if outcome is Outcome.REJECTED and is_timeout and self.refusals:
+        if outcome in (Outcome.REJECTED, Outcome.HUNG) and is_timeout and self.refusals:
             outcome = Outcome.DELAYED
         (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
         rejections = keep_rejections * self.rejections + rejected_now

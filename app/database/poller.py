@@ -30,9 +30,9 @@ from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 
 _LIMITS_SECONDS = ((1.5, 1.0), (4.0, 1.0), (5.0, 25.0))
-"""The limits for a login and its first answer: of a visit, of the next one after it was late, and
-where no verdict waits. When many clients reconnect at once, a second or two is load. A server that
-takes logins and hangs is left with two sessions a minute."""
+"""The limits for a login and its first answer, of the next one after it was late, and while the
+server hangs, where no verdict waits. When many clients reconnect at once, a second or two is load.
+A server that takes logins and hangs is left with two sessions a minute."""
 
 _REPLACED_SECONDS = 25.0
 """Sessions that answer no poll are replaced no more often, for the same reason."""
@@ -45,7 +45,10 @@ _SYNC_SECONDS = 60.0
 """The limit of a read in sync. The server itself gives up after 30 s."""
 
 _SPARE_IDLE_SECONDS = 30
-"""So much longer than the longest pause between two polls does the server keep a session."""
+"""So much longer than the longest pause between two statements does the server keep a session."""
+
+_SHOWN_SECONDS = 60.0
+"""How often to look for what a server seldom changes: its evs.suspect_timeout."""
 
 _TOLD_SECONDS = 1.0
 """After a wait of so many seconds, the log tells of a read in sync."""
@@ -88,15 +91,20 @@ class Poller:
         self._now = clock
         self._deadline_seconds = deadline_seconds
         self._login_interval_seconds = login_interval_seconds
-        self._poll_interval_seconds = poll_interval_seconds
+        self.poll_interval_seconds = poll_interval_seconds
         self._idle_seconds = (
-            math.ceil(poll_interval_seconds + deadline_seconds) + _SPARE_IDLE_SECONDS
+            math.ceil(max(poll_interval_seconds, login_interval_seconds) + deadline_seconds)
+            + _SPARE_IDLE_SECONDS
         )
         self._resolver = Resolver()
-        self._told_seconds = 0.0
-        self._server = Server()
+        self.told_seconds = 0.0
+        self._server, self._shown_at = Server(), self._now()
+        # Before the first poll, the pause was still that of the poller before.
+        self._pause_seconds = poll_interval_seconds
         if before is not None and before.database.server == database.server:
             self.sync = before.sync.read_lost(self._now())
+            self.told_seconds = before.told_seconds
+            self._pause_seconds = max(poll_interval_seconds, before.poll_interval_seconds)
         if before is not None and before.database == database:
             # A refused login is due at once: a reload says that something has changed.
             self.logins = before.logins.account_changed()
@@ -108,6 +116,7 @@ class Poller:
         # The login that is under way, and of the latest one, what its failure is described with.
         self._login: asyncio.Task[None] | None = None
         self._is_visit = False
+        self._closed = False
         self._target: Target | None = None
         self._phase = "connecting"
         self._file_stamps: list[object] = []
@@ -140,19 +149,26 @@ class Poller:
         return self._with_own_findings(result)
 
     async def aclose(self) -> None:
-        """Log out and close the connections, within 0.5 s."""
+        """Log out and close the connections, within 0.5 s. A poll under way then fails."""
+        self._closed = True
         self._cancel_login()
         if self._reading_in_sync is not None:
             self._drop_guest()
         for session in (self._serving, self._guest):
             if session is not None:
                 self._leave(asyncio.create_task(session.quit()))
-        await asyncio.gather(*self._leaving, return_exceptions=True)
+        self._serving = self._guest = None
+        if self._leaving:
+            await asyncio.wait(self._leaving)
 
     def _note_answer(self) -> None:
+        if self.sync.unanswered and self._is_visit:
+            # It may hang in what the server has left behind, and has the long limits.
+            self._cancel_login()
         longest_seconds = math.inf
         if self._reads_in_sync:
-            longest_seconds = gap_seconds(self._server.suspect_seconds, self._poll_interval_seconds)
+            longest_seconds = gap_seconds(self._server.suspect_seconds, self._pause_seconds)
+        self._pause_seconds = self.poll_interval_seconds
         self.sync = self.sync.poll_answered(self._now(), longest_seconds)
 
     @property
@@ -241,6 +257,8 @@ class Poller:
     def _begin_what_is_due(self) -> None:
         """Begin a read in sync, and a login beside the session that there is."""
         at, interval_seconds = self._now(), self._login_interval_seconds
+        if at >= self._shown_at + _SHOWN_SECONDS:
+            self._server.variables, self._shown_at = (), at
         if self.sync.read_is_due(at, interval_seconds):
             self._begin_read_in_sync()
         if self._serving is None or self._login or self._leaving or self._refusal():
@@ -251,9 +269,11 @@ class Poller:
             self._begin_login(is_visit=True)
 
     def _begin_login(self, *, is_visit: bool) -> None:
+        if self._closed:
+            return
         self.logins = self.logins.begun(self._now())
         self._is_visit = is_visit
-        self._login = asyncio.create_task(self._log_in(is_visit=is_visit))
+        self._login = asyncio.create_task(self._log_in())
 
     def _cancel_login(self) -> None:
         if self._login is not None:
@@ -274,12 +294,16 @@ class Poller:
             # Not more often: each stays on a server that hangs, and uses up its connections.
             self._replaced_at = self._now()
             self._serving, leaver = session, serving
-        elif serving is None or (serving.peer != session.peer and serving.reading is None):
+        elif serving is None or serving.peer != session.peer:
             # The latter: the name of the host leads to another server.
             self._serving, leaver = session, serving
-        elif self._reading_in_sync is not None:
+        elif self._reading_in_sync is not None and not self.sync.read_is_outdated:
             leaver = session
         else:
+            if self._reading_in_sync is not None:
+                before = self.sync
+                self._drop_guest()
+                self.sync = before.read_lost(self._now())
             self._guest, leaver = session, self._guest
             self._begin_read_in_sync()
         if leaver is not None:
@@ -303,7 +327,9 @@ class Poller:
 
     def _begin_read_in_sync(self) -> None:
         guest = self._guest
-        if guest is not None and guest.can_read_in_sync and self._reading_in_sync is None:
+        if self._reading_in_sync is not None or not self._login_interval_seconds:
+            return
+        if guest is not None and guest.can_read_in_sync:
             self.sync = self.sync.read_begun(self._now())
             self._reading_in_sync = asyncio.create_task(self._read_in_sync(guest))
 
@@ -323,26 +349,22 @@ class Poller:
         """Log once that a read in sync waits, and once that one was answered."""
         wait_seconds = self.sync_wait_seconds
         if wait_seconds is not None and wait_seconds >= _TOLD_SECONDS:
-            if not self._told_seconds:
+            if not self.told_seconds:
                 detail = "the node has not applied what its group has ordered"
                 _log.warning("not in sync", extra={"detail": detail})
-            self._told_seconds = wait_seconds
-        elif wait_seconds == 0.0 and self._told_seconds:
-            _log.info("in sync again", extra={"seconds": round(self._told_seconds, 1)})
-            self._told_seconds = 0.0
+            self.told_seconds = wait_seconds
+        elif wait_seconds == 0.0 and self.told_seconds:
+            _log.info("in sync again", extra={"seconds": round(self.told_seconds, 1)})
+            self.told_seconds = 0.0
 
-    async def _log_in(self, *, is_visit: bool) -> None:
+    async def _log_in(self) -> None:
+        limits = _LIMITS_SECONDS[-1]
+        if not self.sync.unanswered:
+            limits = _LIMITS_SECONDS[: self.logins.rejections + 1][-1]
         try:
-            session = None
-            while session is None:
-                limits = _LIMITS_SECONDS[-1]
-                if is_visit and not self.sync.unanswered:
-                    limits = _LIMITS_SECONDS[: self.logins.rejections + 1][-1]
-                session = await self._accepted(*limits)
-                if session is not None:
-                    self._come_in(session)
-                elif not (is_visit and self.logins.again_at_once):
-                    break
+            session = await self._accepted(*limits)
+            if session is not None:
+                self._come_in(session)
         finally:
             # Whatever happens: a login that stays would be the last one. One that was cancelled has
             # a successor already.
@@ -379,6 +401,7 @@ class Poller:
         self._phase = "connecting"
         session = Session(await Connection.to(target, addresses), self._server)
         self._phase = "logging in"
+        self.logins = self.logins.password_accepted()
         return session
 
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:

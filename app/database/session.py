@@ -48,7 +48,7 @@ _SUSPECT_TIMEOUT = re.compile(rb"evs\.suspect_timeout = PT([\d.]+)S")
 
 @dataclass
 class Server:
-    """What a server does not change while it runs.
+    """What a server seldom changes while it runs.
 
     variables: the system variables that it has; empty until it has shown them. suspect_seconds: its
     evs.suspect_timeout, or Galera's default.

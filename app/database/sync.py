@@ -62,15 +62,22 @@ class Sync:
         """Return whether no read in sync has shown that the node is back from a gap."""
         return self.returned_at is not None and at < self.returned_at + RETURN_SECONDS
 
+    @property
+    def read_is_outdated(self) -> bool:
+        """Whether the latest read began before the gap, so that its answer shows no return."""
+        if self.read_began_at is None or self.returned_at is None:
+            return False
+        return self.read_began_at < self.returned_at
+
     def read_is_due(self, at: float, interval_seconds: float) -> bool:
         """Return whether to read if no read is under way. interval_seconds: 0 for none."""
+        if self.read_is_outdated:
+            return True
         seconds = interval_seconds or math.inf
         if self.waiting_since is not None:
             seconds = min(seconds, _AGAIN_SECONDS)
-        if self.returned_at is not None and self.is_returning(at):
+        if self.is_returning(at):
             seconds = min(seconds, _RETURNING_AGAIN_SECONDS)
-            if self.read_began_at is not None and self.read_began_at < self.returned_at:
-                return True
         return self.read_began_at is None or at >= self.read_began_at + seconds
 
     def read_begun(self, at: float) -> "Sync":

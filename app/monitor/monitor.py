@@ -128,13 +128,13 @@ class Monitor:
         self.durations = dict.fromkeys((*_DURATION_BOUNDS_SECONDS, math.inf), 0)
         self.duration_seconds = 0.0
         self.changes_to: Counter[Reason] = Counter()
-        self._next: Polling | None = None
         self._clock = clock
         self._began_at = self._ended_at = clock()
         # The verdicts of the latest poll, by policy: most health checks get one of these.
         self._decided: dict[Policy | None, Verdict] = {}
         self._rule_failed = False
         self._asked = asyncio.Event()
+        self._taken = asyncio.Event()
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
         self._on_verdict = on_verdict
         self._periods_missed = 0
@@ -144,19 +144,15 @@ class Monitor:
         """The configured policy."""
         return self.polling.policy
 
-    async def use(self, polling: Polling) -> None:
-        """Poll in another way from the next poll on; return when that poll has ended."""
-        self._next = polling
-        try:
-            while self._next is polling:
-                self._asked.set()
-                await self._poll_ended.wait()
-        finally:
-            self.keep_polling()
+    def take(self, polling: Polling, result: NodeState | PollFailure, began_at: float) -> None:
+        """Poll in another way from now on. result: of a poll of it, which began at this time."""
+        self.polling = polling
+        self._taken.set()
+        self._take_result(result, began_at)
 
-    def keep_polling(self) -> None:
-        """Poll as before, also if `use` still waits for its poll."""
-        self._next = None
+    def now(self) -> float:
+        """Return the time of the clock."""
+        return self._clock()
 
     @property
     def age_seconds(self) -> float:
@@ -234,23 +230,13 @@ class Monitor:
         try:
             while True:
                 began_at = self._clock()
-                polling = self._next or self.polling
+                polling = self.polling
                 result = await self._poll(polling)
                 if self._clock() - began_at > polling.max_age_seconds:
                     # Polls do not take so long: this process was paused. Ask again.
                     continue
-                if polling is self._next:
-                    self.polling, self._next = polling, None
-                elif polling is not self.polling:
-                    # The reload that wanted it was given up meanwhile.
-                    continue
-                self.result, self._decided = result, {}
-                # From its start: a value may have changed right after the server sent it.
-                self._began_at, self._ended_at = began_at, self._clock()
-                self._asked.clear()
-                self._count(result, self._ended_at - began_at)
-                self._release_waiters()
-                self.note_change()
+                if polling is self.polling:
+                    self._take_result(result, began_at)
                 await self._pause()
         except Exception:
             _log.exception("polling ended")
@@ -262,6 +248,15 @@ class Monitor:
             self.result, self._decided = _STOPPED, {}
             self._began_at = self._ended_at = self._clock()
             self._release_waiters()
+
+    def _take_result(self, result: NodeState | PollFailure, began_at: float) -> None:
+        self.result, self._decided = result, {}
+        # From its start: a value may have changed right after the server sent it.
+        self._began_at, self._ended_at = began_at, self._clock()
+        self._asked.clear()
+        self._count(result, self._ended_at - began_at)
+        self._release_waiters()
+        self.note_change()
 
     def note_change(self) -> None:
         """Record and log the verdict if it differs from the last recorded one."""
@@ -295,11 +290,18 @@ class Monitor:
             return _POLLER_FAILED
 
     async def _pause(self) -> None:
+        # Let other tasks run, even if every poll takes longer than the interval.
+        await asyncio.sleep(0)
+        await self._wait_for(self._asked, IDLE_SECONDS)
+        while self.age_seconds < self.polling.interval_seconds:
+            self._taken.clear()
+            await self._wait_for(self._taken, self.polling.interval_seconds)
+
+    async def _wait_for(self, event: asyncio.Event, age_seconds: float) -> None:
+        """Wait for an event, or until the result has this age."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, IDLE_SECONDS - self.age_seconds)):
-                await self._asked.wait()
-        # sleep(0) lets other tasks run, even if every poll takes longer than the interval.
-        await asyncio.sleep(max(0.0, self.polling.interval_seconds - self.age_seconds))
+            async with asyncio.timeout(max(0.0, age_seconds - self.age_seconds)):
+                await event.wait()
 
     async def _watch(self) -> None:
         """Count the periods in which no poll ends."""

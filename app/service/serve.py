@@ -136,8 +136,7 @@ class _Service:
         settings = self._sources.settings
         drain_seconds = 0.0 if self._stopping else settings.clustercheck_drain_seconds
         self._stopping = True
-        # At once: a reload that took over now would not know of the shutdown.
-        self._monitor.keep_polling()
+        # A reload that took over now would not know of the shutdown.
         self._reloading.cancel()
         if drain_seconds:
             self._shut_down()
@@ -172,20 +171,22 @@ class _Service:
 
         A node that cannot be read now need not be: the new settings may be what mends that.
         """
-        before = self._sources.poller
-        poller = _poller(settings, before)
-        polling = _polling(settings, poller)
+        monitor, unused = self._monitor, _poller(settings, self._sources.poller)
+        poller = unused
         try:
+            began_at = monitor.now()
             result = await poller.poll()
-            if isinstance(result, PollFailure) and isinstance(self._monitor.result, NodeState):
-                return result
-            await self._monitor.use(polling)
+            if isinstance(result, PollFailure):
+                # Perhaps the node cannot be read any more with the present settings either.
+                await monitor.fresh_verdict()
+                if isinstance(monitor.result, NodeState):
+                    return result
+            unused = self._sources.poller
+            monitor.take(_polling(settings, poller), result, began_at)
+            self._adopt(settings, poller)
         finally:
             # Also if this was cancelled meanwhile.
-            is_taken = self._monitor.polling is polling
-            if is_taken:
-                self._adopt(settings, poller)
-            await (before if is_taken else poller).aclose()
+            await unused.aclose()
         return None
 
     def _adopt(self, settings: Settings, poller: Poller) -> None:

@@ -25,6 +25,7 @@ CLOSE_SECONDS = 0.5
 ROUNDING_SECONDS = 1e-5
 
 MOST_SESSIONS = 3
+MORE_SESSIONS_DURING_A_RELOAD = 3
 """One answers the polls, one is the guest, one logs in (app/database/poller.py)."""
 
 MOST_SYNC_WAIT_SECONDS = 1.0

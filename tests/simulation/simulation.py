@@ -49,6 +49,7 @@ class BrokenPromiseError(AssertionError):
 class Poll:
     """A poll, in seconds in which our process runs. disturbances: of the world, when it began."""
 
+    poller: Poller | None = None
     began_at: float = -math.inf
     ended_at: float = 0.0
     disturbances: int = 0
@@ -140,14 +141,22 @@ class Simulation:
 
     def _reload(self) -> None:
         if self._most_sessions == promised.MOST_SESSIONS:
-            self._most_sessions += promised.MOST_SESSIONS
+            self._most_sessions += promised.MORE_SESSIONS_DURING_A_RELOAD
             self._tasks.create_task(self._use_other_settings())
 
     async def _use_other_settings(self) -> None:
-        """Let a poller with other settings go on from the present one."""
+        """Let a poller with other settings go on from the present one, as the service does."""
+        poller = self._new_poller(self.poller)
+        began_at = self.monitor.now()
+        latest = Poll(poller, self.world.running, disturbances=self.world.disturbances)
+        result = await poller.poll()
+        latest.ended_at = self.world.running
+        if self._over:
+            await poller.aclose()
+            return
         self.world.tell("other settings take over")
-        before, self.poller = self.poller, self._new_poller(self.poller)
-        await self.monitor.use(self._polling(self.poller))
+        before, self.poller, self._latest = self.poller, poller, latest
+        self.monitor.take(self._polling(poller), result, began_at)
         await before.aclose()
         self._most_sessions = promised.MOST_SESSIONS
         self._check_sessions()
@@ -270,14 +279,15 @@ class Simulation:
         if self._poll is not None:
             self._break("two polls are under way")
         began_at = self.world.now
-        self._poll = poll = Poll(began_at=self.world.running, disturbances=self.world.disturbances)
+        self._poll = poll = Poll(poller, self.world.running, disturbances=self.world.disturbances)
         self._check_gap(poll)
         try:
             result = await poller.poll()
         finally:
             self._poll = None
         poll.ended_at = self.world.running
-        self._latest = poll
+        if poller is self.poller:
+            self._latest = poll
         if isinstance(result, NodeState):
             said_at = result.wsrep_local_recv_queue or 0
             if said_at < milliseconds(began_at):
@@ -287,6 +297,9 @@ class Simulation:
 
     def _check_gap(self, poll: Poll) -> None:
         if poll.disturbances > self._latest.disturbances or self.world.turn_seconds:
+            return
+        if poll.poller is not self._latest.poller:
+            # Other settings took over, perhaps in the middle of a poll.
             return
         began_at = self._latest.began_at
         earliest = began_at + promised.POLL_INTERVAL_SECONDS - promised.ROUNDING_SECONDS

@@ -258,13 +258,11 @@ async def test_a_monitor_that_has_stopped_is_not_alive_and_gives_no_200() -> Non
     assert not monitor.alive
 
 
-async def test_another_way_of_polling_takes_over_with_its_first_result() -> None:
+async def test_another_way_of_polling_takes_over_with_its_result() -> None:
     before, after = ScriptedPoller(SYNCED), ScriptedPoller(DONOR)
     async with running(before) as monitor:
         await until(lambda: before.calls > 0)
-        replaced = monitor.polling
-        await monitor.use(replace(replaced, poll=after.poll))
-        assert monitor.polling is not replaced
+        monitor.take(replace(monitor.polling, poll=after.poll), DONOR, monitor.now())
         assert monitor.verdict().reason is Reason.DONOR
         polls = before.calls
         await asked_until(monitor, lambda: after.calls > 3)
@@ -275,23 +273,28 @@ async def test_another_way_of_polling_takes_over_with_its_first_result() -> None
         ]
 
 
-async def test_what_is_given_up_while_its_first_poll_is_under_way_never_counts() -> None:
-    before = ScriptedPoller(SYNCED)
-    async with running(before) as monitor:
-        await until(lambda: before.calls > 0)
-        replaced = monitor.polling
-        begun = asyncio.Event()
+async def test_what_a_replaced_way_of_polling_still_reads_never_counts() -> None:
+    begun, going_on = asyncio.Event(), asyncio.Event()
 
-        async def slow() -> NodeState:
-            begun.set()
-            await asyncio.sleep(0.2)
-            return DONOR
+    async def slow() -> NodeState:
+        begun.set()
+        await going_on.wait()
+        return DESYNCED
 
-        using = asyncio.create_task(monitor.use(replace(replaced, poll=slow)))
-        await begun.wait()
-        monitor.keep_polling()
-        using.cancel()
-        polls = before.calls
-        await until(lambda: before.calls > polls)
-        assert monitor.polling is replaced
-        assert [change.verdict.reason for change in monitor.changes] == [Reason.SYNCED]
+    after = ScriptedPoller(SYNCED)
+    async with running(ScriptedPoller(SYNCED, slow)) as monitor:
+        await asked_until(monitor, begun.is_set)
+        monitor.take(replace(monitor.polling, poll=after.poll), DONOR, monitor.now())
+        assert (await monitor.fresh_verdict()).reason is Reason.DONOR
+        going_on.set()
+        await asked_until(monitor, lambda: after.calls > 1)
+        assert Reason.DESYNCED not in [change.verdict.reason for change in monitor.changes]
+
+
+async def test_a_shorter_interval_holds_at_once() -> None:
+    after = ScriptedPoller(DONOR)
+    async with running(ScriptedPoller(SYNCED), interval_seconds=30.0) as monitor:
+        await until(lambda: monitor.age_seconds > IDLE_SECONDS)
+        polling = replace(monitor.polling, poll=after.poll, interval_seconds=INTERVAL_SECONDS)
+        monitor.take(polling, SYNCED, monitor.now())
+        await asked_until(monitor, lambda: after.calls > 1)
