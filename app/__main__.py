@@ -59,7 +59,7 @@ def _run(typed: Namespace) -> int:
         case "status":
             return status(_services(typed), as_json=typed.json, watching=typed.watch)
         case "reload":
-            return reload(_find_service(typed))
+            return reload(partial(_find_service, typed))
         case "drain":
             return drain(_disabled_file(typed), typed.reason, partial(_find_service, typed))
         case "undrain":

@@ -150,11 +150,13 @@ class Peer:
         *,
         statements: int | None = None,
         answers: Mapping[str, bytes] = MappingProxyType({}),
+        hangs_at: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """Answer what the poller sends, until it goes or has sent so many statements.
 
         refuses_select: whether to refuse its SELECT, as PXC does on a node that is not ready.
-        answers: to statements that have others than those of a healthy node.
+        answers: to statements that have others than those of a healthy node. hangs_at: whether to
+        answer nothing from this statement on.
         """
         for _ in itertools.count() if statements is None else range(statements):
             command = self.receive()
@@ -162,6 +164,9 @@ class Peer:
                 break
             statement = command[1:].decode()
             self._statements.append(statement)
+            if hangs_at(statement):
+                self.hang()
+                break
             if statement in answers:
                 answer = answers[statement]
             elif statement.startswith("SHOW STATUS"):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
+from app.settings.listening import check_listening
 from app.settings.settings import WITHOUT_FLAG, Settings, default_of
 from app.settings.switches import ManualSwitches
 from app.settings.variables import Variable
@@ -53,9 +54,11 @@ def check_settings(
     sources: what sets each field, to print it too. Raises `SettingsError`.
     """
     # Before the settings are loaded: the service must be able to read the env file too.
-    _become_service_user()
+    if complaint := _become_service_user():
+        complain(complaint)
     settings = load()
     settings.policy()
+    check_listening(settings)
     database = settings.database()
     # Only the service can read what LoadCredential= gives it.
     if not any(str(value).startswith("/run/credentials/") for _, value in settings):
@@ -96,5 +99,5 @@ def _become_service_user() -> str | None:
             os.setuid(user.pw_uid)
     except OSError:
         other = f"not as the service's user {_SERVICE_USER}"
-        return f"check logs in as user id {os.geteuid()}, {other}: run it as root"
+        return f"this runs as user id {os.geteuid()}, {other}: run it as root"
     return None

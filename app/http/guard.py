@@ -159,6 +159,12 @@ class ConnectionRegister:
         """Return the number of open connections."""
         return len(self._made_at)
 
+    def allow(self, networks: Sequence[IPv4Network | IPv6Network] | None) -> None:
+        """Let other networks connect from now on. Refusals by the ones before are over."""
+        if networks != self.allowed:
+            self.allowed = networks
+            self.refused_client = self.refused_at = None
+
     def allows(self, address: str) -> bool:
         """Return whether a client may connect. Without an address, it has left already."""
         return self.allowed is None or not address or _is_in(address, self.allowed)

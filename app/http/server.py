@@ -1,8 +1,6 @@
 """The uvicorn server of this service: its sockets, its protocol, and how it stops."""
 
 import asyncio
-import errno
-import os
 import signal
 import socket
 from collections.abc import Callable
@@ -12,12 +10,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from app.http.guard import ConnectionRegister, GuardedProtocol
-from app.settings.files import SettingsError
-from app.settings.settings import Settings
+from app.settings.listening import BACKLOG
 
-EVERY_ADDRESS = "*"
-
-_BACKLOG = 4096
 _ANSWER_SECONDS = 0.2
 """How long the answers of held health checks may take to leave while the service stops."""
 
@@ -54,7 +48,7 @@ class Server(uvicorn.Server):
                 http=Protocol,
                 ws="none",
                 lifespan="off",
-                backlog=_BACKLOG,
+                backlog=BACKLOG,
                 access_log=False,
                 log_config=None,
                 server_header=False,
@@ -90,52 +84,3 @@ class Server(uvicorn.Server):
         giving_up = self._loop.call_later(self._deadline_seconds, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()
-
-
-def listening_socket(settings: Settings, kept: socket.socket | None) -> socket.socket:
-    """Return a socket that listens as the settings say: kept if that does, or else a new one.
-
-    Health checks that arrive before the first poll has ended wait there. Raises `SettingsError`.
-    """
-    host, port = settings.clustercheck_host, settings.clustercheck_port
-    try:
-        family, address = _address(host, port)
-        dual_stack = host == EVERY_ADDRESS and family == socket.AF_INET6
-        if kept is not None:
-            if (kept.getsockname()[:2], _is_dual_stack(kept)) == (address, dual_stack):
-                return kept
-            # systemd has it open too: closing alone would not free the port.
-            kept.shutdown(socket.SHUT_RDWR)
-        return socket.create_server(
-            address, family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack
-        )
-    except (OSError, UnicodeError) as fault:
-        if isinstance(fault, socket.gaierror | UnicodeError):
-            words = "not an address or a host name"
-        elif fault.errno == errno.EADDRINUSE:
-            words = f"the port is in use; to see by which process, run: ss -ltnp 'sport = :{port}'"
-        else:
-            # Without the address, which Python adds to some of its own messages.
-            words = os.strerror(fault.errno or 0)
-        raise SettingsError(
-            f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}: {words}"
-        ) from None
-
-
-def _is_dual_stack(listening: socket.socket) -> bool:
-    return listening.family == socket.AF_INET6 and not listening.getsockopt(
-        socket.IPPROTO_IPV6, socket.IPV6_V6ONLY
-    )
-
-
-def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    if host == EVERY_ADDRESS:
-        return (
-            (socket.AF_INET6, ("::", port))
-            if socket.has_dualstack_ipv6()
-            else (socket.AF_INET, ("0.0.0.0", port))  # noqa: S104 (who may connect: CLUSTERCHECK_ALLOW_FROM)
-        )
-    family, *_, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    return family, (str(address[0]), port)

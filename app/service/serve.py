@@ -15,20 +15,24 @@ from app.database.poller import Poller
 from app.http.api import create_application
 from app.http.guard import ConnectionRegister
 from app.http.health_checks import HealthCheckCounts, HealthChecks
-from app.http.server import Server, listening_socket
+from app.http.server import Server
 from app.http.sources import Reload, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.log import Log, set_up_log
 from app.service.reload import Load, reload_at_each_sighup, settings_to_reload
 from app.service.systemd import Systemd, kept_socket
 from app.settings.files import SettingsError
+from app.settings.listening import listening_socket
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
 from app.text import host_and_port
 from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
 _log = logging.getLogger(__name__)
+
+_RELOAD_FAILED = PollFailure(Reason.ERROR, "clustercheckd failed to reload: see its log")
 
 
 def serve(load: Load) -> int:
@@ -152,19 +156,20 @@ class _Service:
         complaints: list[str] = []
         try:
             failure = await self._take(settings_to_reload(self._load, self._sources.settings))
+            if failure is None:
+                self._tell("reloaded")
+            else:
+                seen = f"{failure.reason}: {failure.detail}"
+                complaints = [f"the node can be read, and could not be with these settings: {seen}"]
         except SettingsError as fault:
             complaints = str(fault).splitlines()
         except Exception:  # noqa: BLE001 (no fault may end the reloading)
             _log.exception("not reloaded")
-            complaints = ["clustercheckd failed to reload: see its log"]
-        if failure is not None:
-            seen = f"{failure.reason}: {failure.detail}"
-            complaints = [f"the node can be read, and could not be with these settings: {seen}"]
+            failure = _RELOAD_FAILED
+            complaints = [failure.detail]
         self._sources.last_reload = Reload(at, not complaints, complaints, failure)
         for line in complaints:
             _log.error("not reloaded", extra={"detail": line})
-        if not complaints:
-            self._tell("reloaded")
 
     async def _take(self, settings: Settings) -> PollFailure | None:
         """Use other settings, or return why the node cannot be read with them.
@@ -192,7 +197,7 @@ class _Service:
     def _adopt(self, settings: Settings, poller: Poller) -> None:
         self._sources.settings = settings
         self._sources.poller = poller
-        self._sources.connections.allowed = settings.clustercheck_allow_from
+        self._sources.connections.allow(settings.clustercheck_allow_from)
         self._switches.disabled_file = settings.clustercheck_disabled_file
         self._log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
         self._server.use(self._health_checks(settings), settings.clustercheck_deadline)

@@ -19,7 +19,16 @@ from harness.ports import LOOPBACK, Ports
 from harness.service import read_to_end
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import FakeMySQL, error, fake_mysql, galera, greets_then
+from tests.fake_mysql import (
+    READ_IN_SYNC,
+    FakeMySQL,
+    Peer,
+    error,
+    fake_mysql,
+    galera,
+    greets_then,
+    packet,
+)
 from tests.http.test_process import run
 from tests.http.test_status import answers
 from tests.http.test_systemd import Manager
@@ -245,14 +254,23 @@ def test_settings_that_cannot_be_used_are_told_and_the_old_ones_go_on(
 
 
 def test_another_address_needs_a_restart(reloaded: Reloaded) -> None:
-    refused = reloaded.count("ERROR not reloaded")
-    # The command looks for the service at the new address.
-    reloaded.write("CLUSTERCHECK_PORT=1")
-    done = run("reload", **reloaded.environ)
-    assert done.returncode == 1
-    assert "if its address has changed, run: systemctl restart" in done.stderr
-    reloaded.service.process.send(signal.SIGHUP)
-    wait_for("the refusal", lambda: reloaded.count("ERROR not reloaded") > refused, seconds=SECONDS)
+    # The command looks for the service at the new address. systemd names the process.
+    for port, status, words in (
+        ("1", 1, "if its address has changed, run: systemctl restart"),
+        ("92OO", 2, "CLUSTERCHECK_PORT: 92OO: must be a whole number"),
+    ):
+        refused = reloaded.count("ERROR not reloaded")
+        reloaded.write(f"CLUSTERCHECK_PORT={port}")
+        done = run("reload", MAINPID=str(reloaded.service.process.pid), **reloaded.environ)
+        assert done.returncode == status
+        assert words in done.stderr
+        # The service itself tells of it too.
+        wait_for(
+            "the refusal",
+            lambda: reloaded.count("ERROR not reloaded") > refused,  # noqa: B023 (called in this turn)
+            seconds=SECONDS,
+        )
+        assert not reloaded.service.status()["last_reload"]["successful"]
     assert "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: " in reloaded.service.log.read_text()
 
 
@@ -275,6 +293,40 @@ def test_a_node_that_cannot_be_read_anyway_takes_new_settings(services: Services
     service = services.start()
     done = run("reload", CLUSTERCHECK_HOST=LOOPBACK, CLUSTERCHECK_PORT=str(service.port))
     assert done.returncode == 0, done.stderr
+
+
+def test_a_hang_goes_on_over_a_reload(reloaded: Reloaded) -> None:
+    hangs, refused = threading.Event(), {READ_IN_SYNC: packet(1, error(1205))}
+
+    def stuck(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(hangs_at=lambda _: hangs.is_set(), answers=refused)
+
+    reloaded.node.behaviour = stuck
+    reloaded.node.drop_connections()
+    reloaded.service.wait_for_verdict(200, "synced")
+    hangs.set()
+    reloaded.service.wait_for_verdict(503, "timeout")
+    began = time.monotonic()
+    while time.monotonic() - began < 3:
+        assert reloaded.service.get().status == 503
+    assert reloaded.reload()[0] == 0
+    hangs.clear()
+    # No read in sync shows that it is back.
+    reloaded.service.wait_for_verdict(503, "blocked")
+    began = time.monotonic()
+    while time.monotonic() - began < 1:
+        assert reloaded.service.get().status == 503
+
+
+def test_a_reload_while_the_server_begins_to_hang_does_not_blame_the_settings(
+    reloaded: Reloaded,
+) -> None:
+    reloaded.node.behaviour = Peer.hang
+    with reloaded.service.process.paused():
+        reloaded.node.drop_connections()
+    status, output = reloaded.reload()
+    assert (status, "could not be with these settings" in output) == (0, False)
 
 
 def test_a_health_check_that_waits_for_a_poll_is_answered(reloaded: Reloaded) -> None:
@@ -311,7 +363,7 @@ def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
     ending: Reloaded, node: FakeMySQL, delay_seconds: float
 ) -> None:
     process = ending.service.process
-    assert ending.reload("CLUSTERCHECK_DRAIN_SECONDS=0.5")[0] == 0
+    assert ending.reload("CLUSTERCHECK_DRAIN_SECONDS=1")[0] == 0
     process.send(signal.SIGHUP)
     ended = time.monotonic() + delay_seconds
     while time.monotonic() < ended:
@@ -320,6 +372,8 @@ def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
     wait_for("the drain", lambda: ending.count("INFO draining") > 0, seconds=SECONDS)
     reply = ending.service.get()
     assert (reply.status, reply.reason) == (503, "shutting-down")
+    # Of two pollers, one is left.
+    wait_for("the sessions of the other to end", lambda: node.open <= 3, seconds=1)
     assert process.stop() == 0
     wait_for("no session to be left", lambda: node.open == 0, seconds=SECONDS)
 
@@ -342,7 +396,7 @@ def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:
     reloads = reloaded.count("INFO reloaded")
     done = run("reload", MAINPID="2", **reloaded.environ)
     assert done.returncode == 1
-    assert "is not process 2: repeat ExecStart='s flags" in done.stderr
+    assert "answers there: repeat ExecStart='s flags here" in done.stderr
     assert reloaded.count("INFO reloaded") == reloads
     mine = str(reloaded.service.process.pid)
     assert run("reload", MAINPID=mine, **reloaded.environ).returncode == 0
@@ -374,6 +428,8 @@ def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
         ("MYSQL_PASSWORD_FILE=/none/password", 2, "clustercheckd: MYSQL_PASSWORD_FILE: /none"),
         ("MAX_RECV_QUEUE=many", 2, f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEUE: many: "),
         ("MAX_RECV_QUEU=1", 2, f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEU is not a "),
+        ("CLUSTERCHECK_HOST=192.0.2.1", 2, "clustercheckd: cannot listen on CLUSTERCHECK_HOST=192"),
+        ("CLUSTERCHECK_HOST=none.invalid", 2, "clustercheckd: cannot listen on CLUSTERCHECK_HOST="),
         ("MAX_RECV_QUEUE=1\nMAX_RECV_QUEUE=2", 0, "the settings can be used"),
     ):
         env_file.write_text(line)

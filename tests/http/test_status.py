@@ -13,8 +13,9 @@ import subprocess
 import sys
 import termios
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -239,6 +240,25 @@ class TestCommand:
         told = document["cluster"].get("not-asked", "")
         hint = "their servers show no addresses, name each: clustercheckd status db1 db2 db3"
         assert told == ("" if others else f"2 of its members; {hint}")
+
+    def test_a_client_that_is_shut_out_is_told_until_the_list_is_right(
+        self, services: Services, tmp_path: Path
+    ) -> None:
+        env_file = tmp_path / "settings.env"
+        env_file.write_text("CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8\n")
+        service = services.start_unasked(CLUSTERCHECK_ENV_FILE=str(env_file))
+        wait_for("it to listen", lambda: "INFO started " in service.log.read_text())
+        client = ("127.0.0.2", 0)
+        with (
+            suppress(ConnectionResetError),
+            socket.create_connection((LOOPBACK, service.port), 5, client) as connection,
+        ):
+            connection.recv(1)
+        told = "CLUSTERCHECK_ALLOW_FROM refused 1 connections, the latest from 127.0.0.2 "
+        wait_for("the refusal", lambda: told in run("status", address(service)).stdout)
+        env_file.write_text("CLUSTERCHECK_ALLOW_FROM=127.0.0.0/8\n")
+        service.process.send(signal.SIGHUP)
+        wait_for("no refusal", lambda: " refused 1 " not in run("status", address(service)).stdout)
 
     def test_a_node_that_still_runs_the_script_is_told_as_such(self) -> None:
         sentence = "Percona XtraDB Cluster Node is synced."

@@ -316,6 +316,8 @@ def drop_in(machine: Machine, text: str) -> Iterator[None]:
             "AVAILABLE_WHEN_DONER=1\n",
             "DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?",
         ),
+        (settings, "CLUSTERCHECK_HOST=192.0.2.1\n", "Cannot assign requested address"),
+        (settings, "MYSQL_USERNAME=nobody\n", "could not be with these settings: access-denied"),
         (
             settings,
             "CLUSTERCHECK_DEADLINE=soon\n",

@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -43,7 +43,13 @@ class Polls:
 
     def poll(self) -> NodeState | PollFailure:
         """Poll once."""
-        return self._runner.run(self.poller.poll())
+        return self.run(self.poller.poll())
+
+    def run(
+        self, polling: Coroutine[object, object, NodeState | PollFailure]
+    ) -> NodeState | PollFailure:
+        """Run something that polls."""
+        return self._runner.run(polling)
 
     def state(self) -> NodeState:
         """Poll once, which succeeds."""
@@ -94,11 +100,20 @@ def _connections_to(port: int) -> int:
 
 @contextmanager
 def polls_of(
-    database: Database, *, login_interval: float = 0, new_loop: Loop = uvloop.new_event_loop
+    database: Database,
+    *,
+    login_interval: float = 0,
+    poll_interval: float = 1.0,
+    new_loop: Loop = uvloop.new_event_loop,
 ) -> Iterator[Polls]:
     """Run a poller, and close it in the end."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        poller = Poller(database, DEADLINE_SECONDS, login_interval_seconds=login_interval)
+        poller = Poller(
+            database,
+            DEADLINE_SECONDS,
+            login_interval_seconds=login_interval,
+            poll_interval_seconds=poll_interval,
+        )
         polls = Polls(runner, poller)
         try:
             yield polls
@@ -109,12 +124,14 @@ def polls_of(
 
 @contextmanager
 def polling(
-    behaviour: Behaviour, *, login_interval: float = 0
+    behaviour: Behaviour, *, login_interval: float = 0, poll_interval: float = 1.0
 ) -> Iterator[tuple[Polls, FakeMySQL]]:
     """Run a poller and its server."""
     with (
         fake_mysql(behaviour) as server,
-        polls_of(database_of(server), login_interval=login_interval) as polls,
+        polls_of(
+            database_of(server), login_interval=login_interval, poll_interval=poll_interval
+        ) as polls,
     ):
         yield polls, server
 

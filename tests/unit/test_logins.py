@@ -3,13 +3,16 @@
 tests/cluster/test_logins.py has what a real server shows, and tests/simulation what faults do.
 """
 
+import asyncio
 import logging
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.waiting import wait_for
 from tests.fake_mysql import (
@@ -98,7 +101,8 @@ def test_a_refused_password_is_tried_again_at_once_when_its_file_changes(tmp_pat
 
 
 @pytest.mark.long
-def test_refusals_and_then_delays_cost_no_verdict_and_few_logins() -> None:
+@pytest.mark.parametrize("has_session", [True, False])
+def test_refusals_and_then_delays_cost_no_verdict_and_few_logins(*, has_session: bool) -> None:
     # connection_control of MySQL: from the third refusal on, each login waits a second longer.
     began = time.monotonic()
     refused_at: list[float] = []
@@ -114,11 +118,15 @@ def test_refusals_and_then_delays_cost_no_verdict_and_few_logins() -> None:
     with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
         polls.poll_until(lambda node: node.sync_wait_seconds == 0)
         server.behaviour = refuses
-        while time.monotonic() - began < 20:
-            assert polls.state().rejects_logins is None
+        if not has_session:
+            server.drop_connections()
+        while time.monotonic() - began < 62:
+            result = polls.poll()
+            assert isinstance(result, NodeState) == has_session
+            assert result.rejects_logins is None if isinstance(result, NodeState) else True
             polls.wait(0.05)
         assert polls.poller.logins.account_refused
-    assert 4 <= len(refused_at) <= 6
+    assert 4 <= len(refused_at) <= 12
 
 
 def test_the_session_is_told_how_long_it_may_be_idle_and_to_read_what_is_true() -> None:
@@ -227,6 +235,72 @@ def test_the_longest_gap_follows_from_the_provider_s_own_timeout() -> None:
         time.sleep(1.2)
         polls.state()
         assert reads_in_sync(server) == before + 1
+
+
+def hanging_once(statement: str, hangs: threading.Event) -> Behaviour:
+    """Behave like a Synced node, but never answer one statement that comes after an event."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(hangs_at=lambda asked: asked == statement and taken(hangs))
+
+    return behaviour
+
+
+def taken(event: threading.Event) -> bool:
+    """Return whether an event was set, and clear it."""
+    was_set = event.is_set()
+    event.clear()
+    return was_set
+
+
+def test_a_read_in_sync_that_was_lost_before_a_gap_makes_room_for_another() -> None:
+    lost = threading.Event()
+    with polling(hanging_once(READ_IN_SYNC, lost), login_interval=1.0) as (polls, _):
+        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
+        lost.set()
+        polls.poll_until(lambda _: not lost.is_set())
+        time.sleep(2.2)
+        within("the return", polls.poll_until(lambda node: not node.returning), 2.5)
+
+
+def test_a_login_that_falls_silent_is_given_up_soon() -> None:
+    silent = threading.Event()
+    first = SETTINGS + SYNC_WAIT_OFF + DIRTY_READS_OFF
+    with polling(hanging_once(first, silent)) as (polls, server):
+        polls.state()
+        silent.set()
+        server.drop_connections()
+        began = time.monotonic()
+        wait_for("a session", lambda: isinstance(polls.poll(), NodeState))
+        within("it", time.monotonic() - began, 4.0)
+
+
+def test_a_closed_poller_fails_its_poll_and_logs_in_no_more() -> None:
+    with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
+        polls.state()
+
+        async def close_in_the_middle_of_a_poll() -> NodeState | PollFailure:
+            under_way = asyncio.create_task(polls.poller.poll())
+            await asyncio.sleep(0)
+            await polls.poller.aclose()
+            return await under_way
+
+        logins = server.connections
+        assert isinstance(polls.run(close_in_the_middle_of_a_poll()), PollFailure)
+        assert server.connections == logins
+        polls.check_closed(server)
+
+
+def test_a_pause_of_the_poller_before_is_no_gap() -> None:
+    behaviour = answering_reads_in_sync_with(1205)
+    with polling(behaviour, login_interval=60, poll_interval=5.0) as (polls, server):
+        polls.poll_until(lambda node: node.sync_refused)
+        time.sleep(2.2)
+        after = polls.another(database_of(server), login_interval=60)
+        assert not after.state().returning
+        time.sleep(2.2)
+        assert after.state().returning
 
 
 def test_a_poller_goes_on_from_another_one() -> None:
