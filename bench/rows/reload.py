@@ -1,5 +1,6 @@
 """Reloads, and what clients see: on an idle machine, at a quarter of a core, and by hundreds."""
 
+import os
 import signal
 import threading
 import time
@@ -24,7 +25,9 @@ _MANY, _MANY_SECONDS, _MANY_RATE = 200, 20.0, 500.0
 
 def rows(rig: Rig) -> list[Row]:
     """Measure what clients see of reloads."""
-    return [_idle(rig), with_little_cpu(rig), many(rig)]
+    measured = [_idle(rig), many(rig)]
+    # A quota needs root.
+    return [*measured, with_little_cpu(rig)] if os.geteuid() == 0 else measured
 
 
 def _idle(rig: Rig) -> Row:
@@ -73,18 +76,24 @@ def many(rig: Rig) -> Row:
     process = rig.service.process
     _reload(rig)
     memory, descriptors = process.resident_kib / 1024, process.descriptors
+    before = _count(rig)
     with _reloads(rig, _MANY, _MANY_SECONDS):
         done = load.at_rate(rig.service.port, _MANY_RATE, _MANY_SECONDS)
     wait_for("old sessions to end", lambda: process.descriptors <= descriptors)
     growth = process.resident_kib / 1024 - memory
     return Row(
-        f"{_MANY} reloads in {_MANY_SECONDS:g} s under {_MANY_RATE:g} health checks a second",
-        f"{done.checks:,} answers, none wrong",
+        f"{_MANY} SIGHUPs in {_MANY_SECONDS:g} s under {_MANY_RATE:g} health checks a second",
+        f"{_count(rig) - before} reloads, {done.checks:,} answers, none wrong",
         f"longest {milliseconds(max(done.latencies))}",
         f"memory {growth:+.1f} MiB, descriptors +0",
         f"growth < {GOAL_GROWTH_MIB:g} MiB",
         growth < GOAL_GROWTH_MIB,
     )
+
+
+def _count(rig: Rig) -> int:
+    """Count the reloads so far. Signals that arrive during one cause one more together."""
+    return rig.service.log.read_text().count(" reloaded ")
 
 
 def _reload(rig: Rig) -> None:
