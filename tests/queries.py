@@ -12,16 +12,11 @@ DASHBOARD: dict[str, Any] = json.loads(
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 
 
-def rows(heading: str) -> list[list[str]]:
-    """Return the cells of the table under a heading of docs/operations.md, without its head."""
-    section = PAGE.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
-
-
 def metrics_on_the_page() -> list[str]:
     """Return the metrics that docs/operations.md names, without their prefix."""
-    return [name for cell, _ in rows("Metrics") for name in re.findall("`([a-z_]+)`", cell)]
+    section = PAGE.partition("\n### Metrics\n")[2].partition("\n##")[0]
+    named = re.findall(r"^- (`.*?`): ", section, re.MULTILINE)
+    return [name for names in named for name in re.findall("`([a-z_]+)`", names)]
 
 
 def of_the_dashboard() -> dict[str, str]:

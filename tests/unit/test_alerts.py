@@ -1,4 +1,4 @@
-"""The alerts, by promtool; and that the page about them has all there are.
+"""The alerts and the dashboard, by promtool.
 
 Its metrics: tests/http/test_metrics.py.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.queries import PAGE, metrics_on_the_page, of_the_dashboard
+from tests.queries import metrics_on_the_page, of_the_dashboard
 from tests.unit.manifests import ROOT
 
 CONTRIB = ROOT / "contrib" / "prometheus"
@@ -60,14 +60,6 @@ def test_each_alert_has_a_summary_and_what_to_type_first() -> None:
     for rule in ALERTS:
         assert rule["annotations"].keys() == {"summary", "command"}
         assert all(rule["annotations"].values())
-
-
-def test_the_page_has_every_alert_with_its_severity() -> None:
-    section = PAGE.partition("\n### Alerts\n")[2].partition("\n###")[0]
-    found: dict[str, str] = {}
-    for severity, names in re.findall(r"^- \*\*(\w+)\*\*: (.+(?:\n  .+)*)", section, re.MULTILINE):
-        found |= dict.fromkeys(re.findall(r"`(\w+)`", names), severity)
-    assert found == {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS}
 
 
 def test_alerts_and_queries_ask_for_metrics_that_exist() -> None:

@@ -35,9 +35,9 @@ def names(model: type) -> set[str]:
 
 
 def words_for_a_cluster() -> set[str]:
-    """Return the words of the page's table."""
+    """Return the words of the page's list."""
     section = REASONS.partition("\n## The cluster\n")[2]
-    return set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
+    return set(re.findall(r"^- `([a-z-]+)`: ", section, re.MULTILINE))
 
 
 STABLE = {
@@ -149,7 +149,8 @@ def test_the_words_are_those_of_1_0(kind: str) -> None:
 
 
 def test_the_log_has_the_events_of_1_0() -> None:
-    assert set(re.findall(r"^\| `([a-z ]+)` \|", LOG_PAGE, re.MULTILINE)) == EVENTS
+    listed = LOG_PAGE.partition("\n- ")[2]
+    assert set(re.findall(r"`([a-z ]+)`", listed)) == EVENTS
     sources = "".join(path.read_text() for path in APP.rglob("*.py"))
     logged = re.findall(r'_log\.(?:info|warning|error|exception)\(\s*"([a-z ]+)"', sources)
     # Other events are chosen as the program runs.
