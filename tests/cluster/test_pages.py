@@ -46,7 +46,7 @@ def test_a_node_accepts(node: Node, statement: str) -> None:
 def test_ps_tells_a_server_that_was_stopped_when_sql_gets_no_answer(node: Node) -> None:
     # The page's command counts the threads of every mariadbd: this asks for those of one.
     ((command, words),) = typed_on_pages("ps")
-    assert words[-2:] == ["-C", "mariadbd"], command
+    assert words[-2:] == ["-C", "mariadbd,mysqld"], command
     of_this = [*words[:-2], "-p", str(node.process.pid)]
 
     def letters() -> set[str]:

@@ -153,12 +153,12 @@ class TestServiceUser:
                 2,
                 [f"MYSQL_PASSWORD_FILE: /etc/shadow: Permission denied: {MUST_READ}"],
             ),
-            ("65534", {}, 0, [f"check logs in as user id 65534, {AS_ROOT}"]),
+            ("65534", {}, 0, [f"this runs as user id 65534, {AS_ROOT}"]),
             (
                 "65532",
                 {"MYSQL_USERNAME": ""},
                 2,
-                [f"check logs in as user id 65532, {AS_ROOT}", NO_NAME],
+                [f"this runs as user id 65532, {AS_ROOT}", NO_NAME],
             ),
         ],
     )

@@ -296,22 +296,23 @@ def test_a_node_that_cannot_be_read_anyway_takes_new_settings(services: Services
 
 
 def test_a_hang_goes_on_over_a_reload(reloaded: Reloaded) -> None:
-    hangs, refused = threading.Event(), {READ_IN_SYNC: packet(1, error(1205))}
+    goes_on, refused = threading.Event(), {READ_IN_SYNC: packet(1, error(1205))}
+    goes_on.set()
 
     def stuck(peer: Peer) -> None:
         peer.log_in()
-        peer.answer_queries(hangs_at=lambda _: hangs.is_set(), answers=refused)
+        peer.answer_queries(hangs_at=lambda _: not goes_on.wait(SECONDS), answers=refused)
 
     reloaded.node.behaviour = stuck
     reloaded.node.drop_connections()
     reloaded.service.wait_for_verdict(200, "synced")
-    hangs.set()
+    goes_on.clear()
     reloaded.service.wait_for_verdict(503, "timeout")
     began = time.monotonic()
     while time.monotonic() - began < 3:
         assert reloaded.service.get().status == 503
     assert reloaded.reload()[0] == 0
-    hangs.clear()
+    goes_on.set()
     # No read in sync shows that it is back.
     reloaded.service.wait_for_verdict(503, "blocked")
     began = time.monotonic()
