@@ -28,7 +28,7 @@ settings.load_profile("few")
 
 TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")
 CLUSTER = "cluster"
-PROCESSES = 2
+PROCESSES = 4
 """How many processes run all tests. Tests wait more than they work."""
 
 

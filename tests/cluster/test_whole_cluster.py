@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from app.commands.asking import Reply, ask, service_at
+from app.commands.cluster import remarks_on
 from harness.galera import ACCOUNT, PASSWORD, Cluster, Installation, Node
 from harness.ports import Ports
 from harness.service import Service
@@ -46,11 +48,14 @@ class Three:
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
 
+    def replies(self) -> list[Reply]:
+        """Return what the command reads, without a process for each look."""
+        return ask([service_at(address, self._port) for address in self.addresses])
+
     def wait_until_whole(self) -> None:
         def is_whole() -> bool:
-            code, document = self.status()
-            nodes = [one["status"]["node"] for one in document["nodes"]] if not code else []
-            return [node["sync_wait_seconds"] for node in nodes] == 3 * [0.0]
+            seen = [(one.status.available, one.node.sync_wait_seconds) for one in self.replies()]
+            return seen == 3 * [(True, 0.0)] and self.status()[0] == 0
 
         wait_for("one healthy cluster", is_whole, seconds=60)
 
@@ -58,6 +63,8 @@ class Three:
         """Wait until all nodes are available, and this word says what is wrong with the set."""
 
         def said() -> str:
+            if word not in remarks_on(self.replies()):
+                return ""
             code, document = self.status()
             available = [one["status"]["available"] for one in document["nodes"]]
             found: str = document["cluster"].get(word, "")
