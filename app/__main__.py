@@ -61,7 +61,9 @@ def _run(typed: Namespace) -> int:
         case "reload":
             return reload(partial(_find_service, typed))
         case "drain":
-            return drain(_disabled_file(typed), typed.reason, partial(_find_service, typed))
+            return drain(
+                _disabled_file(typed), typed.reason, partial(_find_service, typed)
+            )
         case "undrain":
             return undrain(_disabled_file(typed), partial(_find_service, typed))
         case "migrate":
@@ -77,7 +79,9 @@ def _disabled_file(typed: Namespace) -> str:
 def _services(typed: Namespace) -> list[Service]:
     # Without the warnings: this user may not be able to read the env file.
     settings, _ = load_settings(typed.flags, typed.env_file, LISTENING)
-    services = [service_at(address, settings.clustercheck_port) for address in typed.addresses]
+    services = [
+        service_at(address, settings.clustercheck_port) for address in typed.addresses
+    ]
     services = services or [own_service(settings)]
     return members_of(services) if typed.all else services
 

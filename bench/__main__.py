@@ -38,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begun = time.monotonic()
 
     def tell(what: str) -> None:
-        print(f"[{time.monotonic() - begun:5.1f} s] {what}", file=sys.stderr, flush=True)
+        print(
+            f"[{time.monotonic() - begun:5.1f} s] {what}", file=sys.stderr, flush=True
+        )
 
     try:
         with Rig(tell) as rig:

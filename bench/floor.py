@@ -27,7 +27,11 @@ class Constant:
             (b"x-clustercheck-reason", b"synced"),
             (b"connection", b"close"),
         ]
-        self._start: Message = {"type": "http.response.start", "status": 200, "headers": headers}
+        self._start: Message = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": headers,
+        }
         self._body: Message = {"type": "http.response.body", "body": body}
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG002 (ASGI's signature)

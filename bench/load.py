@@ -45,7 +45,9 @@ class Load:
 
 def ask(port: int, target: str = _TARGET) -> bytes:
     """Send one health check and return the complete answer."""
-    with socket.create_connection((LOOPBACK, port), timeout=_ANSWER_SECONDS) as connection:
+    with socket.create_connection(
+        (LOOPBACK, port), timeout=_ANSWER_SECONDS
+    ) as connection:
         connection.sendall(_request(target))
         received = b""
         while chunk := connection.recv(_CHUNK):
@@ -145,7 +147,9 @@ class _Probing:
         """
         ready = self._epoll.poll(seconds)
         if not ready and seconds == _ANSWER_SECONDS:
-            message = f"{self.under_way} health checks without an answer for {seconds:g} s"
+            message = (
+                f"{self.under_way} health checks without an answer for {seconds:g} s"
+            )
             raise WrongAnswerError(message)
         return sum(self._receive(number) for number, _ in ready)
 

@@ -38,7 +38,9 @@ class Rig(Block):
         cluster = Cluster(self.installation, size=1)
         cluster.start()
         self.node = cluster.nodes[0]
-        beside = service_beside(self.node, self.installation.directory, self.installation.ports)
+        beside = service_beside(
+            self.node, self.installation.directory, self.installation.ports
+        )
         self.service = self._exits.enter_context(beside)
         self.service.wait_for_verdict(200, "synced")
 
@@ -50,7 +52,9 @@ class Rig(Block):
     def floor(self) -> "Floor":
         """The floor, whose answer equals clustercheckd's to the last byte."""
         floor = Floor(
-            self.installation.directory, self.installation.ports.free(), self.service.get().body
+            self.installation.directory,
+            self.installation.ports.free(),
+            self.service.get().body,
         )
         self._exits.callback(floor.process.kill)
         if (ours := load.ask(self.service.port)) != (constant := load.ask(floor.port)):
@@ -95,7 +99,10 @@ def on_cores_of_their_own(servers: Sequence[Process]) -> Iterator[None]:
     allowed = sorted(os.sched_getaffinity(0))
     with ExitStack() as exits:
         if len(allowed) > 1:
-            for pid, core in [(0, allowed[1]), *((server.pid, allowed[0]) for server in servers)]:
+            for pid, core in [
+                (0, allowed[1]),
+                *((server.pid, allowed[0]) for server in servers),
+            ]:
                 os.sched_setaffinity(pid, {core})
                 exits.callback(os.sched_setaffinity, pid, set(allowed))
         yield

@@ -33,9 +33,14 @@ def make_certificate(
 
 def _made(directory: Path, name: str, *arguments: str) -> Certificate:
     made = Certificate(directory / f"{name}.pem", directory / f"{name}.key")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    )
     files = ("-keyout", str(made.key), "-out", str(made.cert))
     subprocess.run(
-        [*command.split(), *arguments, *files], check=True, capture_output=True, timeout=_SECONDS
+        [*command.split(), *arguments, *files],
+        check=True,
+        capture_output=True,
+        timeout=_SECONDS,
     )
     return made

@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Return 0 if every step of the tour succeeded, or if the user stopped the live view.
     """
     parser = argparse.ArgumentParser(
-        prog="make demo", description="Three real Galera nodes, clustercheckd and HAProxy."
+        prog="make demo",
+        description="Three real Galera nodes, clustercheckd and HAProxy.",
     )
     parser.add_argument(
         "--once",
@@ -50,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # For a planned reason, clustercheckd answers 404, so that HAProxy's readers keep their
         # sessions on the node.
         with Stack(
-            tell=lambda what: print(f"[{time.monotonic() - began_at:5.1f} s] {what}", flush=True),
+            tell=lambda what: print(
+                f"[{time.monotonic() - began_at:5.1f} s] {what}", flush=True
+            ),
             settings={"CLUSTERCHECK_DRAIN_STATUS": "404"},
         ) as stack:
             if once:
@@ -80,7 +83,9 @@ class Tour:
     def run(self) -> None:
         """Run all steps. Raises `NotInTimeError` if the effect of one does not show in time."""
         first, second, _ = self._stack.backends
-        self._step("all up: every node answers 200 synced and is UP in HAProxy, writes go to node1")
+        self._step(
+            "all up: every node answers 200 synced and is UP in HAProxy, writes go to node1"
+        )
         for backend in self._stack.backends:
             self._see(backend, 200, "synced", writer="UP", readers="UP")
         self._see_writes_on("node1")
@@ -91,7 +96,9 @@ class Tour:
         print(f"\nall {self._number} steps seen")
 
     def _desync(self, node2: Backend) -> None:
-        self._step("node2 desynced (SET GLOBAL wsrep_desync=ON): writers leave it, readers stay")
+        self._step(
+            "node2 desynced (SET GLOBAL wsrep_desync=ON): writers leave it, readers stay"
+        )
         with node2.node.setting("wsrep_desync", "ON", back="OFF"):
             self._see(node2, 404, "desynced", writer="DOWN", readers="UP")
             self._step("node2 back (SET GLOBAL wsrep_desync=OFF)")
@@ -156,11 +163,20 @@ class Tour:
         print(f"   {time.monotonic() - self._began:6.2f} s  {what}", flush=True)
 
     def _see(
-        self, backend: Backend, status: int, reason: str, target: str = "/", **in_haproxy: str
+        self,
+        backend: Backend,
+        status: int,
+        reason: str,
+        target: str = "/",
+        **in_haproxy: str,
     ) -> None:
         """Wait for clustercheckd's answer, then for HAProxy's status of the node, by section."""
-        backend.service.wait_for_verdict(status, reason, target=target, seconds=_STEP_SECONDS)
-        self._seen(f"{backend.node.name}: clustercheckd answers {status} {reason} to {target}")
+        backend.service.wait_for_verdict(
+            status, reason, target=target, seconds=_STEP_SECONDS
+        )
+        self._seen(
+            f"{backend.node.name}: clustercheckd answers {status} {reason} to {target}"
+        )
         self._haproxy.wait_for_status(backend.node, seconds=_STEP_SECONDS, **in_haproxy)
         for section, status_there in in_haproxy.items():
             self._seen(f"{backend.node.name}: {status_there} in HAProxy's {section}")
@@ -168,7 +184,10 @@ class Tour:
     def _see_writes_on(self, *names: str) -> str:
         def written() -> str | None:
             try:
-                with self._haproxy.connect(WRITER) as connection, connection.cursor() as cursor:
+                with (
+                    self._haproxy.connect(WRITER) as connection,
+                    connection.cursor() as cursor,
+                ):
                     cursor.execute(WRITE)
                     (name,) = cursor.fetchall()[0]
             except (pymysql.MySQLError, OSError):
@@ -202,7 +221,10 @@ def show_live(stack: Stack) -> None:
         text = "\n".join([*_table(stack), "", *_hints(stack)])
         if text != shown:
             # On a terminal, from its upper left corner.
-            print(f"\x1b[H\x1b[J{text}" if sys.stdout.isatty() else f"\n{text}", flush=True)
+            print(
+                f"\x1b[H\x1b[J{text}" if sys.stdout.isatty() else f"\n{text}",
+                flush=True,
+            )
         shown = text
         time.sleep(_REFRESH_SECONDS)
 
@@ -211,7 +233,8 @@ def _table(stack: Stack) -> list[str]:
     rows = [_TITLES]
     for backend in stack.backends:
         writer, readers = (
-            stack.haproxy.server_status(section, backend.node) for section in (WRITER, READER)
+            stack.haproxy.server_status(section, backend.node)
+            for section in (WRITER, READER)
         )
         command = f"curl -i http://{LOOPBACK}:{backend.service.port}/"
         rows.append((backend.node.name, *_answer(backend), writer, readers, command))
@@ -224,7 +247,11 @@ def _answer(backend: Backend) -> tuple[str, str, str]:
     except OSError:
         return "?", "none", "no answer"
     node = known["node"] or {}
-    return node.get("wsrep_local_state_comment") or "not read", str(reply.status), reply.reason
+    return (
+        node.get("wsrep_local_state_comment") or "not read",
+        str(reply.status),
+        reply.reason,
+    )
 
 
 def _hints(stack: Stack) -> list[str]:

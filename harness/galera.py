@@ -105,12 +105,17 @@ class Installation(Block):
     """
 
     def __init__(
-        self, *, binary_logs: bool = False, group_timeouts: Sequence[str] = SHORT_TIMEOUTS
+        self,
+        *,
+        binary_logs: bool = False,
+        group_timeouts: Sequence[str] = SHORT_TIMEOUTS,
     ) -> None:
         self.group_timeouts = group_timeouts
         self.user = "mysql" if os.geteuid() == 0 else None
         self.directory = Path(
-            tempfile.mkdtemp(prefix="clustercheckd-", dir=_IN_MEMORY if _has_memory() else None)
+            tempfile.mkdtemp(
+                prefix="clustercheckd-", dir=_IN_MEMORY if _has_memory() else None
+            )
         )
         self.ports = Ports()
         self._nodes: list[Node] = []
@@ -155,7 +160,15 @@ class Installation(Block):
     def _mount(self, path: Path) -> None:
         path.mkdir()
         subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={_BINARY_LOG_BYTES}", "tmpfs", str(path)],
+            [
+                "mount",
+                "-t",
+                "tmpfs",
+                "-o",
+                f"size={_BINARY_LOG_BYTES}",
+                "tmpfs",
+                str(path),
+            ],
             check=True,
         )
         self._mounted.append(path)
@@ -317,13 +330,18 @@ class Node:
 
     def wait_until_up(self) -> None:
         """Wait until the server answers, whatever its state."""
-        wait_for(f"{self.name} to answer", lambda: self.process.check() and self.status("Uptime"))
+        wait_for(
+            f"{self.name} to answer",
+            lambda: self.process.check() and self.status("Uptime"),
+        )
 
     def connect(self) -> "pymysql.Connection[Any]":
         """Connect as the administrator over the socket. Raises OSError or pymysql.MySQLError."""
         return connect_over_socket(self.socket)
 
-    def connect_as_client(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
+    def connect_as_client(
+        self, *, seconds: float = _QUERY_SECONDS
+    ) -> "pymysql.Connection[Any]":
         """Connect over TCP as a client. seconds: the time limit for each step.
 
         Raises pymysql.MySQLError.
@@ -364,7 +382,10 @@ class Node:
     def commits(self) -> bool:
         """Return whether a client can commit a row, with two seconds for each step."""
         try:
-            with self.connect_as_client(seconds=2) as connection, connection.cursor() as cursor:
+            with (
+                self.connect_as_client(seconds=2) as connection,
+                connection.cursor() as cursor,
+            ):
                 cursor.execute(WRITE)
         except pymysql.MySQLError:
             return False
@@ -396,7 +417,9 @@ class Node:
 
         A session holds a lock that Galera knows nothing of.
         """
-        return self.holding("SET SESSION wsrep_on=OFF", f"LOCK TABLES {DEMO}.writes READ")
+        return self.holding(
+            "SET SESSION wsrep_on=OFF", f"LOCK TABLES {DEMO}.writes READ"
+        )
 
     def without_commits(self) -> AbstractContextManager[None]:
         """Have every commit wait while the block runs, as at the end of a backup."""
@@ -411,12 +434,16 @@ class Node:
         """
         ballast = self.binary_log / "ballast"
         with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(self.binary_log).free)
+            os.posix_fallocate(
+                file.fileno(), 0, shutil.disk_usage(self.binary_log).free
+            )
         try:
             yield
         finally:
             ballast.unlink()
-            for thread, state in self.sql("SELECT TID, STATE FROM information_schema.PROCESSLIST"):
+            for thread, state in self.sql(
+                "SELECT TID, STATE FROM information_schema.PROCESSLIST"
+            ):
                 if state == "Waiting for someone to free space":
                     self._wake(thread)
 
@@ -444,7 +471,9 @@ class Node:
         self.sql("SET GLOBAL thread_cache_size=0")
         limits = Path(f"/proc/{self.process.pid}/limits").read_text()
         (before,) = (
-            line.split()[2] for line in limits.splitlines() if line.startswith("Max processes")
+            line.split()[2]
+            for line in limits.splitlines()
+            if line.startswith("Max processes")
         )
         self._limit_threads("1")
         try:
@@ -478,13 +507,17 @@ class Node:
         # Only the user that a process runs as may change its limits.
         user = self._installation.user
         command = ["prlimit", "--pid", str(self.process.pid), f"--nproc={limit}:"]
-        subprocess.run(command, check=True, capture_output=True, timeout=10, user=user, group=user)
+        subprocess.run(
+            command, check=True, capture_output=True, timeout=10, user=user, group=user
+        )
 
     def _call(self, function: str) -> None:
         # The debugger calls it in the server's first thread, which is then the owner of the lock.
         printed = self._debug(f"print (int){function}((void*)&LOCK_all_status_vars)")
         if "$1 = 0" not in printed:
-            raise RuntimeError(f"{self.name}: gdb could not call {function}: {printed[-300:]}")
+            raise RuntimeError(
+                f"{self.name}: gdb could not call {function}: {printed[-300:]}"
+            )
 
     def _wake(self, thread: int) -> None:
         # THD::signal_wakeup_ready(current_thd), in the thread that waits.
@@ -510,7 +543,9 @@ class Node:
         """
         # If the receiver were stopped before it listens, the joiner would never ask for the
         # transfer.
-        wait_for(f"{self.name} to wait for a state transfer", lambda: listens(self._sst_port))
+        wait_for(
+            f"{self.name} to wait for a state transfer", lambda: listens(self._sst_port)
+        )
         self.process.send_to_session("rsync", signal.SIGSTOP)
         try:
             yield
@@ -553,7 +588,11 @@ def connect_over_socket(path: Path) -> "pymysql.Connection[Any]":
     """Connect as the administrator. Raises OSError or pymysql.MySQLError."""
     user, seconds = getpass.getuser(), _QUERY_SECONDS
     connection = pymysql.connect(
-        user=user, autocommit=True, defer_connect=True, read_timeout=seconds, write_timeout=seconds
+        user=user,
+        autocommit=True,
+        defer_connect=True,
+        read_timeout=seconds,
+        write_timeout=seconds,
     )
     # If PyMySQL 1.2 connects by itself, it leaks a descriptor when nothing listens on the unix
     # socket.
@@ -568,7 +607,9 @@ def connect_over_socket(path: Path) -> "pymysql.Connection[Any]":
     return connection
 
 
-def connect_as_client(port: int, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
+def connect_as_client(
+    port: int, seconds: float = _QUERY_SECONDS
+) -> "pymysql.Connection[Any]":
     """Connect over TCP as a client, to a server or to HAProxy. Raises pymysql.MySQLError."""
     return pymysql.connect(
         host=LOOPBACK,
@@ -595,7 +636,9 @@ class Cluster:
         size: int = 3,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.nodes = [installation.node(f"node{number}") for number in range(1, size + 1)]
+        self.nodes = [
+            installation.node(f"node{number}") for number in range(1, size + 1)
+        ]
         self._tell = tell
 
     def start(self) -> None:
@@ -638,7 +681,9 @@ class Cluster:
         table = f"{DEMO}.altered"
         with ThreadPoolExecutor(1) as pool, ExitStack() as locks:
             for member in self.nodes:
-                locks.enter_context(member.holding(f"FLUSH TABLES {table} WITH READ LOCK"))
+                locks.enter_context(
+                    member.holding(f"FLUSH TABLES {table} WITH READ LOCK")
+                )
             altered = pool.submit(node.sql, f"ALTER TABLE {table} FORCE")
             yield
         altered.result()

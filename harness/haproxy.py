@@ -114,7 +114,9 @@ class HAProxy:
         before = wait_for("a worker of HAProxy", self.worker, seconds=_SECONDS)
         self.process.send(signal.SIGUSR2)
         wait_for(
-            "a new worker of HAProxy", lambda: self.worker() not in {0, before}, seconds=_SECONDS
+            "a new worker of HAProxy",
+            lambda: self.worker() not in {0, before},
+            seconds=_SECONDS,
         )
 
     def worker(self) -> int:
@@ -141,7 +143,9 @@ class HAProxy:
         """Return HAProxy's status of one server: UP, DOWN, NOLB, UP 1/2 ..."""
         return self.servers().get((section, node.name), {}).get("status", "unknown")
 
-    def wait_for_status(self, node: Named, *, seconds: float = 30.0, **wanted: str) -> None:
+    def wait_for_status(
+        self, node: Named, *, seconds: float = 30.0, **wanted: str
+    ) -> None:
         """Wait for HAProxy's status of a node.
 
         wanted: the status by section, such as `writer="UP"`.
@@ -149,7 +153,8 @@ class HAProxy:
         wait_for(
             f"HAProxy to have {node.name} {wanted}",
             lambda: all(
-                self.server_status(section, node) == status for section, status in wanted.items()
+                self.server_status(section, node) == status
+                for section, status in wanted.items()
             ),
             seconds=seconds,
         )
@@ -188,7 +193,9 @@ class HAProxy:
         except (pymysql.MySQLError, OSError):
             return None
 
-    def _adapted(self, text: str, servers: Sequence[Server], replace: Mapping[str, str]) -> str:
+    def _adapted(
+        self, text: str, servers: Sequence[Server], replace: Mapping[str, str]
+    ) -> str:
         if os.geteuid() != 0:
             text = re.sub(r"^ *(user|group|chroot) .*\n", "", text, flags=re.MULTILINE)
         replacements = {
@@ -205,8 +212,12 @@ class HAProxy:
         }
         for old, new in replacements.items():
             text = text.replace(old, new)
-        if left := [line for line in text.splitlines() if re.match(r" *[^#]*\b10\.0\.0\.", line)]:
-            raise RuntimeError(f"the configuration still has addresses of the example: {left}")
+        if left := [
+            line for line in text.splitlines() if re.match(r" *[^#]*\b10\.0\.0\.", line)
+        ]:
+            raise RuntimeError(
+                f"the configuration still has addresses of the example: {left}"
+            )
         return text
 
 

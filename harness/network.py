@@ -36,7 +36,9 @@ class RemoteHost(Block):
         number = os.getpid()
         # Use a network of four addresses, one for each end. The process id keeps it apart from
         # other runs.
-        network = _TEST_NETWORK.network_address + number * 4 % _TEST_NETWORK.num_addresses
+        network = (
+            _TEST_NETWORK.network_address + number * 4 % _TEST_NETWORK.num_addresses
+        )
         self.address = str(network + 2)
         self._our_address = str(network + 1)
         self._name = f"clustercheckd-{number}"
@@ -76,7 +78,9 @@ class RemoteHost(Block):
     def _wait_until_connected(self) -> None:
         # The kernel may notice the carrier up to a second late, and drops all packets till then.
         state = Path("/sys/class/net", self._link, "operstate")
-        wait_for("the link to the remote host", lambda: state.read_text().strip() == "up")
+        wait_for(
+            "the link to the remote host", lambda: state.read_text().strip() == "up"
+        )
 
     def _start(self) -> None:
         _ip(f"netns add {self._name}")

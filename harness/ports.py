@@ -20,7 +20,9 @@ class Ports:
 
     def free(self) -> int:
         """Reserve a port and return it."""
-        return next(port for port in random.sample(_PORTS, len(_PORTS)) if self._reserve(port))
+        return next(
+            port for port in random.sample(_PORTS, len(_PORTS)) if self._reserve(port)
+        )
 
     def close(self) -> None:
         """Release the ports."""

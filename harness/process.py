@@ -76,7 +76,9 @@ class Process:
         """Return True. Raises `ProcessEndedError` if the process has ended."""
         if self.exit_code is not None:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-            raise ProcessEndedError(f"{self.name} exited with status {self.exit_code}:\n{tail}")
+            raise ProcessEndedError(
+                f"{self.name} exited with status {self.exit_code}:\n{tail}"
+            )
         return True
 
     def send(self, number: signal.Signals) -> None:
@@ -99,7 +101,9 @@ class Process:
         finally:
             self.send(signal.SIGCONT)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0) -> int:
+    def stop(
+        self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0
+    ) -> int:
         """Stop the process, with SIGKILL after seconds, and kill the rest of its session.
 
         Return the exit status.

@@ -18,7 +18,9 @@ _INTERVAL = "200ms"
 class Prometheus:
     """One Prometheus process that scrapes services and an HAProxy, by their ports."""
 
-    def __init__(self, directory: Path, port: int, services: Sequence[int], haproxy: int) -> None:
+    def __init__(
+        self, directory: Path, port: int, services: Sequence[int], haproxy: int
+    ) -> None:
         self.port = port
         config = directory / "prometheus.yml"
         config.write_text(_config(services, haproxy))
@@ -44,6 +46,8 @@ def _config(services: Sequence[int], haproxy: int) -> str:
     text = (CONTRIB / "prometheus.yml").read_text()
     targets = "".join(f"          - {LOOPBACK}:{port}\n" for port in services)
     text = re.sub(r"(?: {10}- db\d:9200\n)+", targets, text)
-    text = re.sub(r"(scrape_interval|evaluation_interval): 15s", rf"\1: {_INTERVAL}", text)
+    text = re.sub(
+        r"(scrape_interval|evaluation_interval): 15s", rf"\1: {_INTERVAL}", text
+    )
     text = text.replace("- alerts.yml", f"- {CONTRIB / 'alerts.yml'}")
     return text.replace("- lb1:8404", f"- {LOOPBACK}:{haproxy}")

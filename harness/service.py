@@ -92,7 +92,11 @@ class Service:
     def restart(self) -> None:
         """Start the service, again after a stop."""
         self.process = Process(
-            self.name, self._command, self.log, environ=self._environ, pass_fds=self._pass_fds
+            self.name,
+            self._command,
+            self.log,
+            environ=self._environ,
+            pass_fds=self._pass_fds,
         )
 
     def wait_until_up(self) -> None:
@@ -115,7 +119,9 @@ class Service:
 
         seen: list[str] = []
         try:
-            return wait_for(f"{self.name} to answer {status} {reason}", reached, seconds=seconds)
+            return wait_for(
+                f"{self.name} to answer {status} {reason}", reached, seconds=seconds
+            )
         except AssertionError as fault:
             fault.add_note(f"last answers: {seen[-5:]}")
             raise
@@ -127,7 +133,9 @@ class Service:
 
     def send(self, request: bytes, *, half_close: bool = False) -> bytes:
         """Send raw bytes and read until the server closes."""
-        with socket.create_connection((LOOPBACK, self.port), timeout=_ANSWER_SECONDS) as connection:
+        with socket.create_connection(
+            (LOOPBACK, self.port), timeout=_ANSWER_SECONDS
+        ) as connection:
             connection.sendall(request)
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
@@ -137,7 +145,11 @@ class Service:
         """Run another of clustercheckd's commands with the same settings."""
         command = [sys.executable, "-m", "app", name]
         subprocess.run(
-            command, env=self._environ, check=True, capture_output=True, timeout=_START_SECONDS
+            command,
+            env=self._environ,
+            check=True,
+            capture_output=True,
+            timeout=_START_SECONDS,
         )
 
     def stop(self) -> int:
@@ -146,7 +158,9 @@ class Service:
 
 
 @contextmanager
-def service_beside(node: Node, directory: Path, ports: Ports, **environ: str) -> Iterator[Service]:
+def service_beside(
+    node: Node, directory: Path, ports: Ports, **environ: str
+) -> Iterator[Service]:
     """Run clustercheckd for a node while the block runs, with more settings if given.
 
     It answers when the block begins.
@@ -160,7 +174,9 @@ def service_beside(node: Node, directory: Path, ports: Ports, **environ: str) ->
         "MYSQL_PASSWORD": PASSWORD,
         **environ,
     }
-    service = Service(directory, ports.free(), settings, name=f"clustercheckd-{node.name}")
+    service = Service(
+        directory, ports.free(), settings, name=f"clustercheckd-{node.name}"
+    )
     try:
         service.wait_until_up()
         yield service

@@ -51,7 +51,10 @@ class Stack(Block):
 
     def start_prometheus(self) -> Prometheus:
         """Start a Prometheus that scrapes the services and HAProxy, and wait until it answers."""
-        services, stats = [service.port for service in self.services], self.haproxy.ports["stats"]
+        services, stats = (
+            [service.port for service in self.services],
+            self.haproxy.ports["stats"],
+        )
         prometheus = Prometheus(self._directory, self._ports.free(), services, stats)
         self._exits.callback(prometheus.process.kill)
         prometheus.wait_until_up()
@@ -71,7 +74,11 @@ class Stack(Block):
 
     def wait_until_whole(self) -> None:
         """Wait until every node is a Synced member of one cluster, available, and UP in HAProxy."""
-        wait_for("every node to see every member", self._is_complete, seconds=_COMPLETE_SECONDS)
+        wait_for(
+            "every node to see every member",
+            self._is_complete,
+            seconds=_COMPLETE_SECONDS,
+        )
         for backend in self.backends:
             backend.service.wait_for_verdict(200, "synced")
             self.haproxy.wait_for_status(backend.node, writer="UP", readers="UP")
@@ -80,7 +87,9 @@ class Stack(Block):
             wait_for(f"{backend.node.name} to commit", backend.node.commits)
 
     def _is_complete(self) -> bool:
-        return {node.status("wsrep_cluster_size") for node in self.nodes} == {str(len(self.nodes))}
+        return {node.status("wsrep_cluster_size") for node in self.nodes} == {
+            str(len(self.nodes))
+        }
 
     def _start(self) -> None:
         """Start everything, which takes about 15 s."""
@@ -98,7 +107,8 @@ class Stack(Block):
         self._tell("starting clustercheckd beside each node, and HAProxy in front")
         self.services = [self.service(node, **self._settings) for node in self.nodes]
         self.backends = [
-            Backend(node, service) for node, service in zip(self.nodes, self.services, strict=True)
+            Backend(node, service)
+            for node, service in zip(self.nodes, self.services, strict=True)
         ]
         servers = [backend.server for backend in self.backends]
         self.haproxy = HAProxy(self._directory, self._ports, servers, text=self._text)

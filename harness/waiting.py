@@ -13,7 +13,9 @@ class NotInTimeError(AssertionError):
     """A condition did not become true in time."""
 
 
-def wait_for(what: str, condition: Callable[[], T | None], *, seconds: float = 30.0) -> T:
+def wait_for(
+    what: str, condition: Callable[[], T | None], *, seconds: float = 30.0
+) -> T:
     """Call condition until it returns a true value, and return that value.
 
     Raises `NotInTimeError` after seconds. Its message has what and the last value.
@@ -24,5 +26,7 @@ def wait_for(what: str, condition: Callable[[], T | None], *, seconds: float = 3
         if answer:
             return answer
         if time.monotonic() > end:
-            raise NotInTimeError(f"not within {seconds:g} s: {what} (last answer: {answer!r})")
+            raise NotInTimeError(
+                f"not within {seconds:g} s: {what} (last answer: {answer!r})"
+            )
         time.sleep(_PAUSE_SECONDS)

@@ -45,10 +45,16 @@ def main() -> None:
     """Build what the command line asks for."""
     parser = argparse.ArgumentParser(description="Build the packages of clustercheckd.")
     parser.add_argument(
-        "--output", type=Path, default=ROOT / "dist", help="where the packages go (dist)"
+        "--output",
+        type=Path,
+        default=ROOT / "dist",
+        help="where the packages go (dist)",
     )
     parser.add_argument(
-        "--work", type=Path, default=ROOT / "build" / "package", help="where they are made"
+        "--work",
+        type=Path,
+        default=ROOT / "build" / "package",
+        help="where they are made",
     )
     options = parser.parse_args()
     work, output = options.work.absolute(), options.output.absolute()
@@ -75,7 +81,9 @@ def main() -> None:
             for path in (work / folder).rglob("*")
         ):
             if not path.is_symlink():
-                path.chmod(0o755 if path.is_dir() or path.parent == work / "bin" else 0o644)
+                path.chmod(
+                    0o755 if path.is_dir() or path.parent == work / "bin" else 0o644
+                )
             os.utime(path, (epoch, epoch), follow_symlinks=False)
         packages = [pack(work, version, kind, output) for kind in ("deb", "rpm")]
     except licences.BuildError as fault:
@@ -93,14 +101,20 @@ def pack(work: Path, version: str, kind: str, output: Path) -> Path:
     environ = {"VERSION": version, "MAINTAINER": MAINTAINER}
     command = [f"{BIN}/nfpm", "package", "--config=source/packaging/nfpm.yaml"]
     licences.output_of(
-        *command, f"--packager={kind}", f"--target={output / name}", cwd=work, environ=environ
+        *command,
+        f"--packager={kind}",
+        f"--target={output / name}",
+        cwd=work,
+        environ=environ,
     )
     return output / name
 
 
 def _version() -> str:
     found = re.search(
-        r'^__version__ = "(.+)"$', (ROOT / "app" / "__init__.py").read_text(), re.MULTILINE
+        r'^__version__ = "(.+)"$',
+        (ROOT / "app" / "__init__.py").read_text(),
+        re.MULTILINE,
     )
     if found is None:
         sys.exit("make package: app/__init__.py has no __version__")
@@ -112,7 +126,9 @@ def _epoch() -> int:
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(given)
     if (ROOT / ".git").exists():
-        return int(licences.output_of("git", "-C", str(ROOT), "log", "-1", "--format=%ct"))
+        return int(
+            licences.output_of("git", "-C", str(ROOT), "log", "-1", "--format=%ct")
+        )
     # Sources without their history: the archive's own time.
     return int((ROOT / "app" / "__init__.py").stat().st_mtime)
 
@@ -126,7 +142,9 @@ def _freeze(work: Path) -> None:
     }
     recipe = str(ROOT / "packaging" / "clustercheckd.spec")
     folders = [f"--distpath={work}", f"--workpath={work}/analysis"]
-    licences.output_of(f"{BIN}/pyinstaller", "--noconfirm", *folders, recipe, environ=environ)
+    licences.output_of(
+        f"{BIN}/pyinstaller", "--noconfirm", *folders, recipe, environ=environ
+    )
 
 
 def _write_documents(folder: Path, bundled: list[licences.Component]) -> None:
@@ -134,10 +152,14 @@ def _write_documents(folder: Path, bundled: list[licences.Component]) -> None:
     folder.mkdir()
     for name in DOCUMENTS:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.sh"))
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.sh")
+            )
         else:
             shutil.copy(ROOT / name, folder)
-    (folder / "copyright").write_text(licences.overview(bundled, (ROOT / "LICENSE").read_text()))
+    (folder / "copyright").write_text(
+        licences.overview(bundled, (ROOT / "LICENSE").read_text())
+    )
     for component in bundled:
         (folder / "licenses" / component.name).mkdir(parents=True, exist_ok=True)
         for text in component.texts:

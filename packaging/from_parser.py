@@ -41,7 +41,9 @@ def write_manual_pages(program: Path, folder: Path) -> None:
     for command, about in names.items():
         name = _page_of(command)
         # No line breaks in these.
-        others = ", ".join(rf"\%{_page_of(other)}(8)" for other in names if other != command)
+        others = ", ".join(
+            rf"\%{_page_of(other)}(8)" for other in names if other != command
+        )
         sections = {
             "NAME": f"{name} \\- {about}",
             "SEE ALSO": f"{others}, and the pages in /usr/share/doc/clustercheckd/docs",
@@ -49,7 +51,9 @@ def write_manual_pages(program: Path, folder: Path) -> None:
         if not command:
             sections |= _sections_of_all()
         more = folder.parent / f"{name}.h2m"
-        more.write_text("".join(f"[{title}]\n{text}\n" for title, text in sections.items()))
+        more.write_text(
+            "".join(f"[{title}]\n{text}\n" for title, text in sections.items())
+        )
         asked = ["--help-option", f"{command} --help", "--include", str(more)]
         page = output_of("help2man", "--no-info", "--section=8", *asked, str(program))
         (folder / f"{name}.8.gz").write_bytes(gzip.compress(page.encode(), 9, mtime=0))
@@ -58,7 +62,9 @@ def write_manual_pages(program: Path, folder: Path) -> None:
 def write_completions(path: Path) -> None:
     """Write what bash completes after `clustercheckd`."""
     # Without a command, serve's flags.
-    whole = argparse.ArgumentParser("clustercheckd", parents=[_completed("serve")], add_help=False)
+    whole = argparse.ArgumentParser(
+        "clustercheckd", parents=[_completed("serve")], add_help=False
+    )
     whole.add_argument("--version", action="store_true")
     commands = whole.add_subparsers()
     for name in COMMANDS:
@@ -91,14 +97,19 @@ def _words_of(setting: str) -> Sequence[str]:
 def _sections_of_all() -> dict[str, str]:
     """Return the sections that clustercheckd(8) has beside what --help prints."""
     statuses = {
-        f"clustercheckd {name}": "; ".join(f"{code}: {why}" for code, why in command.exits.items())
+        f"clustercheckd {name}": "; ".join(
+            f"{code}: {why}" for code, why in command.exits.items()
+        )
         for name, command in COMMANDS.items()
     }
     return {
         "EXIT STATUS": _paragraphs(statuses),
         "SETTINGS": "Environment variables, and lines of the env file; a flag takes precedence.\n"
         + _paragraphs(
-            {_names_of(setting): _meaning_of(setting) for setting in Settings.model_fields}
+            {
+                _names_of(setting): _meaning_of(setting)
+                for setting in Settings.model_fields
+            }
         ),
         "FILES": _paragraphs(FILES),
     }
@@ -117,7 +128,9 @@ def _meaning_of(setting: str) -> str:
 
 def _paragraphs(terms: dict[str, str]) -> str:
     """Return terms and what they mean, for man(7)."""
-    return "\n".join(f".TP\n.B {_roff(term)}\n{_roff(text)}" for term, text in terms.items())
+    return "\n".join(
+        f".TP\n.B {_roff(term)}\n{_roff(text)}" for term, text in terms.items()
+    )
 
 
 def _roff(text: str) -> str:

@@ -63,11 +63,19 @@ def overview(components: Sequence[Component], own: str) -> str:
         "licences of those parts are in /usr/share/doc/clustercheckd/licenses."
     )
     return "\n".join(
-        [head, "", own, *(f"{part.name} {part.version}: {part.licence}" for part in components), ""]
+        [
+            head,
+            "",
+            own,
+            *(f"{part.name} {part.version}: {part.licence}" for part in components),
+            "",
+        ]
     )
 
 
-def bill_of_materials(components: Sequence[Component], version: str, timestamp: str) -> str:
+def bill_of_materials(
+    components: Sequence[Component], version: str, timestamp: str
+) -> str:
     """Write the parts as scanners for vulnerabilities read them: CycloneDX 1.5, as JSON."""
     own = {
         "type": "application",
@@ -99,7 +107,9 @@ def _python_components(contents: Path) -> Iterator[Component]:
     """Find what is from the package index. The executables themselves are PyInstaller's."""
     by_import = packages_distributions()
     imports = {entry.name.partition(".")[0] for entry in contents.iterdir()}
-    names = {name for module in imports for name in by_import.get(module, [])} | {"pyinstaller"}
+    names = {name for module in imports for name in by_import.get(module, [])} | {
+        "pyinstaller"
+    }
     for distribution in distributions():
         name = distribution.metadata["Name"]
         if name in names:
@@ -110,7 +120,9 @@ def _python_components(contents: Path) -> Iterator[Component]:
             ]
             texts = tuple(Path(str(file.locate())) for file in files)
             purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{distribution.version}"
-            yield Component(name, distribution.version, _licence(distribution), texts, purl)
+            yield Component(
+                name, distribution.version, _licence(distribution), texts, purl
+            )
 
 
 def _licence(distribution: Distribution) -> str:
@@ -120,7 +132,9 @@ def _licence(distribution: Distribution) -> str:
         if field in metadata and "\n" not in metadata[field]:
             return str(metadata[field])
     classifiers = [
-        line for line in metadata.get_all("Classifier") or [] if line.startswith("License ::")
+        line
+        for line in metadata.get_all("Classifier") or []
+        if line.startswith("License ::")
     ]
     return classifiers[0].rpartition(":: ")[2] if classifiers else "see its text"
 

@@ -35,7 +35,8 @@ PROCESSES = 4
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run all tests in several processes, but those that somebody has named in this one."""
     everything = (
-        config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+        config.args_source == pytest.Config.ArgsSource.TESTPATHS
+        and not config.option.keyword
     )
     return PROCESSES if everything else 0
 
@@ -49,7 +50,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
     items.sort(
-        key=lambda item: (group_of(item) != CLUSTER, -TEST_FOLDERS.index(item.path.parent.name))
+        key=lambda item: (
+            group_of(item) != CLUSTER,
+            -TEST_FOLDERS.index(item.path.parent.name),
+        )
     )
 
 
@@ -107,12 +111,18 @@ class Services:
     ) -> Service:
         """Start one by way of a wrapper's command, without waiting for an answer."""
         nowhere = (
-            {} if "MYSQL_HOST" in environ else {"MYSQL_SOCKET": str(self.directory / "no.sock")}
+            {}
+            if "MYSQL_HOST" in environ
+            else {"MYSQL_SOCKET": str(self.directory / "no.sock")}
         )
         settings = {**nowhere, **environ}
         command = (*wrapper, sys.executable, "-m", "app")
         service = Service(
-            self.directory, port or self._ports.free(), settings, command=command, pass_fds=pass_fds
+            self.directory,
+            port or self._ports.free(),
+            settings,
+            command=command,
+            pass_fds=pass_fds,
         )
         self._exits.callback(service.stop)
         return service

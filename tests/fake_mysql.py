@@ -32,7 +32,9 @@ EOF = b"\xfe\x00\x00\x02\x00"
 _COM_QUIT = 1
 READ_IN_SYNC = "SELECT 1"
 _SELECTED: Mapping[Value, str] = {"ON": "1", "OFF": "0"}
-CAPABILITIES = 0x0008_A20D  # 4.1 protocol, secure connection, plugin authentication, no TLS
+CAPABILITIES = (
+    0x0008_A20D  # 4.1 protocol, secure connection, plugin authentication, no TLS
+)
 TLS_CAPABILITIES = CAPABILITIES | 0x800
 
 
@@ -46,7 +48,9 @@ def packet(number: int, payload: bytes) -> bytes:
     return struct.pack("<I", len(payload))[:3] + bytes([number]) + payload
 
 
-def greeting(plugin: str = "mysql_native_password", capabilities: int = CAPABILITIES) -> bytes:
+def greeting(
+    plugin: str = "mysql_native_password", capabilities: int = CAPABILITIES
+) -> bytes:
     """Make the first packet of the server."""
     return (
         b"\x0a8.0.36-fake\0"
@@ -75,7 +79,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> bytes:
         *(b"".join(map(_string, row)) for row in rows),
         EOF,
     ]
-    return b"".join(packet(number % 256, payload) for number, payload in enumerate(payloads, 1))
+    return b"".join(
+        packet(number % 256, payload) for number, payload in enumerate(payloads, 1)
+    )
 
 
 def shown(values: Mapping[str, Value]) -> bytes:
@@ -88,7 +94,9 @@ def selected(statement: str, variables: Mapping[str, Value]) -> bytes:
     names = re.findall(r"@@global\.(\w+)", statement)
     if unknown := [name for name in names if name not in variables]:
         return packet(1, error(1193, f"Unknown system variable '{unknown[0]}'"))
-    return table(names, [[_SELECTED.get(variables[name], variables[name]) for name in names]])
+    return table(
+        names, [[_SELECTED.get(variables[name], variables[name]) for name in names]]
+    )
 
 
 def _string(value: Value) -> bytes:
@@ -106,7 +114,9 @@ def server_context(certificate: Certificate) -> ssl.SSLContext:
 class Peer:
     """One connection, as the server sees it."""
 
-    def __init__(self, connection: socket.socket, statements: list[str] | None = None) -> None:
+    def __init__(
+        self, connection: socket.socket, statements: list[str] | None = None
+    ) -> None:
         self.connection = connection
         self._statements = [] if statements is None else statements
         self._sequence = 0
@@ -130,7 +140,9 @@ class Peer:
         """Send the handshake."""
         self.send(greeting(plugin, capabilities))
 
-    def start_tls(self, context: ssl.SSLContext, plugin: str = "mysql_native_password") -> None:
+    def start_tls(
+        self, context: ssl.SSLContext, plugin: str = "mysql_native_password"
+    ) -> None:
         """Greet, offer TLS, and go on within it."""
         self.greet(plugin, TLS_CAPABILITIES)
         self.receive()
@@ -179,7 +191,8 @@ class Peer:
                 answer = packet(1, OK)
             elif refuses_select():
                 answer = packet(
-                    1, error(1047, "WSREP has not yet prepared node for application use")
+                    1,
+                    error(1047, "WSREP has not yet prepared node for application use"),
                 )
             else:
                 answer = selected(statement, variables)
@@ -225,7 +238,9 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
         self.connections = 0
         self.statements: list[str] = []
         self._sockets: set[socket.socket] = set()
-        self.address_family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        self.address_family = (
+            socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        )
         super().__init__(address, _Handler)  # type: ignore[arg-type]
         if self.address_family == socket.AF_INET:
             # The second of two answers would wait for the client to acknowledge the first.
@@ -244,7 +259,9 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
     @contextmanager
     def serving(self) -> Iterator[None]:
         """Accept connections, which wait until then."""
-        thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.02}
+        )
         thread.start()
         try:
             yield
@@ -289,7 +306,9 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 @contextmanager
-def fake_mysql(behaviour: Behaviour, address: Address = (LOOPBACK, 0)) -> Iterator[FakeMySQL]:
+def fake_mysql(
+    behaviour: Behaviour, address: Address = (LOOPBACK, 0)
+) -> Iterator[FakeMySQL]:
     """Serve a behaviour."""
     with FakeMySQL(behaviour, address) as server, server.serving():
         yield server
@@ -304,7 +323,10 @@ def galera(
 
     def behaviour(peer: Peer) -> None:
         peer.log_in()
-        values = ({**SYNCED_STATUS, **(status or {})}, {**SYNCED_VARIABLES, **(variables or {})})
+        values = (
+            {**SYNCED_STATUS, **(status or {})},
+            {**SYNCED_VARIABLES, **(variables or {})},
+        )
         peer.answer_queries(*values, refuses_select)
 
     return behaviour

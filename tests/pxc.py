@@ -50,9 +50,13 @@ def dumps() -> list[Dump]:
     """Return all dumps."""
     found = []
     with _DUMPS.open(newline="") as file:
-        for reason, product, version, situation, *cells in csv.reader(file, delimiter="\t"):
+        for reason, product, version, situation, *cells in csv.reader(
+            file, delimiter="\t"
+        ):
             rows = dict(cell.partition("=")[::2] for cell in cells)
-            found.append(Dump(Reason(reason), f"{product} {version}: {situation}", rows))
+            found.append(
+                Dump(Reason(reason), f"{product} {version}: {situation}", rows)
+            )
     return found
 
 
@@ -84,7 +88,9 @@ class Node:
 
     def lose_majority(self) -> None:
         """Get a non-Primary view, which forces maintenance."""
-        self._status |= {name: NON_PRIMARY[name] for name in STATUS if name in NON_PRIMARY}
+        self._status |= {
+            name: NON_PRIMARY[name] for name in STATUS if name in NON_PRIMARY
+        }
         self._variables["pxc_maint_mode"] = "MAINTENANCE"
 
     def find_majority(self) -> None:

@@ -22,7 +22,8 @@ def metrics_on_the_page() -> list[str]:
 def of_the_dashboard() -> dict[str, str]:
     """Return the dashboard's queries by panel, as Grafana sends them with all variables at All."""
     values = {
-        variable["name"]: variable.get("allValue") for variable in DASHBOARD["templating"]["list"]
+        variable["name"]: variable.get("allValue")
+        for variable in DASHBOARD["templating"]["list"]
     }
     values["__rate_interval"] = "30s"
 

@@ -52,7 +52,10 @@ SYNCED = {
     "wsrep_provider": "/usr/lib/galera/libgalera_smm.so",
     "wsrep_reject_queries": "NONE",
 }
-DONOR = SYNCED | {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced"}
+DONOR = SYNCED | {
+    "wsrep_local_state": "2",
+    "wsrep_local_state_comment": "Donor/Desynced",
+}
 DESYNCED = DONOR | {"wsrep_desync": "ON"}
 JOINED = SYNCED | {"wsrep_local_state": "3", "wsrep_local_state_comment": "Joined"}
 """For some milliseconds, when a FLUSH TABLES WITH READ LOCK ends."""
@@ -78,7 +81,10 @@ JOINING = SYNCED | {
     "wsrep_ready": "OFF",
 }
 """In an incremental transfer."""
-JOINING_IN_PRIMARY = JOINING | {"wsrep_cluster_status": "Primary", "wsrep_local_index": "0"}
+JOINING_IN_PRIMARY = JOINING | {
+    "wsrep_cluster_status": "Primary",
+    "wsrep_local_index": "0",
+}
 """At the end of it."""
 OF_A_PROVIDER = {
     "wsrep_incoming_addresses",
@@ -88,7 +94,9 @@ OF_A_PROVIDER = {
     "wsrep_local_state",
     "wsrep_local_state_comment",
 }
-NOT_GALERA = {name: value for name, value in SYNCED.items() if name not in OF_A_PROVIDER} | {
+NOT_GALERA = {
+    name: value for name, value in SYNCED.items() if name not in OF_A_PROVIDER
+} | {
     "Threads_connected": "1",
     "wsrep_cluster_size": "0",
     "wsrep_cluster_status": "Disconnected",

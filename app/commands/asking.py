@@ -159,7 +159,9 @@ def service_at(text: str, default_port: int) -> Service:
     if typed is None or not 1 <= port <= MOST_PORT:
         # Before the @ of a URL may be a password.
         shown = "" if "@" in text else f"{one_line(text)!r} is "
-        raise SettingsError(f"status: {shown}not an address; examples: db1:9200 [fd00::1]:9200")
+        raise SettingsError(
+            f"status: {shown}not an address; examples: db1:9200 [fd00::1]:9200"
+        )
     return Service(text, typed["bracketed"] or typed["host"], port)
 
 
@@ -172,7 +174,9 @@ def members_of(services: Sequence[Service]) -> list[Service]:
         index = answer.node.wsrep_local_index
         known.update(host for place, host in enumerate(answer.hosts) if place == index)
     members = {
-        host: Service(host_and_port(host, answer.service.port), host, answer.service.port)
+        host: Service(
+            host_and_port(host, answer.service.port), host, answer.service.port
+        )
         for answer in answers
         for host in answer.hosts
         if host not in known
@@ -182,7 +186,9 @@ def members_of(services: Sequence[Service]) -> list[Service]:
 
 def ask(services: Sequence[Service]) -> list[Reply]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers = [Reply(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services]
+    answers = [
+        Reply(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services
+    ]
 
     def ask_one(index: int) -> None:
         answers[index] = _answer(services[index])

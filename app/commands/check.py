@@ -32,7 +32,10 @@ def check(settings: Settings, *, as_json: bool) -> int:
     settings.require_usable()
     outcome = poll_once(settings.database(), settings.clustercheck_deadline)
     verdict = decide(
-        outcome, 0.0, settings.policy(), ManualSwitches(settings.clustercheck_disabled_file)()
+        outcome,
+        0.0,
+        settings.policy(),
+        ManualSwitches(settings.clustercheck_disabled_file)(),
     )
     if as_json:
         node = dataclasses.asdict(outcome) if isinstance(outcome, NodeState) else None
@@ -40,7 +43,9 @@ def check(settings: Settings, *, as_json: bool) -> int:
     else:
         say(str(verdict))
         if isinstance(outcome, PollFailure) and outcome.reason in _OF_THE_LOGIN:
-            say(f"The login was to {settings.database()}, by user id {os.geteuid()}\n{_KEPT}")
+            say(
+                f"The login was to {settings.database()}, by user id {os.geteuid()}\n{_KEPT}"
+            )
         if not verdict.available:
             say(f"For what to do, see {verdict.reason} in {REASONS_PAGE}")
     return AVAILABLE if verdict.available else NOT_AVAILABLE

@@ -15,7 +15,9 @@ _SYNCED = 4
 _LATE_SECONDS = 1.0
 _PAUSED = {"true", "ON"}
 _SPLIT = "each side takes writes"
-_NAME_THEM = "their servers show no addresses, name each: clustercheckd status db1 db2 db3"
+_NAME_THEM = (
+    "their servers show no addresses, name each: clustercheckd status db1 db2 db3"
+)
 
 
 def remarks_on(answers: Sequence[Reply]) -> dict[str, str]:
@@ -38,7 +40,10 @@ def remarks_on(answers: Sequence[Reply]) -> dict[str, str]:
 
 
 def _split(members: Mapping[str, NodeState]) -> str:
-    data = {name: f"data of {node.wsrep_cluster_state_uuid}" for name, node in members.items()}
+    data = {
+        name: f"data of {node.wsrep_cluster_state_uuid}"
+        for name, node in members.items()
+    }
     # All members of a cluster have one view of it, but one that lags may have an older one.
     current = {
         name: node
@@ -51,7 +56,11 @@ def _split(members: Mapping[str, NodeState]) -> str:
         f" {node.wsrep_cluster_conf_id}, {node.wsrep_incoming_addresses}"
         for name, node in current.items()
     }
-    return _differences(_SPLIT, data) or _differences(_SPLIT, views) or _same_place(current)
+    return (
+        _differences(_SPLIT, data)
+        or _differences(_SPLIT, views)
+        or _same_place(current)
+    )
 
 
 def _same_place(members: Mapping[str, NodeState]) -> str:
@@ -80,7 +89,9 @@ def _held_up(members: Mapping[str, NodeState]) -> str:
     if late := [name for name, node in members.items() if _is_late(node)]:
         seen.append(f"reads in sync wait on {', '.join(late)}")
     if any(_is_paused(node) for node in members.values()):
-        queues = {name: node.wsrep_local_recv_queue or 0 for name, node in members.items()}
+        queues = {
+            name: node.wsrep_local_recv_queue or 0 for name, node in members.items()
+        }
         longest = max(queues, key=lambda name: queues[name])
         where = longest if queues[longest] else "a node that is not shown here"
         seen.append(f"flow control waits for the receive queue on {where}")
@@ -103,7 +114,9 @@ def _missing(answers: Sequence[Reply]) -> int:
 
 def _versions(members: Mapping[str, NodeState]) -> str:
     # What follows the number depends on options too, such as -log.
-    versions = {name: str(node.version).partition("-")[0] for name, node in members.items()}
+    versions = {
+        name: str(node.version).partition("-")[0] for name, node in members.items()
+    }
     return _differences("an upgrade is not finished", versions)
 
 
@@ -112,12 +125,17 @@ def _is_late(node: NodeState) -> bool:
 
 
 def _is_paused(node: NodeState) -> bool:
-    return not _PAUSED.isdisjoint({node.wsrep_flow_control_active, node.wsrep_flow_control_status})
+    return not _PAUSED.isdisjoint(
+        {node.wsrep_flow_control_active, node.wsrep_flow_control_status}
+    )
 
 
 def _differences(what: str, seen: Mapping[str, str]) -> str:
     """Return what was seen with the names of the nodes, empty if it is the same on all."""
-    sides = {text: ", ".join(name for name in seen if seen[name] == text) for text in seen.values()}
+    sides = {
+        text: ", ".join(name for name in seen if seen[name] == text)
+        for text in seen.values()
+    }
     if len(sides) < 2:  # noqa: PLR2004 (a difference)
         return ""
     return "; ".join([what, *(f"{side}: {text}" for text, side in sides.items())])

@@ -15,7 +15,9 @@ from app.settings.switches import ManualSwitches
 from app.verdict.reason import Reason
 
 
-def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Service]) -> int:
+def drain(
+    disabled_file: str, reason: str | None, find_service: Callable[[], Service]
+) -> int:
     """Create the disabled file and confirm that the service sees it. Return the exit status.
 
     reason: written to the file. find_service: may raise `SettingsError`; the node is drained by
@@ -27,10 +29,13 @@ def drain(disabled_file: str, reason: str | None, find_service: Callable[[], Ser
         file = Path(disabled_file).open("xb", buffering=0)  # noqa: SIM115 (closed below)
     except FileExistsError:
         say(
-            ManualSwitches(disabled_file)().disabled_file or f"{disabled_file} is a link to nowhere"
+            ManualSwitches(disabled_file)().disabled_file
+            or f"{disabled_file} is a link to nowhere"
         )
         if reason is not None:
-            complain(f"--reason is not written: to change the words, edit {disabled_file}")
+            complain(
+                f"--reason is not written: to change the words, edit {disabled_file}"
+            )
     except OSError as fault:
         complain(
             f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}: the node is not"
@@ -63,7 +68,9 @@ def undrain(disabled_file: str, find_service: Callable[[], Service]) -> int:
     return _confirm(find_service, disabled_file, drained=False)
 
 
-def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained: bool) -> int:
+def _confirm(
+    find_service: Callable[[], Service], disabled_file: str, *, drained: bool
+) -> int:
     try:
         [answer] = ask([find_service()])
     except SettingsError as fault:
@@ -78,6 +85,10 @@ def _confirm(find_service: Callable[[], Service], disabled_file: str, *, drained
         complain(f"{verdict}: it does not see the change of {disabled_file}")
         return FAILED
     say(verdict)
-    if answer.node.wsrep_cluster_size == 1 and status.otherwise and status.otherwise.available:
+    if (
+        answer.node.wsrep_cluster_size == 1
+        and status.otherwise
+        and status.otherwise.available
+    ):
         complain("this was the last available node: its wsrep_cluster_size is 1")
     return DONE

@@ -72,7 +72,10 @@ COMMANDS = {
     "serve": Command(
         "run the service: poll the node, and answer health checks (default)",
         "clustercheckd serve --env-file /etc/clustercheckd/clustercheckd.env",
-        {DONE: "after SIGTERM or Ctrl-C", MISUSED: f"{_MISUSED}, or the port is in use"},
+        {
+            DONE: "after SIGTERM or Ctrl-C",
+            MISUSED: f"{_MISUSED}, or the port is in use",
+        },
         Settings.model_fields,
         {
             "--check-settings": {
@@ -88,7 +91,11 @@ COMMANDS = {
     "check": Command(
         "poll the node once, as the service would, and print the verdict",
         "clustercheckd check --available-when-donor",
-        {AVAILABLE: "the node is available", NOT_AVAILABLE: "it is not", MISUSED: _MISUSED},
+        {
+            AVAILABLE: "the node is available",
+            NOT_AVAILABLE: "it is not",
+            MISUSED: _MISUSED,
+        },
         _CHECK,
         _JSON,
     ),
@@ -108,7 +115,10 @@ COMMANDS = {
                 "action": "store_true",
                 "help": "ask the other members too, by their wsrep_incoming_addresses",
             },
-            "--watch": {"action": "store_true", "help": "ask again and again until Ctrl-C"},
+            "--watch": {
+                "action": "store_true",
+                "help": "ask again and again until Ctrl-C",
+            },
             "addresses": {
                 "nargs": "*",
                 "metavar": "HOST[:PORT] ...",
@@ -140,7 +150,10 @@ COMMANDS = {
         },
     ),
     "undrain": Command(
-        "return the node of this host to the pool", "clustercheckd undrain", _DRAIN_EXITS, _DRAIN
+        "return the node of this host to the pool",
+        "clustercheckd undrain",
+        _DRAIN_EXITS,
+        _DRAIN,
     ),
     "migrate": Command(
         "print or write the clustercheck script's settings as an env file",
@@ -188,7 +201,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, name: str) -> None:
         self._command, command = name, COMMANDS[name]
-        statuses = "\n".join(f"  {code}  {meaning}" for code, meaning in command.exits.items())
+        statuses = "\n".join(
+            f"  {code}  {meaning}" for code, meaning in command.exits.items()
+        )
         super().__init__(
             prog=f"{_PROGRAM} {name}",
             usage=f"%(prog)s {command.usage}",
@@ -204,10 +219,15 @@ class Parser(argparse.ArgumentParser):
         self._optionals.title, self._positionals.title = "Flags", "Arguments"
         self.set_defaults(command=name)
         self.add_argument(
-            *_HELP_FLAGS, action="store_true", default=argparse.SUPPRESS, help="print this help"
+            *_HELP_FLAGS,
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="print this help",
         )
         if command.settings:
-            self.add_argument("--env-file", metavar="FILE", help="file of NAME=value lines")
+            self.add_argument(
+                "--env-file", metavar="FILE", help="file of NAME=value lines"
+            )
         for word, own in command.own.items():
             self.add_argument(word, **own)
         for setting in command.settings:
@@ -234,11 +254,15 @@ class Parser(argparse.ArgumentParser):
         # What follows an unknown flag is probably its value.
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         if flags and _PASSWORD_FLAG.fullmatch(flags[0]):
-            self.error("every user of this host can read a command line: set MYSQL_PASSWORD_FILE")
+            self.error(
+                "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
+            )
         if flags:
             self.error(f"{self._command} has no flag {_shown(flags[0])}")
         if unknown:
-            self.error(f"{self._command} takes no more arguments; for another node, run it there")
+            self.error(
+                f"{self._command} takes no more arguments; for another node, run it there"
+            )
         return typed
 
     def _add_setting(self, setting: str) -> None:
@@ -273,13 +297,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if command.startswith("-"):
         command, rest = "serve", list(arguments)
     if command not in COMMANDS:
-        raise SettingsError(f"{_shown(command)} is not a command; for help, run: {_PROGRAM} --help")
+        raise SettingsError(
+            f"{_shown(command)} is not a command; for help, run: {_PROGRAM} --help"
+        )
     parser = Parser(command)
     if not set(_HELP_FLAGS).isdisjoint(rest):
         _print_and_exit(parser.format_help().rstrip())
     typed = parser.parse(rest)
     typed.flags = {
-        name: text for name, text in vars(typed).items() if name in Settings.model_fields
+        name: text
+        for name, text in vars(typed).items()
+        if name in Settings.model_fields
     }
     return typed
 

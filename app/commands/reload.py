@@ -34,14 +34,20 @@ def reload(find_service: Callable[[], Service]) -> int:
         _signal(main)
         restart = "if its address has changed, run: systemctl restart clustercheckd"
         other = f"process {pid} answers there: repeat ExecStart='s flags here"
-        return _failed(f"{service.name}: {f'{before.fault}; {restart}' if before.fault else other}")
+        return _failed(
+            f"{service.name}: {f'{before.fault}; {restart}' if before.fault else other}"
+        )
     # A container's service answers on this host, and its process has another number here.
     if pid is None or not _is_clustercheckd(pid):
-        return _failed(f"{service.name}: its process is not on this host: send it SIGHUP there")
+        return _failed(
+            f"{service.name}: its process is not on this host: send it SIGHUP there"
+        )
     try:
         os.kill(pid, signal.SIGHUP)
     except OSError as fault:
-        return _failed(f"process {pid}: {fault.strerror}: run reload as root or as its user")
+        return _failed(
+            f"process {pid}: {fault.strerror}: run reload as root or as its user"
+        )
     end = time.monotonic() + _SECONDS
     while time.monotonic() < end:
         [reply] = ask([service])
@@ -82,5 +88,7 @@ def _is_clustercheckd(pid: int) -> bool:
         return True
     except OSError:
         return False
-    is_program = any(word.rpartition(b"/")[2] == b"clustercheckd" for word in command[:2])
+    is_program = any(
+        word.rpartition(b"/")[2] == b"clustercheckd" for word in command[:2]
+    )
     return is_program or command[1:3] == [b"-m", b"app"]

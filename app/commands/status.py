@@ -9,7 +9,13 @@ from datetime import datetime
 
 from app.commands.asking import Reply, Service, ask
 from app.commands.cluster import FAULTS, remarks_on
-from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE, NOT_ONE_CLUSTER
+from app.commands.exit_status import (
+    AVAILABLE,
+    DONE,
+    FAILED,
+    NOT_AVAILABLE,
+    NOT_ONE_CLUSTER,
+)
 from app.commands.output import REASONS_PAGE, say
 from app.text import one_line
 
@@ -48,7 +54,11 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
 def _exit_status(answers: Sequence[Reply]) -> int:
     if not FAULTS.isdisjoint(remarks_on(answers)):
         return NOT_ONE_CLUSTER
-    return AVAILABLE if all(answer.status.available for answer in answers) else NOT_AVAILABLE
+    return (
+        AVAILABLE
+        if all(answer.status.available for answer in answers)
+        else NOT_AVAILABLE
+    )
 
 
 def _in_place(text: str) -> str:
@@ -112,7 +122,11 @@ def _row(answer: Reply) -> list[str]:
     reason = _cell(status.reason)
     if status.otherwise:
         reason = f"{reason}; otherwise {_cell(status.otherwise.reason)}"
-    cells = (node.wsrep_cluster_size, node.wsrep_local_recv_queue, node.wsrep_local_state_comment)
+    cells = (
+        node.wsrep_cluster_size,
+        node.wsrep_local_recv_queue,
+        node.wsrep_local_state_comment,
+    )
     return [name, answer.verdict, reason, age_since(status.since), *map(_cell, cells)]
 
 

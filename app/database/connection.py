@@ -72,7 +72,9 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             unix_socket=target.socket,
             user=target.username,
             # The driver encodes it as latin-1, the mysql client as the terminal: UTF-8.
-            password=target.password.encode("utf-8", "surrogateescape").decode("latin-1"),
+            password=target.password.encode("utf-8", "surrogateescape").decode(
+                "latin-1"
+            ),
             ssl=target.tls,
             # Both keep values as the bytes that the server sent.
             use_unicode=False,
@@ -178,7 +180,9 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         read: bytes = await super()._read_bytes(num_bytes)
         return read
 
-    async def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
+    async def _read_packet(
+        self, packet_type: type[MysqlPacket] = MysqlPacket
+    ) -> MysqlPacket:
         packet: MysqlPacket = await super()._read_packet(packet_type)
         if self._logging_in and packet.is_auth_switch_request():
             data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call]
@@ -191,7 +195,9 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return packet
 
 
-async def _open_unix_connection(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open_unix_connection(
+    path: str,
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     connecting = socket.socket(socket.AF_UNIX)
     try:
         connecting.setblocking(False)  # noqa: FBT003 (socket's own signature)

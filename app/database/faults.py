@@ -149,7 +149,9 @@ def _is_tls_refusal(fault: BaseException) -> bool:
     if tls is None:
         return isinstance(fault, PlainTextError)
     # An alert: the server does not accept our certificate.
-    return isinstance(tls, ssl.SSLCertVerificationError) or "ALERT" in (tls.reason or "")
+    return isinstance(tls, ssl.SSLCertVerificationError) or "ALERT" in (
+        tls.reason or ""
+    )
 
 
 def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
@@ -174,9 +176,14 @@ def _in_words(
             return Reason.ERROR, str(fault)
         case UnicodeError():
             names = f"the host name in {where} or the user name {user}"
-            return Reason.ERROR, f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME"
+            return (
+                Reason.ERROR,
+                f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME",
+            )
         case UnfitServerError():
-            return fault.reason, fault.words.format(target=where, user=user, phase=phase)
+            return fault.reason, fault.words.format(
+                target=where, user=user, phase=phase
+            )
         case TimeoutError():
             return (
                 Reason.TIMEOUT,
@@ -199,8 +206,13 @@ def _in_words(
             # its own.
             return Reason.UNREACHABLE, f"cannot connect to {where}: {_os_words(fault)}"
         case _:
-            return Reason.ERROR, f"{where} sent an answer that is not MySQL while {phase}"
-    words = _IN_WORDS.get(number, _IN_WORDS.get(reason, "")).format(user=user, phase=phase)
+            return (
+                Reason.ERROR,
+                f"{where} sent an answer that is not MySQL while {phase}",
+            )
+    words = _IN_WORDS.get(number, _IN_WORDS.get(reason, "")).format(
+        user=user, phase=phase
+    )
     return reason, f"{words} (error {number})" if number else words
 
 

@@ -80,7 +80,9 @@ class Logins:
         pause_seconds = min(doubled, _LONGEST_PAUSE_SECONDS)
         return self.failure if at < self.began_at + pause_seconds else None
 
-    def is_due(self, at: float, interval_seconds: float, *, session_answers: bool) -> bool:
+    def is_due(
+        self, at: float, interval_seconds: float, *, session_answers: bool
+    ) -> bool:
         """Return whether to visit. interval_seconds: 0 for only in trouble."""
         if self.refusal(at) is not None:
             return False

@@ -54,7 +54,9 @@ _TOLD_SECONDS = 1.0
 """After a wait of so many seconds, the log tells of a read in sync."""
 
 _READING = "reading the node's state"
-_LOST = PollFailure(Reason.CONNECTION_LOST, "the server closed the connection after the login")
+_LOST = PollFailure(
+    Reason.CONNECTION_LOST, "the server closed the connection after the login"
+)
 
 _ANSWERS = (Reason.TOO_MANY_CONNECTIONS, Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
 """A server that answers a login so has not hung."""
@@ -85,7 +87,9 @@ class Poller:
     ) -> None:
         self.logins = Logins()
         # How many logins since the start failed for each reason; None for those that did not fail.
-        self.login_counts: Counter[Reason | None] = before.login_counts if before else Counter()
+        self.login_counts: Counter[Reason | None] = (
+            before.login_counts if before else Counter()
+        )
         self.database = database
         self.sync = Sync()
         self._now = clock
@@ -93,7 +97,9 @@ class Poller:
         self._login_interval_seconds = login_interval_seconds
         self.poll_interval_seconds = poll_interval_seconds
         self._idle_seconds = (
-            math.ceil(max(poll_interval_seconds, login_interval_seconds) + deadline_seconds)
+            math.ceil(
+                max(poll_interval_seconds, login_interval_seconds) + deadline_seconds
+            )
             + _SPARE_IDLE_SECONDS
         )
         self._resolver = Resolver()
@@ -104,7 +110,9 @@ class Poller:
         if before is not None and before.database.server == database.server:
             self.sync = before.sync.read_lost(self._now())
             self.told_seconds = before.told_seconds
-            self._pause_seconds = max(poll_interval_seconds, before.poll_interval_seconds)
+            self._pause_seconds = max(
+                poll_interval_seconds, before.poll_interval_seconds
+            )
         if before is not None and before.database == database:
             # A refused login is due at once: a reload says that something has changed.
             self.logins = before.logins.account_changed()
@@ -141,7 +149,8 @@ class Poller:
         if isinstance(result, PollFailure):
             # The timeout may be that of a login, which this poll has waited for.
             self.sync = self.sync.poll_failed(
-                in_time=result.reason is not Reason.TIMEOUT, is_answer=result.reason in _ANSWERS
+                in_time=result.reason is not Reason.TIMEOUT,
+                is_answer=result.reason in _ANSWERS,
             )
             return result
         self._begin_what_is_due()
@@ -167,7 +176,9 @@ class Poller:
             self._cancel_login()
         longest_seconds = math.inf
         if self._reads_in_sync:
-            longest_seconds = gap_seconds(self._server.suspect_seconds, self._pause_seconds)
+            longest_seconds = gap_seconds(
+                self._server.suspect_seconds, self._pause_seconds
+            )
         self._pause_seconds = self.poll_interval_seconds
         self.sync = self.sync.poll_answered(self._now(), longest_seconds)
 
@@ -265,7 +276,9 @@ class Poller:
             return
         if interval_seconds and self._guest is None and self.logins.failure is None:
             interval_seconds = _NO_GUEST_SECONDS if self._is_visit else _AT_ONCE_SECONDS
-        if self.logins.is_due(at, interval_seconds, session_answers=self._serving.reading is None):
+        if self.logins.is_due(
+            at, interval_seconds, session_answers=self._serving.reading is None
+        ):
             self._begin_login(is_visit=True)
 
     def _begin_login(self, *, is_visit: bool) -> None:
@@ -289,7 +302,9 @@ class Poller:
         """Let a session that has logged in answer the polls, or be the guest."""
         serving = self._serving
         leaver: Session | None
-        is_stuck = serving is not None and serving.reading is not None and self.sync.unanswered
+        is_stuck = (
+            serving is not None and serving.reading is not None and self.sync.unanswered
+        )
         if is_stuck and self._now() >= self._replaced_at + _REPLACED_SECONDS:
             # Not more often: each stays on a server that hangs, and uses up its connections.
             self._replaced_at = self._now()
@@ -338,7 +353,9 @@ class Poller:
             async with deadline(_SYNC_SECONDS):
                 is_answered = await guest.read_in_sync()
             at = self._now()
-            self.sync = self.sync.read_answered(at) if is_answered else self.sync.read_refused()
+            self.sync = (
+                self.sync.read_answered(at) if is_answered else self.sync.read_refused()
+            )
         except Exception:  # noqa: BLE001 (as in `_read`)
             guest.close()
             self._guest = None
@@ -371,7 +388,9 @@ class Poller:
             if self._login is asyncio.current_task():
                 self._login = None
 
-    async def _accepted(self, login_seconds: float, answer_seconds: float) -> Session | None:
+    async def _accepted(
+        self, login_seconds: float, answer_seconds: float
+    ) -> Session | None:
         """Return a session that has logged in and has got an answer. Note how that ended."""
         seconds = login_seconds
         with contextlib.ExitStack() as unless_accepted:
@@ -427,7 +446,9 @@ class Poller:
             return
         if failure is not None:
             detail = f"{failure.detail}; the session that is open goes on"
-            _log.warning("login failed", extra={"reason": failure.reason, "detail": detail})
+            _log.warning(
+                "login failed", extra={"reason": failure.reason, "detail": detail}
+            )
         elif before.failure is not None:
             _log.info("login works again")
 

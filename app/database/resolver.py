@@ -71,7 +71,9 @@ def _begin(host: str) -> asyncio.Future[list[str] | Exception]:
         threading.Thread(target=look_up, daemon=True).start()
     except RuntimeError:
         # Not the server's fault, as a RuntimeError from a connection would be.
-        raise socket.gaierror(socket.EAI_SYSTEM, "clustercheckd could not start a thread") from None
+        raise socket.gaierror(
+            socket.EAI_SYSTEM, "clustercheckd could not start a thread"
+        ) from None
     return answer
 
 

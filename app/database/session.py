@@ -32,16 +32,19 @@ _SETTINGS = "SET SESSION wait_timeout={}, sql_select_limit=18446744073709551615"
 # With the server's wsrep_sync_wait, a SHOW may wait 30 s, or fail outside a primary component.
 # With wsrep_dirty_reads, no read in sync would wait. A server may lack the second, or both.
 # aiomysql's init_command also sends COMMIT, which a node that is not ready refuses.
-_GALERA_SETTINGS = (", wsrep_sync_wait=0, wsrep_dirty_reads=OFF", ", wsrep_sync_wait=0", "")
+_GALERA_SETTINGS = (
+    ", wsrep_sync_wait=0, wsrep_dirty_reads=OFF",
+    ", wsrep_sync_wait=0",
+    "",
+)
 # Bit 1 is for SELECT, on all servers, which is cheaper than a SHOW STATUS in sync.
 _READ_IN_SYNC = ("SET SESSION wsrep_sync_wait=1", "SELECT 1")
 # In session scope: in global scope, MySQL 8 and PXC lock the list of all threads.
 # Python writes a tuple of names as SQL writes a list of strings.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN {STATUS_VARIABLES}"
 _PROVIDER_OPTIONS = "wsrep_provider_options"
-_SHOW_VARIABLES = (
-    f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {(*SYSTEM_VARIABLES, _PROVIDER_OPTIONS)}"
-)
+_SHOWN = (*SYSTEM_VARIABLES, _PROVIDER_OPTIONS)
+_SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {_SHOWN}"
 _SUSPECT_SECONDS = 5.0  # Galera's default
 _SUSPECT_TIMEOUT = re.compile(rb"evs\.suspect_timeout = PT([\d.]+)S")
 
@@ -59,9 +62,13 @@ class Server:
 
     def show(self, rows: Rows) -> None:
         """Remember what SHOW GLOBAL VARIABLES has shown."""
-        values = {name.lower(): value for name, value in rows if isinstance(name, bytes)}
+        values = {
+            name.lower(): value for name, value in rows if isinstance(name, bytes)
+        }
         # A name from a server must not become part of a statement.
-        self.variables = tuple(name for name in SYSTEM_VARIABLES if name.encode() in values)
+        self.variables = tuple(
+            name for name in SYSTEM_VARIABLES if name.encode() in values
+        )
         options = values.get(_PROVIDER_OPTIONS.encode())
         found = _SUSPECT_TIMEOUT.search(options) if isinstance(options, bytes) else None
         self.suspect_seconds = float(found[1]) if found else _SUSPECT_SECONDS
@@ -138,7 +145,9 @@ class Session:
     async def _read(self) -> NodeState | PollFailure:
         names = self._server.variables
         if not names:
-            status, variables = await self._connection.answers(_SHOW_STATUS, _SHOW_VARIABLES)
+            status, variables = await self._connection.answers(
+                _SHOW_STATUS, _SHOW_VARIABLES
+            )
             return self._shown(status, variables)
         select = f"SELECT {', '.join(f'@@global.{name}' for name in names)}"
         status, selected = await self._connection.answers(_SHOW_STATUS, select)

@@ -102,7 +102,10 @@ class Sync:
 
     def read_lost(self, at: float) -> "Sync":
         """Return the value after the read has ended with its session."""
-        told_nothing = self.waiting_since is None or at < self.waiting_since + _TOLD_NOTHING_SECONDS
+        told_nothing = (
+            self.waiting_since is None
+            or at < self.waiting_since + _TOLD_NOTHING_SECONDS
+        )
         return self.nothing_reads() if told_nothing and not self.refused else self
 
     def nothing_reads(self) -> "Sync":

@@ -87,7 +87,12 @@ def create_application(sources: Sources) -> FastAPI:
         redoc_url=None,
         # HAProxy treats a redirect as UP.
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "auto_configure": False,
+        },
     )
 
     # Made once a poll, and once a second while a poll hangs: 256 clients that ask for a document at
@@ -110,12 +115,16 @@ def create_application(sources: Sources) -> FastAPI:
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)
     @application.get(
-        STATUS_PATH, summary="Verdict, node state and recent changes", response_model=Status
+        STATUS_PATH,
+        summary="Verdict, node state and recent changes",
+        response_model=Status,
     )
     async def status() -> Response:
         """Answer 200 whatever the verdict."""
         await monitor.fresh_verdict()
-        json = document(STATUS_PATH, lambda: _status(sources).model_dump_json().encode())
+        json = document(
+            STATUS_PATH, lambda: _status(sources).model_dump_json().encode()
+        )
         return Response(json, media_type="application/json")
 
     async def metrics(_request: Request) -> Response:

@@ -145,7 +145,9 @@ class ConnectionRegister:
     which got a 400, got no answer.
     """
 
-    def __init__(self, allowed: Sequence[IPv4Network | IPv6Network] | None = None) -> None:
+    def __init__(
+        self, allowed: Sequence[IPv4Network | IPv6Network] | None = None
+    ) -> None:
         self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
         self.allowed = allowed
         # The latest client that was refused, and when, in Unix time.
@@ -196,9 +198,12 @@ class ConnectionRegister:
         if len(self._made_at) >= CONNECTIONS:
             count = Counter(other.counted_as for other in self._made_at)
             most = max(count.values())
-            crowd = [other for other in self._made_at if count[other.counted_as] == most]
+            crowd = [
+                other for other in self._made_at if count[other.counted_as] == most
+            ]
             self._end(
-                "evicted", next((other for other in crowd if not other.being_answered), crowd[-1])
+                "evicted",
+                next((other for other in crowd if not other.being_answered), crowd[-1]),
             )
         self._made_at[protocol] = time.monotonic()
         # One timer for all is much cheaper than one for each.
@@ -223,7 +228,9 @@ class ConnectionRegister:
             if made_at <= overdue_at and not protocol.being_answered:
                 self._end("timed-out", protocol)
         self._timer = (
-            loop.call_later(_SWEEP_SECONDS, self._end_overdue, loop) if self._made_at else None
+            loop.call_later(_SWEEP_SECONDS, self._end_overdue, loop)
+            if self._made_at
+            else None
         )
 
 
@@ -238,5 +245,6 @@ def _is_in(host: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
     # An IPv4 client of a dual-stack socket has an address of either form.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return any(
-        address in network or (mapped is not None and mapped in network) for network in networks
+        address in network or (mapped is not None and mapped in network)
+        for network in networks
     )

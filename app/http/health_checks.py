@@ -42,7 +42,13 @@ class Answer:
 
     async def send(self, send: Send) -> None:
         """Send the answer as ASGI messages."""
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": self.status,
+                "headers": self.headers,
+            }
+        )
         await send({"type": "http.response.body", "body": self.body})
 
 
@@ -91,7 +97,9 @@ class HealthChecks:
             policy = policy_of(query, self._monitor.policy) if query else None
         except SettingsError as fault:
             return plain_answer(400, f"{fault}\r\n")
-        return verdict_answer(await self._monitor.fresh_verdict(policy), self._drain_status)
+        return verdict_answer(
+            await self._monitor.fresh_verdict(policy), self._drain_status
+        )
 
 
 # A load balancer asks the same again and again.
@@ -120,7 +128,9 @@ def policy_of(query: bytes, policy: Policy) -> Policy:
 @lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
     """Return the answer for a verdict. Most are the same."""
-    return plain_answer(status_of(verdict, drain_status), body_of(verdict), verdict.reason)
+    return plain_answer(
+        status_of(verdict, drain_status), body_of(verdict), verdict.reason
+    )
 
 
 def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer:

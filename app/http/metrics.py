@@ -77,7 +77,10 @@ class _Metrics(Collector):
             )
         seen = monitor.result
         # A stale poll says nothing about the node now.
-        if isinstance(seen, NodeState) and monitor.age_seconds <= monitor.polling.max_age_seconds:
+        if (
+            isinstance(seen, NodeState)
+            and monitor.age_seconds <= monitor.polling.max_age_seconds
+        ):
             yield from _node_metrics(seen)
         yield from _poll_metrics(monitor)
         yield from _login_metrics(sources.poller)
@@ -87,7 +90,9 @@ class _Metrics(Collector):
             sources.settings.clustercheck_poll_interval,
         )
         yield _gauge(
-            "deadline_seconds", "CLUSTERCHECK_DEADLINE.", sources.settings.clustercheck_deadline
+            "deadline_seconds",
+            "CLUSTERCHECK_DEADLINE.",
+            sources.settings.clustercheck_deadline,
         )
         yield from _reload_metrics(sources.last_reload)
         yield from _client_metrics(sources.health_checks, sources.connections)
@@ -145,7 +150,9 @@ def _verdict_metrics(monitor: Monitor) -> Iterator[Metric]:
         verdict.available,
     )
     yield _gauge(
-        "draining", "1 if the node is unavailable for a planned reason, else 0.", verdict.draining
+        "draining",
+        "1 if the node is unavailable for a planned reason, else 0.",
+        verdict.draining,
     )
     yield _labelled(
         GaugeMetricFamily,
@@ -185,7 +192,9 @@ def _node_metrics(node: NodeState) -> Iterator[Metric]:
 
 def _poll_metrics(monitor: Monitor) -> Iterator[Metric]:
     yield _gauge(
-        "poll_age_seconds", "Time since the latest completed poll began.", monitor.age_seconds
+        "poll_age_seconds",
+        "Time since the latest completed poll began.",
+        monitor.age_seconds,
     )
     yield _outcomes(
         "polls",
@@ -224,9 +233,13 @@ def _login_metrics(poller: Poller) -> Iterator[Metric]:
         )
 
 
-def _outcomes(name: str, words: str, success: str, counts: Counter[Reason | None]) -> Metric:
+def _outcomes(
+    name: str, words: str, success: str, counts: Counter[Reason | None]
+) -> Metric:
     """Return the counts of what has ended well, under the word for that, or failed for a reason."""
-    outcomes = {success: counts[None]} | {reason.value: counts[reason] for reason in POLL_FAILURES}
+    outcomes = {success: counts[None]} | {
+        reason.value: counts[reason] for reason in POLL_FAILURES
+    }
     return _labelled(CounterMetricFamily, name, words, "outcome", outcomes)
 
 

@@ -54,7 +54,9 @@ _DURATION_BOUNDS_SECONDS = (
 )
 _PERIODS_MISSED = 3
 """After so many periods, each as long as a result is usable, the monitor is not slow but stuck."""
-_POLLER_FAILED = PollFailure(Reason.ERROR, "clustercheckd failed to poll the node: see its log")
+_POLLER_FAILED = PollFailure(
+    Reason.ERROR, "clustercheckd failed to poll the node: see its log"
+)
 _RULE_FAILED = Verdict(
     available=False,
     reason=Reason.ERROR,
@@ -73,7 +75,10 @@ def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> f
     The next poll begins after a while without questions, or after a deadline, and may take one too.
     """
     return round(
-        max(interval_seconds, IDLE_SECONDS, deadline_seconds) + deadline_seconds + _SLACK_SECONDS, 3
+        max(interval_seconds, IDLE_SECONDS, deadline_seconds)
+        + deadline_seconds
+        + _SLACK_SECONDS,
+        3,
     )
 
 
@@ -144,7 +149,9 @@ class Monitor:
         """The configured policy."""
         return self.polling.policy
 
-    def take(self, polling: Polling, result: NodeState | PollFailure, began_at: float) -> None:
+    def take(
+        self, polling: Polling, result: NodeState | PollFailure, began_at: float
+    ) -> None:
         """Poll in another way from now on. result: of a poll of it, which began at this time."""
         self.polling = polling
         self._taken.set()
@@ -164,7 +171,9 @@ class Monitor:
         """Whether polls still end, failed ones included."""
         return self._periods_missed < _PERIODS_MISSED
 
-    def verdict(self, policy: Policy | None = None, *, switches: Switches | None = None) -> Verdict:
+    def verdict(
+        self, policy: Policy | None = None, *, switches: Switches | None = None
+    ) -> Verdict:
         """Return the verdict from the latest result.
 
         policy, switches: instead of the configured one, and of those as they are.
@@ -177,7 +186,10 @@ class Monitor:
         If the node is unavailable anyway, wait at most `REFUSAL_SECONDS`. Otherwise, a poll that
         does not end within the deadline makes the result stale.
         """
-        fresh = self.result is not None and self.age_seconds <= self.polling.interval_seconds
+        fresh = (
+            self.result is not None
+            and self.age_seconds <= self.polling.interval_seconds
+        )
         switches = self.switches()
         if fresh and not switches.any_on:
             return self._decided.get(policy) or self._decide_once(policy)
@@ -204,7 +216,9 @@ class Monitor:
             self._decided[policy] = verdict
         return verdict
 
-    def _decide(self, age_seconds: float, policy: Policy | None, switches: Switches) -> Verdict:
+    def _decide(
+        self, age_seconds: float, policy: Policy | None, switches: Switches
+    ) -> Verdict:
         policy, limit = policy or self.policy, self.polling.max_age_seconds
         try:
             return decide(self.result, age_seconds, policy, switches, limit)
@@ -265,11 +279,16 @@ class Monitor:
             # After a pause of this process, until the next poll has ended.
             return
         last = self.changes[-1].verdict if self.changes else None
-        if last is None or (last.available, last.reason) != (verdict.available, verdict.reason):
+        if last is None or (last.available, last.reason) != (
+            verdict.available,
+            verdict.reason,
+        ):
             self.changes.append(Change(time.time(), verdict))
             self.changes_to[verdict.reason] += 1
             _log.log(
-                logging.INFO if verdict.available or verdict.draining else logging.WARNING,
+                logging.INFO
+                if verdict.available or verdict.draining
+                else logging.WARNING,
                 "unavailable" if verdict.word == "NOT available" else verdict.word,
                 extra={
                     "reason": verdict.reason,

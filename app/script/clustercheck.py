@@ -37,7 +37,10 @@ AVAILABLE_WHEN_DONOR, AVAILABLE_WHEN_READONLY, ERR_FILE, DEFAULTS_EXTRA_FILE,
 CLUSTERCHECK_DISABLED_FILE, CLUSTERCHECK_DEADLINE."""
 
 # In addition to the script's own.
-_DEFAULTS = {"CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE, "CLUSTERCHECK_DEADLINE": "0.8"}
+_DEFAULTS = {
+    "CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE,
+    "CLUSTERCHECK_DEADLINE": "0.8",
+}
 
 # How long to wait for a client's request, and after the answer for the end of its connection.
 _CLIENT_SECONDS = 0.1
@@ -46,7 +49,9 @@ _STANDARD_INPUT = 0
 _STANDARD_OUTPUT = 1
 
 
-def main(arguments: Sequence[str], configuration_files: Sequence[str] = CONFIGURATION_FILES) -> int:
+def main(
+    arguments: Sequence[str], configuration_files: Sequence[str] = CONFIGURATION_FILES
+) -> int:
     """Answer one health check on standard output; return the exit status."""
     if arguments and arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -54,7 +59,9 @@ def main(arguments: Sequence[str], configuration_files: Sequence[str] = CONFIGUR
     complaints: list[str] = []
     in_environment = [Variable(name, value) for name, value in os.environ.items()]
     in_files = [
-        variable for path in configuration_files for variable in assignments(path, complaints)
+        variable
+        for path in configuration_files
+        for variable in assignments(path, complaints)
     ]
     used = effective([*in_environment, *in_files, *positionals(arguments)])
     values = _DEFAULTS | {name: variable.value for name, variable in used.items()}
@@ -111,7 +118,9 @@ def _database(values: Mapping[str, str]) -> Database:
         # If the password is empty, the defaults file supplies it.
         password=values["MYSQL_PASSWORD"] or None,
         # The script ignores a file that it cannot read.
-        defaults_extra_file=defaults_file if os.access(defaults_file, os.R_OK) else None,
+        defaults_extra_file=defaults_file
+        if os.access(defaults_file, os.R_OK)
+        else None,
     )
 
 
@@ -119,8 +128,12 @@ def _tell(err_file: str, complaints: Sequence[str]) -> None:
     """Write the mistakes to the script's file of errors; ignore a failure."""
     with contextlib.suppress(OSError):
         # Like the script, truncate the file. O_NONBLOCK: do not wait for a reader of a pipe.
-        descriptor = os.open(err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
-        with os.fdopen(descriptor, "w", encoding="ascii", errors="backslashreplace") as file:
+        descriptor = os.open(
+            err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644
+        )
+        with os.fdopen(
+            descriptor, "w", encoding="ascii", errors="backslashreplace"
+        ) as file:
             file.writelines(f"{line}\n" for line in complaints)
 
 

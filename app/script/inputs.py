@@ -51,7 +51,10 @@ def positionals(arguments: Sequence[str], where: str = "") -> list[Variable]:
     """
     if arguments and arguments[0] == "-":
         arguments = ["", "", *arguments[1:]]
-    return [Variable(name, value, where) for name, value in zip(DEFAULTS, arguments, strict=False)]
+    return [
+        Variable(name, value, where)
+        for name, value in zip(DEFAULTS, arguments, strict=False)
+    ]
 
 
 def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
@@ -77,15 +80,21 @@ def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
             name, equals, value = word.partition("=")
             if equals and name in VARIABLES:
                 if re.search(r"[$`]", value):
-                    complaints.append(f"{where}: {name} has a $ or `, which is not expanded")
+                    complaints.append(
+                        f"{where}: {name} has a $ or `, which is not expanded"
+                    )
                 yield Variable(name, value, where)
 
 
 def effective(variables: Iterable[Variable]) -> dict[str, Variable]:
     """Return what applies for each variable: the last one, or else the script's default."""
-    values = {name: Variable(name, value, BY_DEFAULT) for name, value in DEFAULTS.items()}
+    values = {
+        name: Variable(name, value, BY_DEFAULT) for name, value in DEFAULTS.items()
+    }
     for variable in variables:
-        if variable.name in VARIABLES and (variable.value or variable.name in _KEPT_EMPTY):
+        if variable.name in VARIABLES and (
+            variable.value or variable.name in _KEPT_EMPTY
+        ):
             values[variable.name] = variable
     return values
 

@@ -43,7 +43,9 @@ _ONLY_FROM = re.compile(r"(?!.*\.0(\s|$))[0-9a-fA-F.:/]+(\s+[0-9a-fA-F.:/]+)*")
 _NAMES = "|".join(script.VARIABLES)
 _ARGUMENTS = "|".join(script.DEFAULTS)
 # Comments, and the paths that the service and migrate read too.
-_HARMLESS = re.compile("|".join([r"(?m)^[ \t]*#.*", DISABLED_FILE, *script.CONFIGURATION_FILES]))
+_HARMLESS = re.compile(
+    "|".join([r"(?m)^[ \t]*#.*", DISABLED_FILE, *script.CONFIGURATION_FILES])
+)
 # Every form that may set a variable (declare, read, printf -v ...) or move the arguments, another
 # file to source, another disabled file.
 _TO_CHECK = re.compile(
@@ -56,7 +58,12 @@ _TO_CHECK = re.compile(
 # dash too many: MYSQL_USERNAME="${MYSQL_USERNAME:=-clustercheckuser}".
 _ASSIGNMENT = re.compile(rf'({_ARGUMENTS})="?\$\{{(\w+)[:=-]+([^}}]*)\}}"?\s*')
 # What the script must set for its values to be certain.
-_CERTAIN = ("MYSQL_USERNAME", "MYSQL_PASSWORD", "AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY")
+_CERTAIN = (
+    "MYSQL_USERNAME",
+    "MYSQL_PASSWORD",
+    "AVAILABLE_WHEN_DONOR",
+    "AVAILABLE_WHEN_READONLY",
+)
 _CERTAIN_NAMES = ", ".join(_CERTAIN)
 # A shell, systemd and clustercheckd read these differently between double quotes.
 _NOT_PORTABLE = re.compile(r'[\\$`"]')
@@ -84,11 +91,18 @@ def migrate(
         for file in configuration_files:
             variables += script.assignments(file, to_check)
         if not service and not variables:
-            complain("found nothing that runs clustercheck; name it: clustercheckd migrate PATH")
+            complain(
+                "found nothing that runs clustercheck; name it: clustercheckd migrate PATH"
+            )
             return FAILED
-        arguments = script.positionals(_command(service)[1:], service["server_args"].where)
+        arguments = script.positionals(
+            _command(service)[1:], service["server_args"].where
+        )
         values = script.effective(variables + arguments)
-        settings = [*_database_and_policy(values.values()), *_listening(service, to_check)]
+        settings = [
+            *_database_and_policy(values.values()),
+            *_listening(service, to_check),
+        ]
         password = values["MYSQL_PASSWORD"]
         if password.value:
             place = str(Path(password_file).absolute())
@@ -96,8 +110,12 @@ def migrate(
         settings_of(settings)
         to_check += _other_values(service, variables, arguments, values)
         if output and password.value and Path(password_file).exists():
-            to_check.append(f"{password_file} exists and stays as it is: is the password in it?")
-        _write_both(output, _env_file(settings, to_check), password_file, password.value)
+            to_check.append(
+                f"{password_file} exists and stays as it is: is the password in it?"
+            )
+        _write_both(
+            output, _env_file(settings, to_check), password_file, password.value
+        )
     except OSError as fault:
         raise SettingsError(f"{fault.filename or output}: {fault.strerror}") from None
     for line in to_check:
@@ -133,7 +151,10 @@ def _services(path: Path) -> list[_Service]:
                 value = f"{section[name].value} {sign.strip('+')}{value}"
             section[name] = Variable(name, value, f"{path} ({name})")
     return [
-        section for section in sections if _command(section) if section["disable"].value != "yes"
+        section
+        for section in sections
+        if _command(section)
+        if section["disable"].value != "yes"
     ]
 
 
@@ -161,7 +182,9 @@ def _database_and_policy(values: Iterable[Variable]) -> Iterator[Variable]:
         if variable.name in ("ERR_FILE", "MYSQL_PASSWORD"):
             continue
         # The script ignores an option file that it cannot read.
-        if variable.name == "DEFAULTS_EXTRA_FILE" and not os.access(variable.value, os.R_OK):
+        if variable.name == "DEFAULTS_EXTRA_FILE" and not os.access(
+            variable.value, os.R_OK
+        ):
             continue
         if variable.value:
             yield variable
@@ -169,7 +192,9 @@ def _database_and_policy(values: Iterable[Variable]) -> Iterator[Variable]:
 
 def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
     if "port" not in service:
-        to_check.append("found no port: write CLUSTERCHECK_PORT and CLUSTERCHECK_ALLOW_FROM")
+        to_check.append(
+            "found no port: write CLUSTERCHECK_PORT and CLUSTERCHECK_ALLOW_FROM"
+        )
     for attribute, setting in _SETTINGS_OF.items():
         if attribute not in service:
             continue
@@ -177,7 +202,9 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
         if attribute != "only_from" or _ONLY_FROM.fullmatch(variable.value):
             yield variable
         else:
-            to_check.append(f"{variable.called}: everybody may connect until you write it by hand")
+            to_check.append(
+                f"{variable.called}: everybody may connect until you write it by hand"
+            )
     yield Variable("CLUSTERCHECK_ANY_PATH", "1", "not needed if all checks ask for /")
 
 
@@ -224,11 +251,15 @@ def _starts_it_plainly(service: _Service) -> bool:
     """Return whether the script gets the arguments as they are written."""
     words = service["server"].value, *service["server_args"].value.split()
     is_wrapped = Path(words[0]).name == "tcpd" and bool(_SCRIPT.match(words[1]))
-    is_plain = bool(_SCRIPT.match(words[0])) and "NAMEINARGS" not in service["flags"].value
+    is_plain = (
+        bool(_SCRIPT.match(words[0])) and "NAMEINARGS" not in service["flags"].value
+    )
     return is_plain or is_wrapped
 
 
-def _write_both(output: str | None, env_file: str, password_file: str, password: str) -> None:
+def _write_both(
+    output: str | None, env_file: str, password_file: str, password: str
+) -> None:
     """Write the password file and the env file. Without an output, only print the env file."""
     if not output:
         if not say(env_file):

@@ -39,21 +39,35 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, with its exception as a field."""
-        fields = {name: value for name, value in vars(record).items() if name not in _NO_FIELDS}
+        fields = {
+            name: value
+            for name, value in vars(record).items()
+            if name not in _NO_FIELDS
+        }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         # Some events of libraries have several lines.
         event = record.getMessage().replace("\n", " ")
         at = datetime.fromtimestamp(record.created, UTC)
         time = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        priority = f"<{_PRIORITIES.get(record.levelname, 6)}>" if self._in_journal else ""
+        priority = (
+            f"<{_PRIORITIES.get(record.levelname, 6)}>" if self._in_journal else ""
+        )
         if self._as_json:
             start = {"time": time, "level": record.levelname.lower(), "event": event}
             return priority + json.dumps(start | fields, default=str)
-        words = [f"{name}={_in_text(value)}" for name, value in fields.items() if value is not None]
+        words = [
+            f"{name}={_in_text(value)}"
+            for name, value in fields.items()
+            if value is not None
+        ]
         line = " ".join([event, *words])
         # The journal records time and level itself.
-        return f"{priority}{line}" if self._in_journal else f"{time} {record.levelname} {line}"
+        return (
+            f"{priority}{line}"
+            if self._in_journal
+            else f"{time} {record.levelname} {line}"
+        )
 
 
 def _in_text(value: object) -> str:
@@ -86,7 +100,9 @@ class Log(QueueHandler):
 
     def format_as(self, level: str, layout: str) -> None:
         """Write records from this level on, in this layout: see `set_up_log`."""
-        self.setFormatter(LineFormatter(as_json=layout == "json", in_journal=goes_to_journal()))
+        self.setFormatter(
+            LineFormatter(as_json=layout == "json", in_journal=goes_to_journal())
+        )
         logging.getLogger().setLevel(level.upper())
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 (logging's own)

@@ -30,7 +30,9 @@ async def reload_at_each_sighup(reload: Callable[[], Awaitable[None]]) -> None:
     """Reload, one reload at a time, whenever SIGHUP has arrived."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
-    signal.signal(signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set))
+    signal.signal(
+        signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set)
+    )
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
     try:
         while await asked.wait():

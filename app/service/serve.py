@@ -32,7 +32,9 @@ from app.verdict.rules import Switches
 
 _log = logging.getLogger(__name__)
 
-_RELOAD_FAILED = PollFailure(Reason.ERROR, "clustercheckd failed to reload: see its log")
+_RELOAD_FAILED = PollFailure(
+    Reason.ERROR, "clustercheckd failed to reload: see its log"
+)
 
 
 def serve(load: Load) -> int:
@@ -72,7 +74,9 @@ class _Service:
         poller = _poller(settings)
         self._switches = ManualSwitches(settings.clustercheck_disabled_file)
         self._monitor = Monitor(
-            _polling(settings, poller), switches=self._switches, on_verdict=self._systemd.show
+            _polling(settings, poller),
+            switches=self._switches,
+            on_verdict=self._systemd.show,
         )
         self._sources = Sources(
             settings,
@@ -101,7 +105,9 @@ class _Service:
         self._tell("started")
         self._polling = asyncio.create_task(self._monitor.run())
         self._reloading = asyncio.create_task(reload_at_each_sighup(self._reload))
-        feeding = asyncio.create_task(self._systemd.feed_watchdog(lambda: self._monitor.alive))
+        feeding = asyncio.create_task(
+            self._systemd.feed_watchdog(lambda: self._monitor.alive)
+        )
         tasks = (self._polling, self._reloading, feeding)
         try:
             await self._server.serve([self._listening])
@@ -112,7 +118,9 @@ class _Service:
             await self._sources.poller.aclose()
 
     def _health_checks(self, settings: Settings) -> HealthChecks:
-        return HealthChecks(settings, self._monitor, self._application, self._sources.health_checks)
+        return HealthChecks(
+            settings, self._monitor, self._application, self._sources.health_checks
+        )
 
     def _tell(self, event: str) -> None:
         settings = self._sources.settings
@@ -146,7 +154,9 @@ class _Service:
             self._shut_down()
         self._systemd.stopping(drain_seconds + settings.clustercheck_deadline)
         event = "draining" if drain_seconds else "stopping"
-        _log.info(event, extra={"signal": signal_name, "seconds": drain_seconds or None})
+        _log.info(
+            event, extra={"signal": signal_name, "seconds": drain_seconds or None}
+        )
         asyncio.get_running_loop().call_later(drain_seconds, self._server.ended.set)
 
     async def _reload(self) -> None:
@@ -155,12 +165,16 @@ class _Service:
         failure: PollFailure | None = None
         complaints: list[str] = []
         try:
-            failure = await self._take(settings_to_reload(self._load, self._sources.settings))
+            failure = await self._take(
+                settings_to_reload(self._load, self._sources.settings)
+            )
             if failure is None:
                 self._tell("reloaded")
             else:
                 seen = f"{failure.reason}: {failure.detail}"
-                complaints = [f"the node can be read, and could not be with these settings: {seen}"]
+                complaints = [
+                    f"the node can be read, and could not be with these settings: {seen}"
+                ]
         except SettingsError as fault:
             complaints = str(fault).splitlines()
         except Exception:  # noqa: BLE001 (no fault may end the reloading)
@@ -199,7 +213,9 @@ class _Service:
         self._sources.poller = poller
         self._sources.connections.allow(settings.clustercheck_allow_from)
         self._switches.disabled_file = settings.clustercheck_disabled_file
-        self._log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
+        self._log.format_as(
+            settings.clustercheck_log_level, settings.clustercheck_log_format
+        )
         self._server.use(self._health_checks(settings), settings.clustercheck_deadline)
 
 

@@ -97,7 +97,10 @@ def _port(options: Options) -> int:
 
 
 def _checked_socket(name: str, socket: str) -> str:
-    if not socket.startswith("/") or len(socket.encode("utf-8", "surrogateescape")) > _SOCKET_BYTES:
+    if (
+        not socket.startswith("/")
+        or len(socket.encode("utf-8", "surrogateescape")) > _SOCKET_BYTES
+    ):
         raise SettingsError(
             f"{name} is not an absolute path of at most {_SOCKET_BYTES} bytes: set it to the path"
             " of the server's socket"

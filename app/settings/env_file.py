@@ -62,7 +62,9 @@ def misspelt(variables: Iterable[Variable], settings: Mapping[str, str]) -> list
     return lines
 
 
-def repetitions(variables: Iterable[Variable], settings: Mapping[str, str]) -> Iterator[str]:
+def repetitions(
+    variables: Iterable[Variable], settings: Mapping[str, str]
+) -> Iterator[str]:
     """Yield one line for each setting that comes again."""
     earlier: dict[str, str] = {}
     for variable in variables:

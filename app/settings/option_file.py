@@ -20,13 +20,25 @@ GROUPS = ("client", "client-server", "client-mariadb")
 _BLANKS = " \t\n\v\f\r"  # as isspace(3) in the C locale; str.isspace accepts many more
 _DEPTH_LIMIT = 10
 # Quotes protect a #, and a backslash protects a quote within them.
-_BEFORE_COMMENT = re.compile(r"""([^#'"]|"([^"\\]|\\.)*"?|'([^'\\]|\\.)*'?)*""", re.DOTALL)
+_BEFORE_COMMENT = re.compile(
+    r"""([^#'"]|"([^"\\]|\\.)*"?|'([^'\\]|\\.)*'?)*""", re.DOTALL
+)
 _DIRECTIVE = re.compile(
-    rf"![{_BLANKS}]*include(?P<is_directory>dir)?(?:[{_BLANKS}]+(?P<path>.*))?", re.DOTALL
+    rf"![{_BLANKS}]*include(?P<is_directory>dir)?(?:[{_BLANKS}]+(?P<path>.*))?",
+    re.DOTALL,
 )
 _QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "s": " ",
+    '"': '"',
+    "'": "'",
+    "\\": "\\",
+}
 
 
 def read_option_file(path: str) -> Options:
@@ -43,16 +55,22 @@ def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
             continue
         if first == "!":
             if depth == _DEPTH_LIMIT:
-                raise _error(f"{where}: more than {_DEPTH_LIMIT} files include each other")
+                raise _error(
+                    f"{where}: more than {_DEPTH_LIMIT} files include each other"
+                )
             for file in _included(line, where):
                 yield from _options(file, depth=depth + 1)
         elif first == "[":
             name, bracket, _ = line[1:].partition("]")
             if not bracket:
-                raise _error(f"{where}: the group has no closing bracket: write [client]")
+                raise _error(
+                    f"{where}: the group has no closing bracket: write [client]"
+                )
             group = name.rstrip(_BLANKS).lower()
         elif group is None:
-            raise _error(f"{where}: the option is not in a group: write [client] above it")
+            raise _error(
+                f"{where}: the option is not in a group: write [client] above it"
+            )
         elif group in GROUPS:
             yield _option(line)
 

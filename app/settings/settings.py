@@ -50,9 +50,13 @@ def _networks_in(text: str) -> list[IPv4Network | IPv6Network]:
     try:
         networks = [ip_network(word) for word in text.replace(",", " ").split()]
     except ValueError as fault:
-        raise ValueError(f"addresses and networks, such as 10.0.0.0/8 fd00::7: {fault}") from None
+        raise ValueError(
+            f"addresses and networks, such as 10.0.0.0/8 fd00::7: {fault}"
+        ) from None
     if not networks:
-        raise ValueError("a network, or nobody could connect; to allow everybody, remove it")
+        raise ValueError(
+            "a network, or nobody could connect; to allow everybody, remove it"
+        )
     return networks
 
 
@@ -67,7 +71,9 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
 Limit = Annotated[float | None, BeforeValidator(seconds_in)]
-Networks = Annotated[list[IPv4Network | IPv6Network] | None, BeforeValidator(_networks_in)]
+Networks = Annotated[
+    list[IPv4Network | IPv6Network] | None, BeforeValidator(_networks_in)
+]
 
 
 class Settings(BaseModel, frozen=True):
@@ -76,7 +82,9 @@ class Settings(BaseModel, frozen=True):
     mysql_socket: str | None = Field(
         None, description="unix socket (default: the first usual place)"
     )
-    mysql_host: str | None = Field(None, description="the server's name or address, for TCP")
+    mysql_host: str | None = Field(
+        None, description="the server's name or address, for TCP"
+    )
     mysql_port: int | None = Field(
         None, ge=1, le=MOST_PORT, description="the server's port (3306); it means TCP"
     )
@@ -86,23 +94,35 @@ class Settings(BaseModel, frozen=True):
     mysql_password: SecretStr | None = Field(
         None, description="the account's password; none with unix_socket"
     )
-    mysql_password_file: str | None = Field(None, description="file that contains the password")
+    mysql_password_file: str | None = Field(
+        None, description="file that contains the password"
+    )
     defaults_extra_file: str | None = Field(
         None, description="option file of the mysql client, for [client]"
     )
-    mysql_ssl: bool | None = Field(None, description="require TLS; other MYSQL_SSL_* imply it")
+    mysql_ssl: bool | None = Field(
+        None, description="require TLS; other MYSQL_SSL_* imply it"
+    )
     mysql_ssl_ca: str | None = Field(
         None, description="certificates to trust (default: the system's)"
     )
     mysql_ssl_cert: str | None = Field(None, description="client certificate, PEM")
-    mysql_ssl_key: str | None = Field(None, description="its key, PEM (default: in the same file)")
+    mysql_ssl_key: str | None = Field(
+        None, description="its key, PEM (default: in the same file)"
+    )
     mysql_ssl_verify: Literal["identity", "ca", "none"] | None = Field(
         None, description="identity (default), ca, none"
     )
 
-    available_when_donor: bool = Field(default=False, description="accept a donor or desynced node")
-    available_when_readonly: bool = Field(default=True, description="accept a read-only node")
-    available_when_full: bool = Field(default=True, description="accept a node at max_connections")
+    available_when_donor: bool = Field(
+        default=False, description="accept a donor or desynced node"
+    )
+    available_when_readonly: bool = Field(
+        default=True, description="accept a read-only node"
+    )
+    available_when_full: bool = Field(
+        default=True, description="accept a node at max_connections"
+    )
     min_cluster_size: int = Field(
         0, ge=0, description="fewest members of the node's component (0: no limit)"
     )
@@ -141,13 +161,19 @@ class Settings(BaseModel, frozen=True):
     clustercheck_any_path: bool = Field(
         default=False, description="return the verdict on every path"
     )
-    clustercheck_log_level: LogLevel = Field("info", description="debug, info, warning or error")
-    clustercheck_log_format: Literal["text", "json"] = Field("text", description="text or json")
+    clustercheck_log_level: LogLevel = Field(
+        "info", description="debug, info, warning or error"
+    )
+    clustercheck_log_format: Literal["text", "json"] = Field(
+        "text", description="text or json"
+    )
 
     def database(self) -> Database:
         """Return the database settings, for the poller. Raises `SettingsError`."""
         if self.mysql_password is not None and self.mysql_password_file is not None:
-            raise SettingsError("MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one")
+            raise SettingsError(
+                "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
+            )
         given = {name.removeprefix("mysql_"): getattr(self, name) for name in DATABASE}
         if self.mysql_password is not None:
             given["password"] = self.mysql_password.get_secret_value()
@@ -170,7 +196,9 @@ class Settings(BaseModel, frozen=True):
         self.policy()
 
 
-DATABASE = [name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))]
+DATABASE = [
+    name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))
+]
 """The settings of the database."""
 
 POLICY = [field.name for field in fields(Policy)]
@@ -190,11 +218,16 @@ _LIKE_OURS = (
 
 def flag_of(name: str) -> str:
     """Return the flag that sets a field of `Settings`."""
-    return "--" + name.removeprefix("clustercheck_").removeprefix("poll_").replace("_", "-")
+    return "--" + name.removeprefix("clustercheck_").removeprefix("poll_").replace(
+        "_", "-"
+    )
 
 
 _MEANT = {
-    **{flag_of(name)[2:].replace("-", "_").upper(): name.upper() for name in Settings.model_fields},
+    **{
+        flag_of(name)[2:].replace("-", "_").upper(): name.upper()
+        for name in Settings.model_fields
+    },
     **{name.upper(): name.upper() for name in Settings.model_fields},
     _ENV_FILE_VARIABLE: _ENV_FILE_VARIABLE,
 }
@@ -230,7 +263,9 @@ def load_settings(
     if only is not None:
         warnings += mistakes
         mistakes = []
-    return settings_of([*in_file, *others], only or Settings.model_fields, mistakes), warnings
+    return settings_of(
+        [*in_file, *others], only or Settings.model_fields, mistakes
+    ), warnings
 
 
 def read_variables(
@@ -241,7 +276,9 @@ def read_variables(
         env_file = os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
     in_file, mistakes = read_env_file(env_file) if env_file else ([], [])
     environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
-    typed = [Variable(name.upper(), value, flag_of(name)) for name, value in flags.items()]
+    typed = [
+        Variable(name.upper(), value, flag_of(name)) for name, value in flags.items()
+    ]
     return in_file, [*environ, *typed], mistakes
 
 
@@ -277,7 +314,9 @@ def settings_of(
 
 def overridden(policy: Policy, values: Mapping[str, str]) -> Policy:
     """Return policy with other values for some of its fields. Raises `SettingsError`."""
-    settings = _validated({name: Variable(name, value) for name, value in values.items()})
+    settings = _validated(
+        {name: Variable(name, value) for name, value in values.items()}
+    )
     return replace(policy, **{name: getattr(settings, name) for name in values})
 
 

@@ -34,7 +34,9 @@ class Tls:
         ca, cert, key = (options.get(option) or None for option in _FILES)
         # MySQL's option. The others are MariaDB's.
         mode = (options.get("ssl-mode") or "").lower()
-        return cls(_is_required(options, mode), ca, cert, key, _verification(options, mode))
+        return cls(
+            _is_required(options, mode), ca, cert, key, _verification(options, mode)
+        )
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context; None if TLS is not required. Raises `SettingsError`."""
@@ -76,7 +78,9 @@ def _context(tls: Tls) -> ssl.SSLContext:
             # Without a password, OpenSSL would ask on the terminal for that of an encrypted key.
             context.load_cert_chain(tls.cert or tls.key or "", tls.key, password="")
     except ssl.SSLError as fault:
-        words = words_of_tls(fault) if fault.reason else "not a usable certificate or key"
+        words = (
+            words_of_tls(fault) if fault.reason else "not a usable certificate or key"
+        )
         raise SettingsError(f"{setting}: {words}") from None
     except OSError as fault:
         raise SettingsError(f"{setting}: {words_of(fault)}") from None

@@ -23,5 +23,7 @@ def body_of(verdict: Verdict) -> str:
 
 def script_body_of(verdict: Verdict) -> str:
     """Return the script's body."""
-    sentence = _SYNCED if verdict.available else _OF_REASON.get(verdict.reason, _NOT_SYNCED)
+    sentence = (
+        _SYNCED if verdict.available else _OF_REASON.get(verdict.reason, _NOT_SYNCED)
+    )
     return f"{sentence}\r\n"

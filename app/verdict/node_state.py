@@ -151,11 +151,15 @@ def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | PollFailur
     values: dict[str, int | str] = {}
     for row in rows:
         if len(row) != 2:  # noqa: PLR2004 (a name and a value)
-            return PollFailure(Reason.ERROR, "the server sent a row that is not a name and a value")
+            return PollFailure(
+                Reason.ERROR, "the server sent a row that is not a name and a value"
+            )
         name = _text(row[0]).lower()
         if name not in _PARSERS:
             continue
         value = _PARSERS[name](row[1])
         if values.setdefault(name, value) != value:
-            return PollFailure(Reason.ERROR, f"the server sent two different values for {name}")
+            return PollFailure(
+                Reason.ERROR, f"the server sent two different values for {name}"
+            )
     return NodeState(**values)  # type: ignore[arg-type]

@@ -150,7 +150,8 @@ def _component_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     state = node.wsrep_local_state
     if state is None:
         return _no(
-            Reason.NOT_GALERA, "the server sent no wsrep_local_state: it runs without Galera"
+            Reason.NOT_GALERA,
+            "the server sent no wsrep_local_state: it runs without Galera",
         )
     if not _absent_or(node.wsrep_on, "ON"):
         return _no(Reason.NOT_GALERA, _seen(node, "wsrep_on"))
@@ -161,7 +162,9 @@ def _component_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     if state == _JOINING:
         return _no(Reason.JOINING, _state(node))
     if _is(node.wsrep_cluster_status, "DISCONNECTED"):
-        return _no(Reason.DISCONNECTED, f"wsrep_cluster_status is Disconnected, {_state(node)}")
+        return _no(
+            Reason.DISCONNECTED, f"wsrep_cluster_status is Disconnected, {_state(node)}"
+        )
     for reason, name, word in _OF_A_MEMBER:
         if not _is(getattr(node, name), word):
             return _no(reason, f"{_seen(node, name)}, {_state(node)}")
@@ -178,7 +181,10 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
     if node.rejects_logins is not None:
         return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
     if node.returning:
-        return _no(Reason.BLOCKED, "the server hung, and no read in sync has been answered since")
+        return _no(
+            Reason.BLOCKED,
+            "the server hung, and no read in sync has been answered since",
+        )
     for reason, name, word in _OF_AN_OPEN_NODE:
         if not _absent_or(getattr(node, name), word):
             return _no(reason, _seen(node, name))
@@ -199,20 +205,29 @@ def _reason_of_donor(node: NodeState) -> Reason:
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     """Apply rules 22 to 25."""
     if not policy.available_when_readonly:
-        for name in ("read_only", "super_read_only", "tx_read_only", "transaction_read_only"):
+        for name in (
+            "read_only",
+            "super_read_only",
+            "tx_read_only",
+            "transaction_read_only",
+        ):
             value: str | None = getattr(node, name)
             # Every server has read_only.
             if not _absent_or(value, _OFF) or (value is None and name == "read_only"):
-                return _no(Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0")
+                return _no(
+                    Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0"
+                )
     queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
     if longest is not None and (queue is None or not 0 <= queue <= longest):
         return _no(
-            Reason.LAGGING, f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={longest}"
+            Reason.LAGGING,
+            f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={longest}",
         )
     if policy.max_sync_wait is not None and not _is_in_sync(node, policy.max_sync_wait):
         what = "was refused" if node.sync_refused else "waits longer"
         return _no(
-            Reason.BLOCKED, f"a read in sync {what}; MAX_SYNC_WAIT={policy.max_sync_wait:g} s"
+            Reason.BLOCKED,
+            f"a read in sync {what}; MAX_SYNC_WAIT={policy.max_sync_wait:g} s",
         )
     if not policy.available_when_full:
         connected, limit = node.threads_connected, node.max_connections
@@ -271,7 +286,9 @@ def _absent_or(value: str | None, word: str) -> bool:
 
 def _is_provider(value: str | None) -> bool:
     # A path has letters or digits: no more is certain.
-    return value is not None and value.upper() != "NONE" and any(map(str.isalnum, value))
+    return (
+        value is not None and value.upper() != "NONE" and any(map(str.isalnum, value))
+    )
 
 
 def _seen(node: NodeState, name: str) -> str:

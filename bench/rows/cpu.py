@@ -38,9 +38,13 @@ def rows(rig: Rig) -> list[Row]:
 
     for _ in range(_ROUNDS):
         with rig.service_paused():
-            _, node_idle, _ = _cost(rig, service_seconds, partial(_at_rate, rig.service.port, 0))
+            _, node_idle, _ = _cost(
+                rig, service_seconds, partial(_at_rate, rig.service.port, 0)
+            )
         for rate, measured in shares.items():
-            own, node, _ = _cost(rig, service_seconds, partial(_at_rate, rig.service.port, rate))
+            own, node, _ = _cost(
+                rig, service_seconds, partial(_at_rate, rig.service.port, rate)
+            )
             measured.append((own, node - node_idle))
         own, node, per_second = _cost(
             rig, service_seconds, partial(_at_full_speed, rig.service.port)
@@ -112,6 +116,8 @@ def _run_again_and_again(command: list[str]) -> int:
     end = time.monotonic() + _SECONDS
     checks = 0
     while time.monotonic() < end:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
         checks += 1
     return checks

@@ -27,12 +27,19 @@ _OK = b"HTTP/1.1 200 "
 def rows(rig: Rig) -> list[Row]:
     """Cause each fault some times. The worst time counts."""
     hung = [
-        _last_200(rig, lambda node: node.process.paused(), INTERVAL_SECONDS) for _ in range(_HANGS)
+        _last_200(rig, lambda node: node.process.paused(), INTERVAL_SECONDS)
+        for _ in range(_HANGS)
     ]
-    refused = [_last_200(rig, _refusing, _LOGIN_INTERVAL_SECONDS) for _ in range(_REFUSALS)]
+    refused = [
+        _last_200(rig, _refusing, _LOGIN_INTERVAL_SECONDS) for _ in range(_REFUSALS)
+    ]
     return [
         _row("a false 200 of a hung server", hung, GOAL_HUNG),
-        _row("a false 200 after the first refused login (error 1135)", refused, GOAL_REFUSED),
+        _row(
+            "a false 200 after the first refused login (error 1135)",
+            refused,
+            GOAL_REFUSED,
+        ),
     ]
 
 
@@ -49,7 +56,9 @@ def _row(measured: str, times: list[float], goal: float) -> Row:
 
 
 def _last_200(
-    rig: Rig, fault: Callable[[Node], AbstractContextManager[None]], phase_seconds: float
+    rig: Rig,
+    fault: Callable[[Node], AbstractContextManager[None]],
+    phase_seconds: float,
 ) -> float:
     """Return how long after the fault the last 200 arrived."""
     until = time.monotonic() + random.uniform(0, phase_seconds)  # noqa: S311 (no secret)

@@ -58,8 +58,12 @@ def _overridden_row(rig: Rig) -> Row:
 
 
 def _compared(what: str, ours: _Rates, beside: str, others: _Rates, goal: float) -> Row:
-    ratio = median(mine / other for (mine, _), (other, _) in zip(ours, others, strict=True))
-    by_cpu = median(other / mine for (_, mine), (_, other) in zip(ours, others, strict=True))
+    ratio = median(
+        mine / other for (mine, _), (other, _) in zip(ours, others, strict=True)
+    )
+    by_cpu = median(
+        other / mine for (_, mine), (_, other) in zip(ours, others, strict=True)
+    )
     cells = [
         f"{median(r for r, _ in each):,.0f} ({microseconds(median(c for _, c in each))})"
         for each in (ours, others)
@@ -74,7 +78,9 @@ def _compared(what: str, ours: _Rates, beside: str, others: _Rates, goal: float)
     )
 
 
-def _rate(server: Service | Floor, connections: int, target: str = "/") -> tuple[float, float]:
+def _rate(
+    server: Service | Floor, connections: int, target: str = "/"
+) -> tuple[float, float]:
     """Return the health checks per second, and the CPU seconds of the server for each."""
     before = server.process.cpu_seconds
     done = load.at_full_speed(server.port, connections, seconds=_SECONDS, target=target)
@@ -99,4 +105,6 @@ def _p99_row(rig: Rig) -> Row:
 
 
 def _p99(port: int) -> float:
-    return percentile(load.at_rate(port, _CHECKS_PER_SECOND, _P99_SECONDS).latencies, 99)
+    return percentile(
+        load.at_rate(port, _CHECKS_PER_SECOND, _P99_SECONDS).latencies, 99
+    )

@@ -100,7 +100,11 @@ def _reload(rig: Rig) -> None:
     """Reload, and wait until that has ended."""
     before = rig.service.status()["last_reload"]["at"]
     rig.service.process.send(signal.SIGHUP)
-    wait_for("the reload", lambda: rig.service.status()["last_reload"]["at"] != before, seconds=30)
+    wait_for(
+        "the reload",
+        lambda: rig.service.status()["last_reload"]["at"] != before,
+        seconds=30,
+    )
     if not rig.service.status()["last_reload"]["successful"]:
         raise load.WrongAnswerError(str(rig.service.status()["last_reload"]))
 
@@ -126,7 +130,11 @@ def _reloads(rig: Rig, count: int, seconds: float) -> Iterator[None]:
 
 
 def _column(haproxy: HAProxy, name: str) -> list[str]:
-    return [row[name] for row in haproxy.servers().values() if row["svname"].startswith("node")]
+    return [
+        row[name]
+        for row in haproxy.servers().values()
+        if row["svname"].startswith("node")
+    ]
 
 
 def _states(haproxy: HAProxy) -> set[str]:

@@ -65,7 +65,9 @@ def _first_answer(rig: Rig) -> float:
 
 @contextmanager
 def _started(rig: Rig) -> Iterator[Service]:
-    with service_beside(rig.node, rig.installation.directory, rig.installation.ports) as service:
+    with service_beside(
+        rig.node, rig.installation.directory, rig.installation.ports
+    ) as service:
         service.wait_for_verdict(200, "synced")
         yield service
 
@@ -73,5 +75,7 @@ def _started(rig: Rig) -> Iterator[Service]:
 def _imports() -> float:
     begun = time.monotonic()
     # With setpriv, because the harness starts every process with it.
-    subprocess.run(["setpriv", "--pdeathsig", "KILL", sys.executable, "-c", _IMPORTS], check=True)
+    subprocess.run(
+        ["setpriv", "--pdeathsig", "KILL", sys.executable, "-c", _IMPORTS], check=True
+    )
     return time.monotonic() - begun

@@ -17,7 +17,16 @@ import pymysql
 
 from bench.truth import samplers
 from bench.truth.faults import FULL_DISK, KINDS, Fault, inject, plan, rebuild
-from bench.truth.report import AFTER_SECONDS, IN_SYNC, OURS, SCRIPT, TRUTH, WITNESS, Report, Window
+from bench.truth.report import (
+    AFTER_SECONDS,
+    IN_SYNC,
+    OURS,
+    SCRIPT,
+    TRUTH,
+    WITNESS,
+    Report,
+    Window,
+)
 from bench.truth.samplers import STRICT, STRICT_IN_SYNC, Sampler
 from bench.truth.stretches import USABLE
 from harness.galera import Installation, Node, can_mount
@@ -33,28 +42,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run it. Return 0 if no false answer lasted longer than its goal, else 1."""
     parser = argparse.ArgumentParser(prog="make truth", description=__doc__)
     parser.add_argument(
-        "--seed", type=int, help="the seed of faults, nodes and durations (default: a random one)"
+        "--seed",
+        type=int,
+        help="the seed of faults, nodes and durations (default: a random one)",
     )
     parser.add_argument(
-        "--minutes", type=float, default=5.0, help="how long to inject faults (default: 5)"
+        "--minutes",
+        type=float,
+        default=5.0,
+        help="how long to inject faults (default: 5)",
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the run to this file, as PNG"
     )
     parser.add_argument(
-        "--only", action="append", choices=KINDS, metavar="FAULT", help="inject these faults alone"
+        "--only",
+        action="append",
+        choices=KINDS,
+        metavar="FAULT",
+        help="inject these faults alone",
     )
     parser.add_argument("--faults", type=int, help="stop after so many faults")
     options = parser.parse_args(arguments)
-    seed: int = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    seed: int = (
+        random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    )
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        parser.error('--plot needs matplotlib: make truth ARGS="--plot FILE.png" installs it')
+        parser.error(
+            '--plot needs matplotlib: make truth ARGS="--plot FILE.png" installs it'
+        )
     interrupt_once()
     try:
         report = _run(seed, options.minutes * 60, options.only, options.faults)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except (NotInTimeError, ProcessEndedError, RuntimeError, OSError, pymysql.MySQLError) as fault:
+    except (
+        NotInTimeError,
+        ProcessEndedError,
+        RuntimeError,
+        OSError,
+        pymysql.MySQLError,
+    ) as fault:
         print(f"FAILED: {fault}", file=sys.stderr)
         return 1
     print(f"\n{report.text()}\n\n{report.of_each_fault()}")
@@ -70,7 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if violations else 0
 
 
-def _run(seed: int, seconds: float, only: Sequence[str] | None, most_faults: int | None) -> Report:
+def _run(
+    seed: int, seconds: float, only: Sequence[str] | None, most_faults: int | None
+) -> Report:
     begun = time.monotonic()
 
     def tell(what: str) -> None:
@@ -79,7 +109,9 @@ def _run(seed: int, seconds: float, only: Sequence[str] | None, most_faults: int
     may_mount = can_mount()
     kinds = [kind for kind in only or KINDS if may_mount or kind != FULL_DISK]
     if not may_mount:
-        tell(f"without the fault {FULL_DISK!r}: it needs the right to mount a file system")
+        tell(
+            f"without the fault {FULL_DISK!r}: it needs the right to mount a file system"
+        )
     with (
         Installation(binary_logs=may_mount, group_timeouts=()) as installation,
         Stack(tell=tell, installation=installation) as stack,
@@ -111,7 +143,8 @@ def _run(seed: int, seconds: float, only: Sequence[str] | None, most_faults: int
         )
         let_nothing_interrupt()
     nodes = {
-        name: {who: one.samples for who, one in of_node.items()} for name, of_node in asked.items()
+        name: {who: one.samples for who, one in of_node.items()}
+        for name, of_node in asked.items()
     }
     return Report(title, nodes, windows)
 
@@ -175,7 +208,12 @@ def _inject_all(
             # Shortly before the group agrees on a new view, it looks complete but does not commit.
             wait_for("every node to commit promptly", all_commit)
             time.sleep(AFTER_SECONDS)
-        except (NotInTimeError, ProcessEndedError, OSError, pymysql.MySQLError) as stuck:
+        except (
+            NotInTimeError,
+            ProcessEndedError,
+            OSError,
+            pymysql.MySQLError,
+        ) as stuck:
             # Galera does not always recover by itself. The answers meanwhile still count.
             tell(f"     the cluster does not recover, and is rebuilt: {stuck}")
             rebuilt += 1

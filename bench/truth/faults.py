@@ -68,7 +68,10 @@ ALTER, FULL_DISK, FULL_TRANSFER = (
 @contextmanager
 def _both_paused(stack: Stack, node: Node) -> Iterator[None]:
     """Pause a server and its service, as in a machine that stands still."""
-    with stack.services[stack.nodes.index(node)].process.paused(), node.process.paused():
+    with (
+        stack.services[stack.nodes.index(node)].process.paused(),
+        node.process.paused(),
+    ):
         yield
 
 
@@ -94,7 +97,9 @@ _OF_NODE: dict[str, Callable[[Node], AbstractContextManager[None]]] = {
 
 _OF_STACK: dict[str, Callable[[Stack, Node], AbstractContextManager[None]]] = {
     ALTER: lambda stack, node: stack.cluster.altering(node),
-    PAUSED: lambda stack, node: stack.services[stack.nodes.index(node)].process.paused(),
+    PAUSED: lambda stack, node: stack.services[
+        stack.nodes.index(node)
+    ].process.paused(),
     BOTH_PAUSED: _both_paused,
     KILL: Stack.killed,
     FULL_TRANSFER: lambda stack, node: stack.cluster.full_transfer_to(node),

@@ -14,7 +14,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from bench.truth.report import AFTER_SECONDS, IN_SYNC, OURS, SCRIPT, TRUTH, Report, Window
+from bench.truth.report import (
+    AFTER_SECONDS,
+    IN_SYNC,
+    OURS,
+    SCRIPT,
+    TRUTH,
+    Report,
+    Window,
+)
 from bench.truth.stretches import (
     SAYS_200,
     SAYS_503,
@@ -71,7 +79,9 @@ def draw(report: Report, path: Path) -> None:
     figure.savefig(path, format="png", metadata={"Software": None})
 
 
-def _draw_row(axes: Axes, row: int, window: Window, node: Mapping[str, Sequence[Sample]]) -> None:
+def _draw_row(
+    axes: Axes, row: int, window: Window, node: Mapping[str, Sequence[Sample]]
+) -> None:
     shown = (
         window.began_at - _BEFORE_SECONDS,
         min(window.ended_at + AFTER_SECONDS, window.began_at + _MOST_SECONDS),
@@ -94,7 +104,9 @@ def _draw_row(axes: Axes, row: int, window: Window, node: Mapping[str, Sequence[
 
 def _bars(some: Sequence[Stretch], window: Window) -> list[Stretch]:
     """Return the start since the fault and the length of each."""
-    return [(began_at - window.began_at, ended_at - began_at) for began_at, ended_at in some]
+    return [
+        (began_at - window.began_at, ended_at - began_at) for began_at, ended_at in some
+    ]
 
 
 def filled(samples: Sequence[Sample], kind: str) -> list[Stretch]:

@@ -155,7 +155,10 @@ class Report:
 
     def text(self) -> str:
         """Return the table and its explanation."""
-        rows = [f"| fault | {' | '.join(_COLUMNS.values())} |", f"|---|{'---|' * len(_COLUMNS)}"]
+        rows = [
+            f"| fault | {' | '.join(_COLUMNS.values())} |",
+            f"|---|{'---|' * len(_COLUMNS)}",
+        ]
         kinds = {window.kind for window in self.windows}
         kinds |= {row for row in _GOALS if row.partition(",")[0] in kinds}
         for row in sorted(kinds, key=str.lower):
@@ -178,13 +181,16 @@ class Report:
             }
             lasted = f"{window.ended_at - window.began_at:4.1f} s"
             wrong = ", ".join(f"{what} {took:.2f}" for what, took in seconds.items())
-            lines.append(f"{window.number:3}  {lasted}  {window.kind} on {window.node}: {wrong}")
+            lines.append(
+                f"{window.number:3}  {lasted}  {window.kind} on {window.node}: {wrong}"
+            )
         return "\n".join(lines)
 
     def worst(self) -> list[Window]:
         """Return, by kind, the fault during which clustercheckd was wrong for longest."""
         last_of_kind = {
-            window.kind: window for window in sorted(self.windows, key=self._wrong_seconds)
+            window.kind: window
+            for window in sorted(self.windows, key=self._wrong_seconds)
         }
         return sorted(last_of_kind.values(), key=lambda window: window.kind.lower())
 
@@ -198,21 +204,31 @@ class Report:
 
     def _longest(self, row: str, checker: str, what: str) -> str:
         runs = [
-            run for run in self._runs if (run.row, run.checker, run.what) == (row, checker, what)
+            run
+            for run in self._runs
+            if (run.row, run.checker, run.what) == (row, checker, what)
         ]
         seconds = max((length(run.stretch) for run in runs), default=0.0)
         return f"{seconds:.2f}" if seconds else "0"
 
     def _window_of(self, stretch: Stretch) -> Window:
         # By the middle of the stretch: a client that failed may have started just before the fault.
-        begun = [window for window in self.windows if window.began_at <= sum(stretch) / 2]
-        return begun[-1] if begun else Window(0, "no fault", "", self._began_at, self._began_at)
+        begun = [
+            window for window in self.windows if window.began_at <= sum(stretch) / 2
+        ]
+        return (
+            begun[-1]
+            if begun
+            else Window(0, "no fault", "", self._began_at, self._began_at)
+        )
 
     def _story(self, run: _Run) -> str:
         began_at, ended_at = run.stretch
         fault = f"fault {run.window.number}, {run.window.kind} on {run.window.node}"
         at = f"on {run.node} at {began_at - self._began_at:.2f} s"
-        lines = [f"{run.checker}: {run.what} for {length(run.stretch):.2f} s {at}; {fault}"]
+        lines = [
+            f"{run.checker}: {run.what} for {length(run.stretch):.2f} s {at}; {fault}"
+        ]
         for name in (run.checker, TRUTH, WITNESS):
             last = None
             for sample in self.nodes[run.node][name]:

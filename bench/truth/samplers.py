@@ -46,7 +46,9 @@ class Sampler(threading.Thread):
     ask: returns the kind of the answer and a description.
     """
 
-    def __init__(self, name: str, ask: Callable[[], Answer], pace_seconds: float) -> None:
+    def __init__(
+        self, name: str, ask: Callable[[], Answer], pace_seconds: float
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self.samples: list[Sample] = []
         self.fault: Exception | None = None
@@ -75,7 +77,9 @@ class Sampler(threading.Thread):
         self.end()
         self.join(_JOIN_SECONDS)
         if self.fault is not None or self.is_alive():
-            message = f"the sampler {self.name} failed: {self.fault or 'it does not stop'}"
+            message = (
+                f"the sampler {self.name} failed: {self.fault or 'it does not stop'}"
+            )
             raise RuntimeError(message) from self.fault
 
 
@@ -100,11 +104,21 @@ def script_verdict(node: Node, directory: Path) -> Callable[[], Answer]:
     If it hangs, stop it after HAProxy's timeout and count a 503.
     """
     # timeout(1) stops the client that the script started, too.
-    command = ["timeout", "-s", "KILL", f"{_SCRIPT_SECONDS}", *script_command(node, directory)]
+    command = [
+        "timeout",
+        "-s",
+        "KILL",
+        f"{_SCRIPT_SECONDS}",
+        *script_command(node, directory),
+    ]
 
     def ask() -> Answer:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if not done.stdout:
             return SAYS_503, f"no answer within {_SCRIPT_SECONDS:g} s"

@@ -56,12 +56,19 @@ def judge(
     verdicts: Sequence[Sample], truth: Sequence[Sample], witness: Sequence[Sample]
 ) -> dict[str, list[Stretch]]:
     """Compare a checker's answers about a node with the truth. Return the false ones, by kind."""
-    answered, truth, witness = with_silences(verdicts), settled(truth), settled(witness, UNREADABLE)
+    answered, truth, witness = (
+        with_silences(verdicts),
+        settled(truth),
+        settled(witness, UNREADABLE),
+    )
     wrong_503 = intersection(stretches(answered, SAYS_503), stretches(truth, USABLE))
     return {
-        FALSE_200: intersection(stretches(answered, SAYS_200), stretches(truth, UNUSABLE)),
+        FALSE_200: intersection(
+            stretches(answered, SAYS_200), stretches(truth, UNUSABLE)
+        ),
         FALSE_503: difference(
-            difference(wrong_503, stretches(witness, DESYNCED)), stretches(witness, UNREADABLE)
+            difference(wrong_503, stretches(witness, DESYNCED)),
+            stretches(witness, UNREADABLE),
         ),
     }
 
@@ -109,7 +116,9 @@ def stretches(samples: Sequence[Sample], kind: str) -> list[Stretch]:
 
 def intersection(some: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stretch]:
     """Return the stretches that are in both. Each argument is sorted and has no overlaps."""
-    both = [(max(a, c), min(b, d)) for a, b in some for c, d in others if a < d and c < b]
+    both = [
+        (max(a, c), min(b, d)) for a, b in some for c, d in others if a < d and c < b
+    ]
     return [(began_at, ended_at) for began_at, ended_at in both if began_at < ended_at]
 
 

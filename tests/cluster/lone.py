@@ -24,7 +24,9 @@ def lone_node(installation: Installation, name: str, *options: str) -> Iterator[
 
 
 @contextmanager
-def watching(node: Node, directory: Path, ports: Ports, **environ: str) -> Iterator[Service]:
+def watching(
+    node: Node, directory: Path, ports: Ports, **environ: str
+) -> Iterator[Service]:
     """Run a clustercheckd for a node, which has read in sync: no login is under way."""
     with service_beside(node, directory, ports, **environ) as service:
         wait_until_in_sync(service)

@@ -27,9 +27,12 @@ def node(installation: Installation) -> Iterator[Node]:
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0, reason="becomes another user of the operating system, which needs root"
+    os.geteuid() != 0,
+    reason="becomes another user of the operating system, which needs root",
 )
-def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(node: Node) -> None:
+def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(
+    node: Node,
+) -> None:
     # The server knows this number by another name than check, which finds it as that of the
     # service's user.
     environ = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "nobody"}
@@ -39,7 +42,9 @@ def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(node:
     node.sql(
         "CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket WITH MAX_USER_CONNECTIONS 5"
     )
-    assert check_as("root", environ, user_id=NOBODY).stdout.startswith("NOT available not-galera: ")
+    assert check_as("root", environ, user_id=NOBODY).stdout.startswith(
+        "NOT available not-galera: "
+    )
     # Root itself may not use that account.
     assert run("check", **environ).stdout.startswith("NOT available access-denied: ")
 
@@ -52,7 +57,9 @@ def without_account(node: Node) -> Node:
     return node
 
 
-def test_the_account_for_kubernetes_is_enough(without_account: Node, tmp_path: Path) -> None:
+def test_the_account_for_kubernetes_is_enough(
+    without_account: Node, tmp_path: Path
+) -> None:
     (tmp_path / "password").write_text("change-me")
     without_account.sql((CONTRIB / "kubernetes/account.sql").read_text())
     is_enough(without_account, tmp_path / "password")

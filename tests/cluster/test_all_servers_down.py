@@ -46,14 +46,18 @@ class Hosts:
         match words:
             case ["systemctl", "start", *_]:
                 self.cluster.start_node(node, recovered=node.recover())
-            case ["systemctl", "stop", *_] if line.endswith("systemctl kill -s KILL mariadb"):
+            case ["systemctl", "stop", *_] if line.endswith(
+                "systemctl kill -s KILL mariadb"
+            ):
                 node.kill()
             case ["galera_new_cluster"]:
                 self.cluster.start_node(node, bootstrap=True, recovered=node.recover())
             case ["galera_recovery"]:
                 return " ".join(node.recover())
             case ["cat" | "sed", *_]:
-                return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+                return subprocess.run(
+                    words, check=True, capture_output=True, text=True
+                ).stdout
             case _:
                 raise AssertionError(line)
         return ""
@@ -74,7 +78,11 @@ class Hosts:
         return killed_at
 
     def _seconds_since(self, index: int) -> float:
-        return self.committed[-1][0] - self.committed[index][0] if self.committed[index:] else 0
+        return (
+            self.committed[-1][0] - self.committed[index][0]
+            if self.committed[index:]
+            else 0
+        )
 
     def _write_until_dead(self, node: Node) -> None:
         statement = WRITE.replace("RETURNING node", "RETURNING id")
@@ -123,7 +131,9 @@ def start_all(hosts: Hosts) -> None:
         hosts.run(START, node)
 
 
-def test_without_one_node_the_most_advanced_begins_and_the_third_joins_later(hosts: Hosts) -> None:
+def test_without_one_node_the_most_advanced_begins_and_the_third_joins_later(
+    hosts: Hosts,
+) -> None:
     killed_at = hosts.kill_all_under_writes()
     *two, _ = hosts.nodes
     for node in two:
@@ -131,7 +141,9 @@ def test_without_one_node_the_most_advanced_begins_and_the_third_joins_later(hos
     # They wait for the third, and nobody can log in.
     time_limit = time.monotonic() + 10
     while time.monotonic() < time_limit:
-        assert all(node.process.check() and node.status("Uptime") is None for node in two)
+        assert all(
+            node.process.check() and node.status("Uptime") is None for node in two
+        )
         time.sleep(0.5)
     follow_the_runbook(hosts, two)
     hosts.check_that_nothing_is_lost(killed_at)
@@ -166,7 +178,9 @@ def highest(positions: dict[Node, str]) -> Node:
     return max(positions, key=lambda node: int(positions[node].rpartition(":")[2]))
 
 
-def follow_the_runbook(hosts: Hosts, found: Sequence[Node], *, last: Node | None = None) -> None:
+def follow_the_runbook(
+    hosts: Hosts, found: Sequence[Node], *, last: Node | None = None
+) -> None:
     """Do what the page says where it is not enough to start all.
 
     found: the nodes that can be reached. last: the one that was stopped last, in order.

@@ -71,7 +71,9 @@ def variables_for(node: Node, directory: Path) -> dict[str, str]:
 def ask(lone: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Return a function that asks a node, and returns exit code and output."""
     monkeypatch.chdir(tmp_path)
-    environ = with_system_path(without_settings(os.environ)) | variables_for(lone, tmp_path)
+    environ = with_system_path(without_settings(os.environ)) | variables_for(
+        lone, tmp_path
+    )
 
     def run(
         *arguments: str, command: Sequence[str] = (COMMAND,), **variables: str
@@ -116,7 +118,9 @@ def test_its_bytes_for_every_state_of_a_real_node(lone: Node, ask: Ask) -> None:
         ("CLUSTERCHECK_DEADLINE", "inf", "error: CLUSTERCHECK_DEADLINE"),
     ],
 )
-def test_what_is_wrong_is_in_the_error_file(ask: Ask, name: str, value: str, reason: str) -> None:
+def test_what_is_wrong_is_in_the_error_file(
+    ask: Ask, name: str, value: str, reason: str
+) -> None:
     variables = {"MYSQL_USERNAME": ACCOUNT, "ERR_FILE": "errors", name: value}
     assert ask(**variables) == NOT_SYNCED
     assert Path("errors").read_text().startswith(reason)
@@ -141,7 +145,9 @@ def test_under_xinetd_and_socat_no_health_check_is_reset(
         f" 'EXEC:{COMMAND} - 1 /dev/null 1 {option_file}'",
     }
     environ = with_system_path(os.environ) | variables
-    process = Process(runner, shlex.split(commands[runner]), tmp_path / "log", environ=environ)
+    process = Process(
+        runner, shlex.split(commands[runner]), tmp_path / "log", environ=environ
+    )
     try:
         wait_for(f"{runner} to listen", lambda: process.check() and listens(port))
         for request in REQUESTS * 5:

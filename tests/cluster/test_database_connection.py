@@ -18,7 +18,9 @@ OTHER_ADDRESS = "127.0.0.2"
 def test_a_defaults_file_is_enough(lone: Node, tmp_path: Path) -> None:
     account, connection = tmp_path / "conf.d/account.cnf", tmp_path / "my.cnf"
     account.parent.mkdir()
-    account.write_text(f"[client]\nuser = {ACCOUNT} # ours\npassword='{PASSWORD}'\nquick\n")
+    account.write_text(
+        f"[client]\nuser = {ACCOUNT} # ours\npassword='{PASSWORD}'\nquick\n"
+    )
     account.chmod(0o600)
     connection.write_text(
         f"[client]\nsocket={lone.socket}\n!includedir {account.parent}\n[mysql]\nuser=mallory\n"
@@ -38,11 +40,18 @@ class TlsServer:
 
     def checked(self, more: Mapping[str, str]) -> str:
         """Return what check says about it over TCP."""
-        places = {"ca": self.authority.cert, "cert": self.client.cert, "key": self.client.key}
+        places = {
+            "ca": self.authority.cert,
+            "cert": self.client.cert,
+            "key": self.client.key,
+        }
         account = {"MYSQL_USERNAME": "secret", "MYSQL_PASSWORD": "geheim"}
-        settings = account | {name: value.format(**places) for name, value in more.items()}
+        settings = account | {
+            name: value.format(**places) for name, value in more.items()
+        }
         return run(
-            "check", **{"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(self.node.port), **settings}
+            "check",
+            **{"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(self.node.port), **settings},
         ).stdout
 
 
@@ -63,7 +72,9 @@ def tls_server(
         installation.give_to_server(copy)
     files = {"ca": authority.cert, "cert": server.cert, "key": server.key}
     options = [f"--ssl-{option}={place / file.name}" for option, file in files.items()]
-    node = installation.node("tls-server", [*options, f"--bind-address={LOOPBACK},{OTHER_ADDRESS}"])
+    node = installation.node(
+        "tls-server", [*options, f"--bind-address={LOOPBACK},{OTHER_ADDRESS}"]
+    )
     node.start()
     node.wait_until_up()
     node.sql(f"CREATE USER 'secret'@'{LOOPBACK}' IDENTIFIED BY 'geheim' REQUIRE SSL")
@@ -74,7 +85,11 @@ def tls_server(
 
 CA = {"MYSQL_SSL_CA": "{ca}"}
 OTHER_HOST = {"MYSQL_HOST": OTHER_ADDRESS, **CA}
-CLIENT = {"MYSQL_USERNAME": "mutual", "MYSQL_SSL_CERT": "{cert}", "MYSQL_SSL_KEY": "{key}"}
+CLIENT = {
+    "MYSQL_USERNAME": "mutual",
+    "MYSQL_SSL_CERT": "{cert}",
+    "MYSQL_SSL_KEY": "{key}",
+}
 READ = "not-galera: "
 NOT_ACCEPTED = ": certificate not accepted: "
 
@@ -86,11 +101,17 @@ NOT_ACCEPTED = ": certificate not accepted: "
         pytest.param({}, "access-denied: ", id="no TLS, which the account requires"),
         # The system's authorities have not signed it.
         pytest.param({"MYSQL_SSL": "1"}, NOT_ACCEPTED, id="an authority nobody trusts"),
-        pytest.param({"MYSQL_SSL": "1", "MYSQL_SSL_VERIFY": "none"}, READ, id="no verification"),
-        pytest.param(OTHER_HOST, NOT_ACCEPTED, id="a certificate for another host"),
-        pytest.param(OTHER_HOST | {"MYSQL_SSL_VERIFY": "ca"}, READ, id="only the issuer counts"),
         pytest.param(
-            CA | {"MYSQL_USERNAME": "mutual"}, "access-denied: ", id="no client certificate"
+            {"MYSQL_SSL": "1", "MYSQL_SSL_VERIFY": "none"}, READ, id="no verification"
+        ),
+        pytest.param(OTHER_HOST, NOT_ACCEPTED, id="a certificate for another host"),
+        pytest.param(
+            OTHER_HOST | {"MYSQL_SSL_VERIFY": "ca"}, READ, id="only the issuer counts"
+        ),
+        pytest.param(
+            CA | {"MYSQL_USERNAME": "mutual"},
+            "access-denied: ",
+            id="no client certificate",
         ),
         pytest.param(CA | CLIENT, READ, id="a client certificate"),
     ],
@@ -105,13 +126,24 @@ def test_without_tls_the_account_is_refused_and_check_shows_the_login(
     tls_server: TlsServer,
 ) -> None:
     assert "(with a password), by user id" in tls_server.checked({})
-    assert "(with a password, over TLS), by" in tls_server.checked(CA | {"MYSQL_PASSWORD": "wrong"})
+    assert "(with a password, over TLS), by" in tls_server.checked(
+        CA | {"MYSQL_PASSWORD": "wrong"}
+    )
 
 
-def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(tls_server: TlsServer) -> None:
+def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(
+    tls_server: TlsServer,
+) -> None:
     node = tls_server.node
     node.sql("INSTALL SONAME 'auth_ed25519'")
-    node.sql("CREATE USER 'modern'@'localhost' IDENTIFIED VIA ed25519 USING PASSWORD('x')")
-    done = run("check", MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME="modern", MYSQL_PASSWORD="x")
+    node.sql(
+        "CREATE USER 'modern'@'localhost' IDENTIFIED VIA ed25519 USING PASSWORD('x')"
+    )
+    done = run(
+        "check",
+        MYSQL_SOCKET=str(node.socket),
+        MYSQL_USERNAME="modern",
+        MYSQL_PASSWORD="x",
+    )
     assert done.stdout.startswith("NOT available access-denied: ")
     assert "client_ed25519" in done.stdout

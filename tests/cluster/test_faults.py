@@ -27,7 +27,9 @@ MOST_SESSIONS = 3
 
 def wait_for_descriptors(service: Service, count: int) -> None:
     """Wait until the service has no more descriptors open than before."""
-    wait_for("the descriptors back", lambda: service.process.descriptors <= count, seconds=5)
+    wait_for(
+        "the descriptors back", lambda: service.process.descriptors <= count, seconds=5
+    )
 
 
 def wait_until_shown(service: Service, reason: str) -> None:

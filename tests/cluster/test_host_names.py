@@ -18,7 +18,8 @@ from tests.http.test_metrics import scrape
 from tests.http.test_process import run
 
 pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root may put files of its own in place of those in /etc"
+    os.geteuid() != 0,
+    reason="only root may put files of its own in place of those in /etc",
 )
 
 NAME = "db1.example"
@@ -50,7 +51,9 @@ class SilentResolver:
 
     def __init__(self, directory: Path, listening: socket.socket) -> None:
         file = directory / "resolv.conf"
-        file.write_text(f"nameserver {listening.getsockname()[0]}\noptions timeout:30 attempts:2\n")
+        file.write_text(
+            f"nameserver {listening.getsockname()[0]}\noptions timeout:30 attempts:2\n"
+        )
         self.wrapper = with_file_in_etc("resolv.conf", file)
         self._listening = listening
         self._askers: set[tuple[str, int]] = set()
@@ -101,7 +104,9 @@ def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the
     assert "Traceback" not in log
 
 
-def test_a_server_is_verified_by_its_name_at_the_second_of_its_addresses(tmp_path: Path) -> None:
+def test_a_server_is_verified_by_its_name_at_the_second_of_its_addresses(
+    tmp_path: Path,
+) -> None:
     authority = make_authority(tmp_path)
     context = server_context(make_certificate(tmp_path, "server", authority, NAME))
     hosts = tmp_path / "hosts"
@@ -114,6 +119,9 @@ def test_a_server_is_verified_by_its_name_at_the_second_of_its_addresses(tmp_pat
         peer.answer_queries()
 
     with fake_mysql(behaviour) as server:
-        settings = settings_for(server) | {"MYSQL_HOST": NAME, "MYSQL_SSL_CA": str(authority.cert)}
+        settings = settings_for(server) | {
+            "MYSQL_HOST": NAME,
+            "MYSQL_SSL_CA": str(authority.cert),
+        }
         done = run("check", through=with_file_in_etc("hosts", hosts), **settings)
     assert done.returncode == 0, done.stdout

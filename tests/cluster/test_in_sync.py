@@ -50,13 +50,16 @@ def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_a
         began_at = time.monotonic()
         reply = service.wait_for_verdict(503, "blocked", target=STRICT)
         bound = LOGIN_SECONDS + WAIT_SECONDS + POLL_SECONDS + BUSY_SECONDS
-        within("a node that stands still is blocked", time.monotonic() - began_at, bound)
+        within(
+            "a node that stands still is blocked", time.monotonic() - began_at, bound
+        )
         assert "a read in sync waits longer; MAX_SYNC_WAIT=1 s" in reply.body
         check_undisturbed(service, "synced")
         logins = scrape(service)['logins_total{outcome="accepted"}']
         # The read that waits stops no login, and no second one begins.
         wait_for(
-            "more logins", lambda: scrape(service)['logins_total{outcome="accepted"}'] >= logins + 2
+            "more logins",
+            lambda: scrape(service)['logins_total{outcome="accepted"}'] >= logins + 2,
         )
         assert (node.sessions_of(ACCOUNT) or 0) <= MOST_SESSIONS
         assert scrape(service)["sync_wait_seconds"] > 2 * LOGIN_SECONDS
@@ -77,7 +80,9 @@ def test_dirty_reads_in_the_server_hide_no_node_that_stands_still(stack: Stack) 
         service.wait_for_verdict(200, "synced", target=STRICT)
 
 
-def test_an_account_that_is_refused_hides_no_node_that_stands_still(stack: Stack) -> None:
+def test_an_account_that_is_refused_hides_no_node_that_stands_still(
+    stack: Stack,
+) -> None:
     node = stack.nodes[1]
     account = "'visitor'@'localhost'"
     node.sql(f"CREATE OR REPLACE USER {account} IDENTIFIED BY 'first'")
@@ -134,7 +139,9 @@ def test_a_hung_node_is_a_timeout_and_available_again_when_it_has_answered_a_rea
         while (reply := service.get()).status == 200:
             last_200_at = time.monotonic()
         within("a hung server is no longer 200", last_200_at - hung_at, FRESH_SECONDS)
-        within("a hung server is a timeout", time.monotonic() - hung_at, TIMEOUT_SECONDS)
+        within(
+            "a hung server is a timeout", time.monotonic() - hung_at, TIMEOUT_SECONDS
+        )
         assert reply.reason == "timeout"
         assert service.get("/livez").status == 200
         wait_for("a long hang", lambda: time.monotonic() - hung_at > HANG_SECONDS)

@@ -43,7 +43,10 @@ def service(node: Node, ports: Ports, tmp_path: Path) -> Iterator[Service]:
 def client_error(node: Node) -> int:
     """Log in and ask as a client does; give the number of the error, 0 for none."""
     try:
-        with node.connect_as_client(seconds=2) as connection, connection.cursor() as cursor:
+        with (
+            node.connect_as_client(seconds=2) as connection,
+            connection.cursor() as cursor,
+        ):
             cursor.execute("SELECT 1")
     except pymysql.MySQLError as fault:
         return int(fault.args[0]) or -1
@@ -59,13 +62,20 @@ def client_error(node: Node) -> int:
     ids=["no thread can start", "init_connect fails"],
 )
 def test_a_server_that_rejects_logins_is_unavailable_in_time(
-    node: Node, service: Service, fault: Callable[[Node], AbstractContextManager[None]], number: int
+    node: Node,
+    service: Service,
+    fault: Callable[[Node], AbstractContextManager[None]],
+    number: int,
 ) -> None:
     with fault(node):
         wait_for("clients to fail", lambda: client_error(node), seconds=5)
         began_at = time.monotonic()
         reply = service.wait_for_verdict(503, "rejects-logins")
-        within("rejects-logins", time.monotonic() - began_at, REJECTED_SECONDS + BUSY_SECONDS)
+        within(
+            "rejects-logins",
+            time.monotonic() - began_at,
+            REJECTED_SECONDS + BUSY_SECONDS,
+        )
         assert f"(error {number})" in reply.body
         # The node itself is still read.
         assert service.status()["node"]["wsrep_local_state"] == 4
@@ -90,17 +100,24 @@ def test_a_rotated_password_takes_no_node_out_is_told_and_needs_no_restart(
     # The session that is open goes on.
     node.sql(f"ALTER USER {account} IDENTIFIED BY 'second'")
     failure = wait_for(
-        "the failed login to show", lambda: service.status()["login_failure"], seconds=10
+        "the failed login to show",
+        lambda: service.status()["login_failure"],
+        seconds=10,
     )
     assert failure["reason"] == "access-denied"
     assert service.get().status == 200
     file.write_text("second\n")
     wait_for(
-        "the login to work again", lambda: service.status()["login_failure"] is None, seconds=15
+        "the login to work again",
+        lambda: service.status()["login_failure"] is None,
+        seconds=15,
     )
     assert reasons_since(service, before) == []
     lines = [line for line in service.log.read_text().splitlines() if " login " in line]
-    assert [line.split(" login ")[1].split()[0] for line in lines] == ["failed", "works"]
+    assert [line.split(" login ")[1].split()[0] for line in lines] == [
+        "failed",
+        "works",
+    ]
     # A new one, as after a restart of the server, is refused until the file has the password.
     node.sql(f"ALTER USER {account} IDENTIFIED BY 'third'")
     node.sql("KILL USER rotated")
@@ -109,25 +126,33 @@ def test_a_rotated_password_takes_no_node_out_is_told_and_needs_no_restart(
     service.wait_for_verdict(200, "synced")
 
 
-def test_a_server_without_connections_left_takes_no_node_out(node: Node, service: Service) -> None:
+def test_a_server_without_connections_left_takes_no_node_out(
+    node: Node, service: Service
+) -> None:
     before = len(service.status()["changes"])
     with node.full():
         assert client_error(node) == 1040
         failure = wait_for(
-            "the failed login to show", lambda: service.status()["login_failure"], seconds=10
+            "the failed login to show",
+            lambda: service.status()["login_failure"],
+            seconds=10,
         )
         assert failure["reason"] == "too-many-connections"
         service.wait_for_verdict(503, "full", target="/?available_when_full=0")
         assert service.get().status == 200
     wait_for(
-        "the login to work again", lambda: service.status()["login_failure"] is None, seconds=15
+        "the login to work again",
+        lambda: service.status()["login_failure"] is None,
+        seconds=15,
     )
     assert reasons_since(service, before) == []
 
 
 def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
     async def settings() -> object:
-        target = Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD).target()
+        target = Database(
+            socket=str(node.socket), username=ACCOUNT, password=PASSWORD
+        ).target()
         connection = await Connection.to(target)
         session = Session(connection, Server())
         await session.begin(32)
@@ -142,4 +167,6 @@ def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
         node.setting("sql_select_limit", "0", "DEFAULT"),
         node.setting("wsrep_dirty_reads", "ON", "OFF"),
     ):
-        assert asyncio.run(settings()) == ((b"32", b"18446744073709551615", b"0", b"0"),)
+        assert asyncio.run(settings()) == (
+            (b"32", b"18446744073709551615", b"0", b"0"),
+        )

@@ -21,7 +21,10 @@ def statements() -> dict[str, str]:
         for statement in block.text.split(";"):
             found.setdefault(statement.strip(), str(block))
     found.pop("", None)
-    return {f"{place} {shlex.quote(statement)}": statement for statement, place in found.items()}
+    return {
+        f"{place} {shlex.quote(statement)}": statement
+        for statement, place in found.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,9 @@ def test_ps_tells_a_server_that_was_stopped_when_sql_gets_no_answer(node: Node) 
     of_this = [*words[:-2], "-p", str(node.process.pid)]
 
     def letters() -> set[str]:
-        printed = subprocess.run(of_this, check=True, capture_output=True, text=True).stdout
+        printed = subprocess.run(
+            of_this, check=True, capture_output=True, text=True
+        ).stdout
         return {line[0] for line in printed.splitlines()[1:]}
 
     assert letters() <= set("SRDI")

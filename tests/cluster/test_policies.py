@@ -51,7 +51,9 @@ def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_retur
             wait_for("the queue to pass the limit", queue_passes_the_limit)
             passed_at = time.monotonic()
             reply = service.wait_for_verdict(503, "lagging")
-            within("a node over the limit is lagging", time.monotonic() - passed_at, 1.0)
+            within(
+                "a node over the limit is lagging", time.monotonic() - passed_at, 1.0
+            )
             assert f"MAX_RECV_QUEUE={LIMIT}" in reply.body
         service.wait_for_verdict(200, "donor")
     service.wait_for_verdict(200, "synced")

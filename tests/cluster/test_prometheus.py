@@ -10,7 +10,9 @@ from tests.queries import of_the_dashboard
 pytestmark = pytest.mark.long
 
 
-def test_every_query_returns_data_while_one_node_is_desynced_and_one_is_dead(stack: Stack) -> None:
+def test_every_query_returns_data_while_one_node_is_desynced_and_one_is_dead(
+    stack: Stack,
+) -> None:
     prometheus = stack.start_prometheus()
     silent = of_the_dashboard()
 

@@ -71,7 +71,10 @@ def test_a_rotated_password_fails_no_health_check_and_no_login(
     password = tmp_path / "password"
     password.write_text("old\n")
     node.sql(f"ALTER USER {ACCOUNT}@localhost IDENTIFIED BY 'old'")
-    settings = {"MYSQL_PASSWORD_FILE": str(password), "CLUSTERCHECK_LOGIN_INTERVAL": "0.2"}
+    settings = {
+        "MYSQL_PASSWORD_FILE": str(password),
+        "CLUSTERCHECK_LOGIN_INTERVAL": "0.2",
+    }
     with rotating(node, tmp_path, ports, settings) as service:
         node.sql(both)
         logs_in_again(service)
@@ -92,7 +95,9 @@ def test_a_new_authority_of_the_servers_certificate_fails_no_health_check(
     for name in ("old", "new"):
         (secrets / name).mkdir()
         authority = make_authority(secrets / name)
-        made.append((authority, make_certificate(secrets / name, "server", authority, LOOPBACK)))
+        made.append(
+            (authority, make_certificate(secrets / name, "server", authority, LOOPBACK))
+        )
     (old, served), (new, next_served) = made
     for path in [secrets, *secrets.rglob("*")]:
         installation.give_to_server(path)
@@ -112,7 +117,10 @@ def test_a_new_authority_of_the_servers_certificate_fails_no_health_check(
     with rotating(node, tmp_path, ports, settings) as service:
         trusted.write_text(old.cert.read_text() + new.cert.read_text())
         logs_in_again(service)
-        for before, after in ((served.cert, next_served.cert), (served.key, next_served.key)):
+        for before, after in (
+            (served.cert, next_served.cert),
+            (served.key, next_served.key),
+        ):
             before.write_bytes(after.read_bytes())
         node.sql("FLUSH SSL")
         logs_in_again(service)
@@ -127,7 +135,11 @@ def rotating(
     node: Node, directory: Path, ports: Ports, settings: dict[str, str]
 ) -> Iterator[Service]:
     """Run a service whose health checks must all be 200 while the block runs."""
-    own = {"MYSQL_PASSWORD": "", **settings} if "MYSQL_PASSWORD_FILE" in settings else settings
+    own = (
+        {"MYSQL_PASSWORD": "", **settings}
+        if "MYSQL_PASSWORD_FILE" in settings
+        else settings
+    )
     with service_beside(node, directory, ports, **own) as service:
         service.wait_for_verdict(200, "synced")
         with asked_without_end(service) as bad:

@@ -44,7 +44,9 @@ OWN = {
 
 def assert_node_is(service: Service, rows: Mapping[str, str]) -> None:
     """Check that what the service has read is what the unit tests decide on."""
-    assert comparable(asdict(real_rows.parsed(rows))) == comparable(service.status()["node"])
+    assert comparable(asdict(real_rows.parsed(rows))) == comparable(
+        service.status()["node"]
+    )
 
 
 def comparable(node: Mapping[str, object]) -> dict[str, object]:
@@ -104,7 +106,9 @@ def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) 
         assert_node_is(service, real_rows.DESYNCED)
         lenient.wait_for_verdict(200, "donor")
         service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
-        lenient.wait_for_verdict(503, "desynced", target="/readyz?available_when_donor=0")
+        lenient.wait_for_verdict(
+            503, "desynced", target="/readyz?available_when_donor=0"
+        )
     service.wait_for_verdict(200, "synced")
 
 
@@ -113,13 +117,15 @@ def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_all
 ) -> None:
     # Galera 4 only logs this variable: a donor that has it serves its clients.
     rejecting = [
-        node.setting("wsrep_sst_donor_rejects_queries", "ON", "OFF") for node in stack.nodes[:2]
+        node.setting("wsrep_sst_donor_rejects_queries", "ON", "OFF")
+        for node in stack.nodes[:2]
     ]
     with rejecting[0], rejecting[1], stack.cluster.full_transfer_to(stack.nodes[2]):
         donor = wait_for(
             "one of the other nodes to be the donor",
             lambda: next(
-                (b for b in stack.backends[:2] if b.service.get().reason == "donor"), None
+                (b for b in stack.backends[:2] if b.service.get().reason == "donor"),
+                None,
             ),
         )
         donor.service.wait_for_verdict(503, "donor")
@@ -127,8 +133,9 @@ def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_all
         donor.service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
         with donor.node.connect_as_client() as client, client.cursor() as cursor:
             assert cursor.execute("SELECT COUNT(*) FROM writes") == 1
-        assert "Rejecting client queries for the duration of SST" in donor.node.log.read_text(
-            errors="replace"
+        assert (
+            "Rejecting client queries for the duration of SST"
+            in donor.node.log.read_text(errors="replace")
         )
         donor.service.wait_for_verdict(503, "donor")
         # A joiner in a physical transfer does not even listen.
@@ -148,11 +155,15 @@ def test_an_isolated_node_is_blocked_then_non_primary_and_joining_until_it_has_c
 ) -> None:
     node, service = stack.nodes[2], stack.services[2]
     with ExitStack() as holding:
-        with node.setting("wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"):
+        with node.setting(
+            "wsrep_provider_options", "'gmcast.isolate=1'", "'gmcast.isolate=0'"
+        ):
             began_at = time.monotonic()
             wait_for("a 503", lambda: service.get("/?max_sync_wait=1").status == 503)
             within(
-                "a node that is cut off is blocked", time.monotonic() - began_at, CUT_OFF_SECONDS
+                "a node that is cut off is blocked",
+                time.monotonic() - began_at,
+                CUT_OFF_SECONDS,
             )
             service.wait_for_verdict(503, "non-primary")
             assert_node_is(service, real_rows.NON_PRIMARY)
@@ -160,13 +171,17 @@ def test_an_isolated_node_is_blocked_then_non_primary_and_joining_until_it_has_c
             # What to compare before a bootstrap is shown, and only there.
             addresses = [f"{LOOPBACK}:{other.port}" for other in stack.services]
             told = [
-                line for line in run("status", *addresses).stdout.splitlines() if "last_c" in line
+                line
+                for line in run("status", *addresses).stdout.splitlines()
+                if "last_c" in line
             ]
             committed = node.status("wsrep_last_committed")
             assert told == [f"{addresses[2]}: wsrep_last_committed is {committed}"]
             # The others are the majority.
             assert [other.get().status for other in stack.services[:2]] == [200, 200]
-            wait_for("the others to commit what the node will miss", stack.nodes[0].commits)
+            wait_for(
+                "the others to commit what the node will miss", stack.nodes[0].commits
+            )
             # This holds up the incremental transfer.
             holding.enter_context(node.stuck())
         service.wait_for_verdict(503, "joining")
@@ -179,7 +194,10 @@ def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_health
     node, service = stack.nodes[0], stack.services[0]
     with node.setting("wsrep_reject_queries", "ALL", "NONE"):
         service.wait_for_verdict(503, "rejects-queries")
-        assert [node.status(name) for name in ("wsrep_local_state", "wsrep_ready")] == ["4", "ON"]
+        assert [node.status(name) for name in ("wsrep_local_state", "wsrep_ready")] == [
+            "4",
+            "ON",
+        ]
         assert_node_is(service, real_rows.REJECTING)
         assert_select_is_like_show(node)
     # It kills our session with all others, which hides no reason.
@@ -209,7 +227,9 @@ def test_a_server_without_galera_is_not_galera_and_unix_socket_needs_no_password
     node = installation.node("plain")
     node.start()
     node.wait_until_up()
-    service = services.start(MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser())
+    service = services.start(
+        MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser()
+    )
     service.wait_for_verdict(503, "not-galera")
     assert "(without a password)" in service.log.read_text()
     assert_node_is(service, real_rows.NOT_GALERA)
@@ -223,9 +243,16 @@ def test_the_node_is_told_goodbye(stack: Stack) -> None:
     # count everybody's.
     for account, number in (("polite", signal.SIGTERM), ("rude", signal.SIGKILL)):
         node.sql(f"CREATE OR REPLACE USER '{account}'@'localhost'")
-        settings = {"MYSQL_USERNAME": account, "MYSQL_PASSWORD": "", "CLUSTERCHECK_DEADLINE": "5"}
+        settings = {
+            "MYSQL_USERNAME": account,
+            "MYSQL_PASSWORD": "",
+            "CLUSTERCHECK_DEADLINE": "5",
+        }
         service = stack.service(node, **settings)
         service.wait_for_verdict(200, "synced")
         service.process.stop(number)
-    wait_for("the end of the killed one in the log", lambda: "user: 'rude'" in node.log.read_text())
+    wait_for(
+        "the end of the killed one in the log",
+        lambda: "user: 'rude'" in node.log.read_text(),
+    )
     assert "user: 'polite'" not in node.log.read_text()

@@ -27,7 +27,9 @@ class Three:
     def __init__(self, installation: Installation, directory: Path, port: int) -> None:
         self.cluster = Cluster(installation)
         self.nodes = self.cluster.nodes = [
-            installation.node(f"whole{number}", [f"--wsrep-node-incoming-address={host}:3306"])
+            installation.node(
+                f"whole{number}", [f"--wsrep-node-incoming-address={host}:3306"]
+            )
             for number, host in enumerate(HOSTS, 1)
         ]
         self.addresses = [f"{host}:{port}" for host in HOSTS]
@@ -54,7 +56,10 @@ class Three:
 
     def wait_until_whole(self) -> None:
         def is_whole() -> bool:
-            seen = [(one.status.available, one.node.sync_wait_seconds) for one in self.replies()]
+            seen = [
+                (one.status.available, one.node.sync_wait_seconds)
+                for one in self.replies()
+            ]
             return seen == 3 * [(True, 0.0)] and self.status()[0] == 0
 
         wait_for("one healthy cluster", is_whole, seconds=60)
@@ -112,8 +117,14 @@ def test_a_healthy_cluster_is_found_from_any_member(three: Three) -> None:
 def test_a_node_that_was_cut_off_and_bootstrapped_is_a_split(three: Three) -> None:
     node, names = three.nodes[2], three.addresses
     options(node, ISOLATE.format(1))
-    wait_for("it to be cut off", lambda: node.status("wsrep_cluster_status") == "non-Primary")
-    wait_for("the others", lambda: three.nodes[0].status("wsrep_cluster_size") == "2", seconds=30)
+    wait_for(
+        "it to be cut off", lambda: node.status("wsrep_cluster_status") == "non-Primary"
+    )
+    wait_for(
+        "the others",
+        lambda: three.nodes[0].status("wsrep_cluster_size") == "2",
+        seconds=30,
+    )
     code, document = three.status()
     # It is told by its row.
     assert (code, document["cluster"]) == (1, {})
@@ -152,8 +163,12 @@ def test_a_node_that_holds_up_all_writes_is_named(three: Three) -> None:
     node, name = three.nodes[1], three.addresses[1]
     with node.stuck():
         assert three.nodes[0].commits()
-        assert three.wait_for_fault("held-up").startswith(f"reads in sync wait on {name}; run")
+        assert three.wait_for_fault("held-up").startswith(
+            f"reads in sync wait on {name}; run"
+        )
         while three.nodes[0].commits():
             pass
         flow_control = f"; flow control waits for the receive queue on {name}; run"
-        wait_for("flow control", lambda: flow_control in three.wait_for_fault("held-up"))
+        wait_for(
+            "flow control", lambda: flow_control in three.wait_for_fault("held-up")
+        )

@@ -85,7 +85,9 @@ class MockNodes(Block):
             return bool(rows) and all(row["check_status"] == "L7OK" for row in rows)
 
         wait_for("HAProxy to check every node", checked)
-        return Front(haproxy, Clients(haproxy.ports[WRITER]), Clients(haproxy.ports[READER]))
+        return Front(
+            haproxy, Clients(haproxy.ports[WRITER]), Clients(haproxy.ports[READER])
+        )
 
     def close(self) -> None:
         """End the HAProxies and the mock nodes."""
@@ -103,12 +105,20 @@ def cut_within(
     what: str, held: Sequence[Client], began_at: float, bound: float = SWITCH_SECONDS
 ) -> None:
     """Wait until these sessions have ended, and fail if that took longer than bound, in seconds."""
-    wait_for(f"{what}: the sessions to end", lambda: all(client.ended_at for client in held))
-    within(f"{what}: sessions cut", max(client.ended_at for client in held) - began_at, bound)
+    wait_for(
+        f"{what}: the sessions to end", lambda: all(client.ended_at for client in held)
+    )
+    within(
+        f"{what}: sessions cut",
+        max(client.ended_at for client in held) - began_at,
+        bound,
+    )
 
 
 @contextmanager
-def switched(front: Front, old: MockNode, bound: float = SWITCH_SECONDS) -> Iterator[None]:
+def switched(
+    front: Front, old: MockNode, bound: float = SWITCH_SECONDS
+) -> Iterator[None]:
     """Have clients come and go while the block makes the writer fail.
 
     All must move to one other node within bound.
@@ -128,7 +138,9 @@ def switched(front: Front, old: MockNode, bound: float = SWITCH_SECONDS) -> Iter
     assert len({client.node for client in elsewhere()}) == 1
     first = min(elsewhere(), key=lambda client: client.asked_at)
     # Once a client is on the next node, no later one is on the old one.
-    assert all(client.node != old.name for client in came if client.asked_at > first.asked_at)
+    assert all(
+        client.node != old.name for client in came if client.asked_at > first.asked_at
+    )
     next_seconds = min(client.served_at for client in elsewhere()) - failed_at
     within("writer fails: next node serves", next_seconds, bound)
 

@@ -98,7 +98,9 @@ class MockNode:
 
         threading.Thread(target=accept, daemon=True).start()
 
-    def _serve(self, connection: socket.socket, answer: Callable[[socket.socket], None]) -> None:
+    def _serve(
+        self, connection: socket.socket, answer: Callable[[socket.socket], None]
+    ) -> None:
         with connection, suppress(OSError):
             answer(connection)
             _wait_for_end(connection)
@@ -115,14 +117,20 @@ class MockNode:
             self.checks.append((time.monotonic(), question))
             time.sleep(self.holds_seconds)
             if status := self.status(question):
-                headers = f"x-clustercheck-reason: {self.state}\r\ncontent-length: 0\r\n"
-                check.sendall(f"HTTP/1.1 {status} {responses[status]}\r\n{headers}\r\n".encode())
+                headers = (
+                    f"x-clustercheck-reason: {self.state}\r\ncontent-length: 0\r\n"
+                )
+                check.sendall(
+                    f"HTTP/1.1 {status} {responses[status]}\r\n{headers}\r\n".encode()
+                )
 
 
 class Client(threading.Thread):
     """A client of HAProxy: when it asked, which node serves it since when, and its end."""
 
-    def __init__(self, port: int, *, stays: bool, seconds: float = _CLIENT_SECONDS) -> None:
+    def __init__(
+        self, port: int, *, stays: bool, seconds: float = _CLIENT_SECONDS
+    ) -> None:
         super().__init__(daemon=True)
         self.asked_at = time.monotonic()
         self.node: str | None = None
@@ -170,7 +178,9 @@ class Clients:
 
         Each waits so long for a node.
         """
-        clients = [Client(self._port, stays=True, seconds=seconds) for _ in range(count)]
+        clients = [
+            Client(self._port, stays=True, seconds=seconds) for _ in range(count)
+        ]
         for client in clients:
             client.knows.wait()
         return clients

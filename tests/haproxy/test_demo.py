@@ -19,7 +19,11 @@ DEMO = (sys.executable, "-m", "harness.demo")
 
 def test_the_tour_sees_every_step() -> None:
     tour = subprocess.run(
-        (*DEMO, "--once"), capture_output=True, text=True, check=False, timeout=TOUR_SECONDS
+        (*DEMO, "--once"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TOUR_SECONDS,
     )
     assert tour.returncode == 0, tour.stdout + tour.stderr
     for step in (
@@ -40,7 +44,9 @@ def test_an_interrupt_ends_the_live_view_and_leaves_nothing(tmp_path: Path) -> N
     with log.open("wb") as output:
         demo = subprocess.Popen(DEMO, stdout=output, stderr=subprocess.STDOUT)
         try:
-            wait_for("the view", lambda: "Ctrl-C" in log.read_text(), seconds=START_SECONDS)
+            wait_for(
+                "the view", lambda: "Ctrl-C" in log.read_text(), seconds=START_SECONDS
+            )
         finally:
             demo.send_signal(signal.SIGINT)
             assert demo.wait(60) == 0

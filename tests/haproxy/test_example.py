@@ -13,7 +13,9 @@ from harness.waiting import wait_for
 from tests.haproxy.front import CROWD, VARIATIONS, Front, MockNodes, varied
 from tests.unit.pages import CodeBlock, blocks_in, blocks_of
 
-HEADINGS = [block.headings[-1] for block in blocks_of(VARIATIONS) if block.language == "diff"]
+HEADINGS = [
+    block.headings[-1] for block in blocks_of(VARIATIONS) if block.language == "diff"
+]
 DISTRIBUTION = Path("/etc/haproxy/haproxy.cfg")
 UNRESOLVABLE = "x" * 64
 """A name too long for the resolver to ask anybody about it."""
@@ -26,12 +28,16 @@ TAUGHT_SECONDS = 6
 @pytest.mark.parametrize("variation", [None, *HEADINGS])
 def test_haproxys_own_check_says_nothing(tmp_path: Path, variation: str | None) -> None:
     assert (
-        haproxys_own_check(tmp_path, varied(variation) if variation else EXAMPLE.read_text()) == ""
+        haproxys_own_check(
+            tmp_path, varied(variation) if variation else EXAMPLE.read_text()
+        )
+        == ""
     )
 
 
 @pytest.mark.skipif(
-    not DISTRIBUTION.exists(), reason="NOT TESTED: there is no haproxy.cfg of the distribution"
+    not DISTRIBUTION.exists(),
+    reason="NOT TESTED: there is no haproxy.cfg of the distribution",
 )
 @pytest.mark.parametrize("block", blocks_in("haproxy"), ids=str)
 def test_the_lines_of_a_page_serve_clients_below_the_distributions_own_file(
@@ -39,7 +45,9 @@ def test_the_lines_of_a_page_serve_clients_below_the_distributions_own_file(
 ) -> None:
     # Without the sections that somebody may have added to it here.
     packaged = re.split(
-        r"^(?:listen|frontend|backend|peers)\b", DISTRIBUTION.read_text(), flags=re.MULTILINE
+        r"^(?:listen|frontend|backend|peers)\b",
+        DISTRIBUTION.read_text(),
+        flags=re.MULTILINE,
     )[0]
     text = f"{packaged}\n{block.text}"
     assert haproxys_own_check(tmp_path, text) == ""
@@ -58,7 +66,12 @@ def haproxys_own_check(directory: Path, text: str) -> str:
     config.write_text(text)
     command = ["haproxy", "-L", "lb1", "-c", "-f", str(config)]
     done = subprocess.run(
-        command, env=with_system_path({}), capture_output=True, text=True, check=False, timeout=20
+        command,
+        env=with_system_path({}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -81,7 +94,9 @@ def test_haproxy_accepts_what_a_comment_advises(
     text = EXAMPLE.read_text()
     (words,) = re.findall(advice, text)
     # An unresolvable name is a warning then, and without the advice an error.
-    assert "[ALERT]" not in haproxys_own_check(tmp_path, text.replace(old, new.format(words)))
+    assert "[ALERT]" not in haproxys_own_check(
+        tmp_path, text.replace(old, new.format(words))
+    )
 
 
 def test_each_node_is_asked_two_questions_a_second_and_may_take_its_whole_deadline(
@@ -90,7 +105,10 @@ def test_each_node_is_asked_two_questions_a_second_and_may_take_its_whole_deadli
     nodes.nodes[2].holds_seconds = DEADLINE_SECONDS
     wait_for("some checks", lambda: all(len(node.checks) > 6 for node in nodes.nodes))
     for node in nodes.nodes:
-        assert {question for _, question in node.checks} == {WRITER_QUESTION, READER_QUESTION}
+        assert {question for _, question in node.checks} == {
+            WRITER_QUESTION,
+            READER_QUESTION,
+        }
         for question in (WRITER_QUESTION, READER_QUESTION):
             asked = [at for at, target in node.checks if target == question]
             # A check that is late makes the gap after it shorter.
@@ -98,7 +116,9 @@ def test_each_node_is_asked_two_questions_a_second_and_may_take_its_whole_deadli
     assert "is DOWN" not in front.haproxy.log.read_text()
 
 
-def test_a_reload_keeps_the_writer_and_goes_on_logging(nodes: MockNodes, front: Front) -> None:
+def test_a_reload_keeps_the_writer_and_goes_on_logging(
+    nodes: MockNodes, front: Front
+) -> None:
     assert front.fail_over(nodes.nodes[0]) == "node2"
     wait_for(
         "HAProxy to have run for a while",
@@ -112,5 +132,7 @@ def test_a_reload_keeps_the_writer_and_goes_on_logging(nodes: MockNodes, front: 
     logged = len(front.haproxy.log.read_text())
     front.fail_over(nodes.nodes[0])
     assert re.search(
-        r"^<1>Server writer/node1 is DOWN", front.haproxy.log.read_text()[logged:], re.MULTILINE
+        r"^<1>Server writer/node1 is DOWN",
+        front.haproxy.log.read_text()[logged:],
+        re.MULTILINE,
     )

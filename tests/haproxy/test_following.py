@@ -26,14 +26,18 @@ def writer(stack: Stack) -> Backend:
 
 # Each fault, and the bound of the switch. What a node that runs says of itself is tested with mock
 # nodes.
-FAULTS: dict[str, tuple[Callable[[Stack, Node], AbstractContextManager[None]], float]] = {
+FAULTS: dict[
+    str, tuple[Callable[[Stack, Node], AbstractContextManager[None]], float]
+] = {
     "killed": (Stack.killed, SWITCH_SECONDS),
     "hung": (lambda _, node: node.process.paused(), SILENT_SECONDS),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_writes_move_to_one_other_node_in_time_and_stay_there(stack: Stack, fault: str) -> None:
+def test_writes_move_to_one_other_node_in_time_and_stay_there(
+    stack: Stack, fault: str
+) -> None:
     failing, bound = FAULTS[fault]
     old = writer(stack)
     with socket.create_connection((LOOPBACK, stack.haproxy.ports[WRITER])) as session:

@@ -12,7 +12,15 @@ from harness.galera import DEMO, Installation, Node
 from harness.haproxy import WRITER
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
-from tests.haproxy.front import CROWD, PAGE, VARIATIONS, Front, MockNodes, switched, varied
+from tests.haproxy.front import (
+    CROWD,
+    PAGE,
+    VARIATIONS,
+    Front,
+    MockNodes,
+    switched,
+    varied,
+)
 from tests.unit.pages import blocks_under, typed_on_pages
 
 CLIENT = "127.0.0.5"
@@ -31,9 +39,11 @@ def test_haproxy_knows_each_command(front: Front) -> None:
         said = front.haproxy.ask(command)
         # One that changes something says nothing where it has worked. show peers begins with an
         # address.
-        assert said.startswith(("#", "0x")) if command.startswith("show") else said.strip() == "", (
-            f"{command}: {said}"
-        )
+        assert (
+            said.startswith(("#", "0x"))
+            if command.startswith("show")
+            else said.strip() == ""
+        ), f"{command}: {said}"
 
 
 def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows_it(
@@ -59,7 +69,9 @@ def test_each_change_is_one_log_line_a_section_with_the_reason_as_the_page_shows
     front.haproxy.wait_for_status(node, readers="DOWN")
     node.become("synced")
     front.haproxy.wait_for_status(node, writer="UP", readers="UP")
-    wait_for("the lines in the log", lambda: len(logged("UP")) == len(logged("DOWN")) == 2)
+    wait_for(
+        "the lines in the log", lambda: len(logged("UP")) == len(logged("DOWN")) == 2
+    )
 
 
 def test_the_last_donor_takes_the_writes_and_keeps_them_so_that_there_is_one_writer(
@@ -136,5 +148,7 @@ def test_tls_goes_through_and_the_proxy_protocol_tells_the_clients_address(
     ):
         cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
         assert cursor.fetchall()[0][1] != ""
-        cursor.execute("SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID()")
+        cursor.execute(
+            "SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID()"
+        )
         assert cursor.fetchall()[0][0].partition(":")[0] == seen

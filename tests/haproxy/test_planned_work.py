@@ -46,7 +46,10 @@ class Application(threading.Thread):
         """Open one session after the other."""
         while not self.ended.is_set():
             try:
-                with self._haproxy.connect(self._section) as session, session.cursor() as cursor:
+                with (
+                    self._haproxy.connect(self._section) as session,
+                    session.cursor() as cursor,
+                ):
                     node = name_of(session)
                     for _ in range(TRANSACTIONS_A_SESSION):
                         cursor.execute(self._work)
@@ -69,7 +72,9 @@ def working(haproxy: HAProxy) -> Iterator[tuple[list[Application], Application]]
     try:
         for client in everybody:
             client.start()
-        wait_for("every client to work", lambda: all(client.done for client in everybody))
+        wait_for(
+            "every client to work", lambda: all(client.done for client in everybody)
+        )
         yield writers, reader
         after = time.monotonic()
         wait_for(
@@ -136,7 +141,9 @@ def restart_all(stack: Stack) -> None:
     # The writer is switched when it is drained, and when it becomes the donor of the node that
     # joins.
     down = re.findall(rf"^<1>.*erver {WRITER}/\w+ is DOWN.*", log, re.MULTILINE)
-    assert [line for line in down if not re.search(r'info: "(disabled|donor)"', line)] == []
+    assert [
+        line for line in down if not re.search(r'info: "(disabled|donor)"', line)
+    ] == []
     assert runs[0] == order[-1].node.name
     assert 2 <= len(runs) <= 1 + len(down), (runs, down)
     # Each switch costs each client one session at the most, or one login.
@@ -165,7 +172,9 @@ def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(
     installation: Installation,
 ) -> None:
     with (
-        Stack(2, settings=DRAINS, text=varied("Two nodes"), installation=installation) as stack,
+        Stack(
+            2, settings=DRAINS, text=varied("Two nodes"), installation=installation
+        ) as stack,
         ExitStack() as held,
     ):
         restart_all(stack)
@@ -174,7 +183,9 @@ def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(
         writing = held.enter_context(stack.haproxy.connect(WRITER))
         with stack.cluster.full_transfer_to(joiner):
             stack.services[1].wait_for_verdict(404, "donor")
-            assert [stack.haproxy.lands_on(section) for section in (WRITER, READER)] == [
+            assert [
+                stack.haproxy.lands_on(section) for section in (WRITER, READER)
+            ] == [
                 donor.name,
                 donor.name,
             ]

@@ -27,7 +27,9 @@ FORMS: list[tuple[Callable[[], str], int, str]] = [
 class Run:
     """One HAProxy in front of nodes that fail and return at random."""
 
-    def __init__(self, nodes: MockNodes, front: Front, question: str, seed: int) -> None:
+    def __init__(
+        self, nodes: MockNodes, front: Front, question: str, seed: int
+    ) -> None:
         self._nodes = nodes.nodes
         self._front = front
         self._questions = {WRITER: question, READER: READER_QUESTION}
@@ -40,7 +42,11 @@ class Run:
         """Have one fault after the other, and look at each settled state."""
         for _ in range(STEPS):
             node = self._random.choice(self._nodes)
-            node.become(self._random.choice(list(STATES)) if node.state == "synced" else "synced")
+            node.become(
+                self._random.choice(list(STATES))
+                if node.state == "synced"
+                else "synced"
+            )
             self._told.append(f"{node.name} {node.state}")
             wait_for(f"HAProxy to see {self._told}", self._is_settled)
             self._look()
@@ -64,7 +70,9 @@ class Run:
         )
         refusing = {node.name for node in self._nodes if node.state == "refusing"}
         wait_for(
-            f"the sessions to be cut: {self._told}", lambda: on(self._held) <= may_write, seconds=5
+            f"the sessions to be cut: {self._told}",
+            lambda: on(self._held) <= may_write,
+            seconds=5,
         )
         self._held += self._front.writers.open(SAMPLE)
         now = on(self._held)
@@ -89,7 +97,9 @@ def on(clients: Sequence[Client]) -> set[str | None]:
 
 
 @pytest.mark.long
-def test_no_two_writers_and_nobody_on_a_node_that_says_no(tmp_path: Path, ports: Ports) -> None:
+def test_no_two_writers_and_nobody_on_a_node_that_says_no(
+    tmp_path: Path, ports: Ports
+) -> None:
     def play(seed: int) -> None:
         text, size, question = FORMS[seed % len(FORMS)]
         directory = tmp_path / str(seed)

@@ -8,7 +8,9 @@ from tests.haproxy.front import AT_ONCE_SECONDS, CROWD, Front, MockNodes, cut_wi
 from tests.measured import record, within
 
 
-def test_no_client_fails_where_a_reader_refuses_it(nodes: MockNodes, front: Front) -> None:
+def test_no_client_fails_where_a_reader_refuses_it(
+    nodes: MockNodes, front: Front
+) -> None:
     nodes.nodes[0].become("refusing")
     began_at = time.monotonic()
     landed = front.readers.landings(CROWD)
@@ -54,6 +56,8 @@ def test_a_reader_that_returns_is_warmed_up(nodes: MockNodes, front: Front) -> N
     node.become("synced")
     front.haproxy.wait_for_status(node, readers="UP")
     landed = Counter(client.node for client in front.readers.open(30))
-    record(f"reader back: {landed[node.name]} of 30 new clients (all 30 without slowstart)")
+    record(
+        f"reader back: {landed[node.name]} of 30 new clients (all 30 without slowstart)"
+    )
     assert 0 < landed[node.name] <= 10
     assert all(client.is_served for client in held)

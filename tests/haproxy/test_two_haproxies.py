@@ -19,15 +19,20 @@ pytestmark = pytest.mark.long
 @pytest.fixture
 def pair(nodes: MockNodes, ports: Ports) -> tuple[Front, Front]:
     """Start two HAProxies that know each other."""
-    changed = {f"10.0.0.2{number}:10306": f"{LOOPBACK}:{ports.free()}" for number in (1, 2)}
+    changed = {
+        f"10.0.0.2{number}:10306": f"{LOOPBACK}:{ports.free()}" for number in (1, 2)
+    }
     # On a machine that runs other tests, a peer may need more than 0.3 s to send its table.
     changed["inspect-delay 300ms"] = "inspect-delay 2s"
     one, two = (
-        nodes.front(name, text=varied("Two HAProxies"), replace=changed) for name in ("lb1", "lb2")
+        nodes.front(name, text=varied("Two HAProxies"), replace=changed)
+        for name in ("lb1", "lb2")
     )
     assert one.writers.lands_on() == "node1"
     peers = "id=lb2\\(remote.*last_status=ESTA"
-    wait_for("the peers to connect", lambda: re.search(peers, one.haproxy.ask("show peers")))
+    wait_for(
+        "the peers to connect", lambda: re.search(peers, one.haproxy.ask("show peers"))
+    )
     wait_for(
         "the peer to know the writer",
         lambda: "server_id=1" in two.haproxy.ask(f"show table {WRITER}"),
@@ -56,7 +61,9 @@ def test_both_choose_alike_and_no_client_strays(
     first.become("synced")
     for front in pair:
         front.haproxy.wait_for_status(first, writer="UP")
-    assert [front.writers.landings(CROWD) for front in pair] == [Counter({second.name: CROWD})] * 2
+    assert [front.writers.landings(CROWD) for front in pair] == [
+        Counter({second.name: CROWD})
+    ] * 2
 
     for again in (two.haproxy.reload, two.haproxy.restart):
         with one.writers.arriving() as here, two.writers.arriving() as there:
@@ -64,4 +71,6 @@ def test_both_choose_alike_and_no_client_strays(
             back = len(there)
             # The function that ruff suspects runs before the next turn.
             wait_for("clients after it", lambda: len(there) > back + CROWD // 2)  # noqa: B023
-        assert (served(here), served(there)) == ({second.name}, {second.name}), again.__name__
+        assert (served(here), served(there)) == ({second.name}, {second.name}), (
+            again.__name__
+        )

@@ -23,7 +23,10 @@ def test_a_writer_that_may_take_no_writes_hands_over_to_one_other_node(
     nodes: MockNodes, front: Front
 ) -> None:
     first, second, _ = nodes.nodes
-    for old, state, new in ((first, "read-only", "node2"), (second, "disabled", "node1")):
+    for old, state, new in (
+        (first, "read-only", "node2"),
+        (second, "disabled", "node1"),
+    ):
         with switched(front, old):
             old.become(state)
         old.become("synced")
@@ -68,17 +71,23 @@ def test_a_writer_that_refuses_clients_gets_no_second_writer_beside_it(
     assert front.writers.landings(CROWD) == Counter({"node1": CROWD})
 
 
-def test_nobody_is_served_where_no_node_is_available(nodes: MockNodes, front: Front) -> None:
+def test_nobody_is_served_where_no_node_is_available(
+    nodes: MockNodes, front: Front
+) -> None:
     for node in nodes.nodes:
         node.become("non-primary")
     for node in nodes.nodes:
         front.haproxy.wait_for_status(node, writer="DOWN", readers="DOWN")
     began_at = time.monotonic()
     assert (front.writers.lands_on(), front.readers.lands_on()) == (None, None)
-    within("clients of no node turned away", time.monotonic() - began_at, AT_ONCE_SECONDS)
+    within(
+        "clients of no node turned away", time.monotonic() - began_at, AT_ONCE_SECONDS
+    )
 
 
-def test_maxconn_serves_as_many_as_it_says_and_the_stats_page_besides(nodes: MockNodes) -> None:
+def test_maxconn_serves_as_many_as_it_says_and_the_stats_page_besides(
+    nodes: MockNodes,
+) -> None:
     front = nodes.front(replace={"maxconn 2000": "maxconn 20"})
     served = front.writers.open(20, seconds=2)
     assert all(client.is_served for client in served)

@@ -21,7 +21,9 @@ def node() -> Iterator[FakeMySQL]:
 
 
 @pytest.fixture(scope="session")
-def shared_services(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[Services]:
+def shared_services(
+    tmp_path_factory: pytest.TempPathFactory, ports: Ports
+) -> Iterator[Services]:
     """Start services that end with all tests. Each start takes a second of CPU."""
     with ExitStack() as exits:
         yield Services(tmp_path_factory.mktemp("shared"), ports, exits)

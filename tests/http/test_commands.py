@@ -35,7 +35,11 @@ class TestCheck:
         assert (done.returncode, done.stdout, done.stderr) == (0, SYNCED, "")
         line = "draining donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\n"
         remedy = "For what to do, see donor in docs/reference/reasons.md\n"
-        assert (donor.returncode, donor.stdout, allowed.returncode) == (1, line + remedy, 0)
+        assert (donor.returncode, donor.stdout, allowed.returncode) == (
+            1,
+            line + remedy,
+            0,
+        )
 
     def test_being_ended_while_it_asks_is_no_yes(self) -> None:
         with fake_mysql(Peer.hang) as server:
@@ -44,7 +48,9 @@ class TestCheck:
                 **settings_for(server, CLUSTERCHECK_DEADLINE="60"),
             }
             asking = subprocess.Popen(
-                [sys.executable, "-m", "app", "check"], env=environ, stdout=subprocess.DEVNULL
+                [sys.executable, "-m", "app", "check"],
+                env=environ,
+                stdout=subprocess.DEVNULL,
             )
             wait_for("the question", lambda: server.connections, seconds=SECONDS)
             asking.terminate()
@@ -70,7 +76,11 @@ class TestCheck:
         ("number", "reason", "words"),
         [
             (1045, "access-denied", "the server refused user someone"),
-            (1129, "host-blocked", "the server has blocked this host, after too many broken"),
+            (
+                1129,
+                "host-blocked",
+                "the server has blocked this host, after too many broken",
+            ),
             (1130, "host-blocked", "no account of the server is for this host"),
             (1040, "too-many-connections", "no connection is left for user someone"),
         ],
@@ -103,7 +113,10 @@ SERVICE_USER_ID = 64321
 
 
 def check_as(
-    user: str, environ: Mapping[str, str], prepared: str = "", user_id: int = SERVICE_USER_ID
+    user: str,
+    environ: Mapping[str, str],
+    prepared: str = "",
+    user_id: int = SERVICE_USER_ID,
 ) -> "subprocess.CompletedProcess[str]":
     """Run check where the service's user exists."""
     with NamedTemporaryFile("w") as passwd:
@@ -113,7 +126,18 @@ def check_as(
         Path(passwd.name).chmod(0o644)
         shell = f'mount --bind {passwd.name} /etc/passwd; {prepared} exec "$@"'
         return subprocess.run(
-            ["unshare", "-m", "sh", "-ec", shell, "sh", sys.executable, "-c", CHECK_AS_USER, user],
+            [
+                "unshare",
+                "-m",
+                "sh",
+                "-ec",
+                shell,
+                "sh",
+                sys.executable,
+                "-c",
+                CHECK_AS_USER,
+                user,
+            ],
             env={**without_settings(os.environ), **environ},
             capture_output=True,
             text=True,
@@ -129,7 +153,8 @@ NO_NAME = "MYSQL_USERNAME: set it, because user id 65532 has no name"
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0, reason="becomes another user of the operating system, which needs root"
+    os.geteuid() != 0,
+    reason="becomes another user of the operating system, which needs root",
 )
 class TestServiceUser:
     """Where the packages' user exists, check logs in as the service does, or says that it does
@@ -139,7 +164,9 @@ class TestServiceUser:
     def test_root_continues_as_the_services_user(self) -> None:
         with fake_mysql(REFUSED) as server:
             # Without a user name, the account is the one of the system's user.
-            done = check_as("root", settings_for(server, MYSQL_USERNAME="", MYSQL_SSL="0"))
+            done = check_as(
+                "root", settings_for(server, MYSQL_USERNAME="", MYSQL_SSL="0")
+            )
         assert "the server refused user clustercheck" in done.stdout
         assert done.stderr == ""
 
@@ -206,11 +233,14 @@ class TestDrain:
     that.
     """
 
-    def test_drain_and_undrain_are_confirmed_by_the_service(self, services: Services) -> None:
+    def test_drain_and_undrain_are_confirmed_by_the_service(
+        self, services: Services
+    ) -> None:
         service = services.start(CLUSTERCHECK_DRAIN_STATUS="404")
         path, where = service.disabled_file, f"127.0.0.1:{service.port}"
         drained, again, undrained, once_more = (
-            run(command, **here(service)) for command in ("drain", "drain", "undrain", "undrain")
+            run(command, **here(service))
+            for command in ("drain", "drain", "undrain", "undrain")
         )
         for done, first, confirmed in (
             (
@@ -232,13 +262,20 @@ class TestDrain:
             alone = run("drain", **here(service))
             server.behaviour = galera()
             server.drop_connections()
-            wait_for("its peers", lambda: service.status()["node"]["wsrep_cluster_size"] == 3)
+            wait_for(
+                "its peers", lambda: service.status()["node"]["wsrep_cluster_size"] == 3
+            )
             one_of_three = run("drain", **here(service))
-        assert "this was the last available node: its wsrep_cluster_size is 1" in alone.stderr
+        assert (
+            "this was the last available node: its wsrep_cluster_size is 1"
+            in alone.stderr
+        )
         assert [done.returncode for done in (alone, one_of_three)] == [0, 0]
         assert one_of_three.stderr == ""
 
-    def test_the_reason_is_shown_wherever_the_verdict_is(self, services: Services) -> None:
+    def test_the_reason_is_shown_wherever_the_verdict_is(
+        self, services: Services
+    ) -> None:
         with fake_mysql(galera()) as server:
             service = services.start(**settings_for(server))
             service.wait_for_verdict(200, "synced")
@@ -255,7 +292,11 @@ class TestDrain:
             assert service.disabled_file.stat().st_mode & 0o777 == 0o644
             assert words in service.status()["detail"]
             assert words in run("check", **here(service), **settings_for(server)).stdout
-            wait_for("its line", lambda: "ticket 42" in service.log.read_text(), seconds=SECONDS)
+            wait_for(
+                "its line",
+                lambda: "ticket 42" in service.log.read_text(),
+                seconds=SECONDS,
+            )
             assert " draining reason=disabled " in service.log.read_text()
             # Users match on "is synced".
             assert words.replace("is synced", "is-synced") in service.get("/").body
@@ -289,7 +330,9 @@ class TestDrain:
         path.unlink()
         done = run("drain", CLUSTERCHECK_DISABLED_FILE=str(path), CLUSTERCHECK_PORT="x")
         assert (done.returncode, path.exists()) == (1, True)
-        assert done.stderr.startswith("clustercheckd: not confirmed: CLUSTERCHECK_PORT: x: ")
+        assert done.stderr.startswith(
+            "clustercheckd: not confirmed: CLUSTERCHECK_PORT: x: "
+        )
 
     def test_a_service_that_looks_elsewhere_is_told(
         self, drainable: Service, tmp_path: Path
@@ -297,7 +340,10 @@ class TestDrain:
         where, other = f"clustercheckd: 127.0.0.1:{drainable.port}", tmp_path / "other"
         for command, seen in (
             ("drain", "NOT available, unreachable: "),
-            ("undrain", f"draining, disabled: {drainable.disabled_file} exists, changed at "),
+            (
+                "undrain",
+                f"draining, disabled: {drainable.disabled_file} exists, changed at ",
+            ),
         ):
             done = run(command, **here(drainable, other))
             assert done.returncode == 1
@@ -306,10 +352,14 @@ class TestDrain:
             drainable.disabled_file.touch()
 
     @both
-    def test_what_cannot_be_done_is_one_line(self, tmp_path: Path, command: str) -> None:
+    def test_what_cannot_be_done_is_one_line(
+        self, tmp_path: Path, command: str
+    ) -> None:
         path = tmp_path / "file"
         path.touch()
         done = run(command, CLUSTERCHECK_DISABLED_FILE=f"{path}/below")
-        expected = f"clustercheckd: CLUSTERCHECK_DISABLED_FILE: {path}/below: Not a directory"
+        expected = (
+            f"clustercheckd: CLUSTERCHECK_DISABLED_FILE: {path}/below: Not a directory"
+        )
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert done.stderr.startswith(expected)

@@ -22,14 +22,19 @@ def test_the_disabled_file_decides_the_next_health_check_whatever_the_node_does(
     service.disabled_file.touch()
     reply = service.get()
     first, second = reply.body.splitlines()
-    assert (reply.status, first) == (404, "Percona XtraDB Cluster Node is manually disabled.")
+    assert (reply.status, first) == (
+        404,
+        "Percona XtraDB Cluster Node is manually disabled.",
+    )
     assert second.startswith(f"disabled: {service.disabled_file} exists, changed at ")
 
 
 def test_a_stop_is_answered_shutting_down_for_the_time_of_the_drain(
     services: Services, node: FakeMySQL
 ) -> None:
-    service = services.beside(node, CLUSTERCHECK_DRAIN_SECONDS="1", CLUSTERCHECK_DRAIN_STATUS="404")
+    service = services.beside(
+        node, CLUSTERCHECK_DRAIN_SECONDS="1", CLUSTERCHECK_DRAIN_STATUS="404"
+    )
     began = time.monotonic()
     service.process.terminate()
     service.wait_for_verdict(404, "shutting-down")

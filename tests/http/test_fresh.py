@@ -18,7 +18,14 @@ from harness.ports import LOOPBACK
 from harness.service import Service, read_to_end
 from harness.waiting import wait_for
 from tests.conftest import Services
-from tests.fake_mysql import SYNCED_STATUS, SYNCED_VARIABLES, FakeMySQL, Peer, Value, fake_mysql
+from tests.fake_mysql import (
+    SYNCED_STATUS,
+    SYNCED_VARIABLES,
+    FakeMySQL,
+    Peer,
+    Value,
+    fake_mysql,
+)
 from tests.measured import within
 
 HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
@@ -90,7 +97,9 @@ def answer_to(connection: socket.socket) -> tuple[int, str]:
     return int(head.split()[1]), reason.partition("\r\n")[0]
 
 
-def hold(service: Service, node: SlowNode, request: bytes = HEALTH_CHECK) -> socket.socket:
+def hold(
+    service: Service, node: SlowNode, request: bytes = HEALTH_CHECK
+) -> socket.socket:
     """Close the gate, and send a request that has to wait for a poll behind it."""
     before = node.polls
     node.gate.clear()
@@ -143,12 +152,18 @@ def test_what_does_not_depend_on_the_poll_never_waits_for_it(
         assert service.get().reason == "disabled"
         service.disabled_file.unlink()
         service.process.terminate()
-        wait_for("the drain", lambda: "INFO draining " in service.log.read_text(), seconds=SECONDS)
+        wait_for(
+            "the drain",
+            lambda: "INFO draining " in service.log.read_text(),
+            seconds=SECONDS,
+        )
         assert service.get().reason == "shutting-down"
         service.process.terminate()
 
 
-def test_a_pause_of_the_service_is_not_the_nodes_fault(services: Services, node: SlowNode) -> None:
+def test_a_pause_of_the_service_is_not_the_nodes_fault(
+    services: Services, node: SlowNode
+) -> None:
     service = services.beside(node.server)
     for seconds in 3 * (
         1.1 * DEADLINE_SECONDS,
@@ -159,9 +174,14 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(services: Services, node:
         # The answer lies in the socket while the service stands still.
         node.gate.set()
         let_pass(seconds)
-        metrics, sent_meanwhile = send(service, b"GET /metrics HTTP/1.0\r\n\r\n"), send(service)
+        metrics, sent_meanwhile = (
+            send(service, b"GET /metrics HTTP/1.0\r\n\r\n"),
+            send(service),
+        )
         service.process.send(signal.SIGCONT)
-        answers = [answer_to(connection) for connection in (held, metrics, sent_meanwhile)]
+        answers = [
+            answer_to(connection) for connection in (held, metrics, sent_meanwhile)
+        ]
         # /metrics has no reason.
         assert answers == [(200, "synced"), (200, ""), (200, "synced")]
     assert [line.split()[2] for line in service.log.read_text().splitlines()] == [
@@ -174,11 +194,15 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(services: Services, node:
 def test_a_health_check_that_waits_is_answered_before_the_service_ends(
     services: Services, node: SlowNode, deadline: str, *, ends: bool
 ) -> None:
-    service = services.beside(node.server, CLUSTERCHECK_DEADLINE=deadline, **ONE_SESSION)
+    service = services.beside(
+        node.server, CLUSTERCHECK_DEADLINE=deadline, **ONE_SESSION
+    )
     held = hold(service, node)
     service.process.terminate()
     wait_for(
-        "the end to begin", lambda: "INFO stopping " in service.log.read_text(), seconds=SECONDS
+        "the end to begin",
+        lambda: "INFO stopping " in service.log.read_text(),
+        seconds=SECONDS,
     )
     if ends:
         # Longer than a connection has for its request then.

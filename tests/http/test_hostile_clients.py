@@ -32,9 +32,12 @@ HOSTILE = {
     "endless headers": b"GET / HTTP/1.1\r\n" + b"X-Header: value\r\n" * 10_000,
     "one endless header": b"GET / HTTP/1.1\r\nX: " + b"y" * 200_000,
     "garbage": random.Random(1).randbytes(3000),
-    "a TLS greeting": bytes.fromhex("16030100c2010000be0303") + random.Random(2).randbytes(190),
+    "a TLS greeting": bytes.fromhex("16030100c2010000be0303")
+    + random.Random(2).randbytes(190),
     "a PROXY preamble": b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n" + HEALTH_CHECK,
-    "a binary PROXY preamble": b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12) + HEALTH_CHECK,
+    "a binary PROXY preamble": b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"
+    + bytes(12)
+    + HEALTH_CHECK,
     "an upgrade to HTTP/2": (
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: \r\n\r\n"
     ),
@@ -87,7 +90,9 @@ def connect_silently(port: int) -> socket.socket:
 
 def connect_hostile(port: int, data: bytes, address: str = LOOPBACK) -> socket.socket:
     """Connect from an address, and send as much of data as the server takes at once."""
-    connection = socket.create_connection((LOOPBACK, port), timeout=5, source_address=(address, 0))
+    connection = socket.create_connection(
+        (LOOPBACK, port), timeout=5, source_address=(address, 0)
+    )
     connection.setblocking(False)  # noqa: FBT003 (socket's own signature)
     with suppress(OSError):
         connection.send(data)
@@ -129,17 +134,25 @@ def check_nothing_is_left(service: Service, descriptors: int) -> None:
         seconds=PATIENCE_SECONDS,
     )
     # Without a descriptor, it could not log in again meanwhile.
-    lines = [line for line in service.log.read_text().splitlines() if " login " not in line]
+    lines = [
+        line for line in service.log.read_text().splitlines() if " login " not in line
+    ]
     assert len(lines) == 2, lines[:20]
 
 
-def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(synced: Service) -> None:
+def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(
+    synced: Service,
+) -> None:
     before = synced.process.descriptors
     with ExitStack() as exits:
         hostile = {}
-        for kind, data in (*HOSTILE.items(), ("a trickle", b"GET / HTTP/1.1\r\nX-Slow: ")):
+        for kind, data in (
+            *HOSTILE.items(),
+            ("a trickle", b"GET / HTTP/1.1\r\nX-Slow: "),
+        ):
             hostile[kind] = [
-                exits.enter_context(connect_hostile(synced.port, data)) for _ in range(5)
+                exits.enter_context(connect_hostile(synced.port, data))
+                for _ in range(5)
             ]
             within(f"a health check beside {kind}", try_a_health_check(synced), 1)
             reset(connect_hostile(synced.port, data))
@@ -188,15 +201,22 @@ def test_no_request_takes_more_than_five_times_the_work_of_a_health_check(
     assert costly <= 5 * checks
 
 
-def test_a_request_over_a_limit_gets_a_400_that_names_the_limit(synced: Service) -> None:
+def test_a_request_over_a_limit_gets_a_400_that_names_the_limit(
+    synced: Service,
+) -> None:
     target, header = b"GET /%s HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nX: %s\r\n\r\n"
     at_most = header % (b"y" * (REQUEST_BYTES - len(header) + 2))
     assert len(at_most) == REQUEST_BYTES
     assert synced.send(at_most).startswith(b"HTTP/1.1 200 OK\r\n")
-    assert synced.send(target % (b"a" * (TARGET_BYTES - 1))).startswith(b"HTTP/1.1 404 ")
+    assert synced.send(target % (b"a" * (TARGET_BYTES - 1))).startswith(
+        b"HTTP/1.1 404 "
+    )
     for request, line in (
         (header % (b"y" * REQUEST_BYTES), b"the request is longer than 8192 bytes\r\n"),
-        (target % (b"a" * TARGET_BYTES), b"the request's target is longer than 512 bytes\r\n"),
+        (
+            target % (b"a" * TARGET_BYTES),
+            b"the request's target is longer than 512 bytes\r\n",
+        ),
         (
             target % (b"?" + b"a" * TARGET_BYTES),
             b"the request's target is longer than 512 bytes\r\n",
@@ -209,7 +229,9 @@ def test_a_request_over_a_limit_gets_a_400_that_names_the_limit(synced: Service)
 def test_what_follows_a_request_does_not_cost_it_its_answer(synced: Service) -> None:
     for behind in (HEALTH_CHECK, b"no request\r\n\r\n", b"\0" * 100):
         assert synced.send(HEALTH_CHECK + behind).startswith(b"HTTP/1.1 200 OK\r\n")
-        assert synced.send(b"GET / HTTP/1.1\r\n\r\n" + behind).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert synced.send(b"GET / HTTP/1.1\r\n\r\n" + behind).startswith(
+            b"HTTP/1.1 200 OK\r\n"
+        )
 
 
 @pytest.mark.long
@@ -240,7 +262,9 @@ def test_it_recovers_from_having_no_descriptor_left(
     service = services.beside(node)
     limits = resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE)
     before = service.process.descriptors
-    resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (before + 2, limits[1]))
+    resource.prlimit(
+        service.process.pid, resource.RLIMIT_NOFILE, (before + 2, limits[1])
+    )
     crowd.extend(connect_silently(service.port) for _ in range(500))
     wait_for(
         "the descriptors to be used up",
@@ -254,6 +278,9 @@ def test_it_recovers_from_having_no_descriptor_left(
         lambda: service.process.descriptors <= before,
         seconds=PATIENCE_SECONDS,
     )
-    assert service.process.cpu_seconds - cpu_seconds < 0.5 * (time.monotonic() - began) + 0.2
+    assert (
+        service.process.cpu_seconds - cpu_seconds
+        < 0.5 * (time.monotonic() - began) + 0.2
+    )
     try_a_health_check(service)
     check_nothing_is_left(service, before)

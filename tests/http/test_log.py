@@ -80,9 +80,15 @@ def test_no_password_is_in_any_output_at_debug_level(
         connections = node.connections
         node.behaviour = behaviour
         node.drop_connections()
-        wait_for("a connection", lambda: node.connections > connections, seconds=SECONDS)  # noqa: B023 (in turn)
+        wait_for(
+            "a connection",
+            lambda: node.connections > connections,  # noqa: B023 (in turn)
+            seconds=SECONDS,
+        )
         service.wait_for_verdict(status, reason, seconds=SECONDS)
-        output += "".join(service.get(target).body for target in ("/", "/status", "/metrics"))
+        output += "".join(
+            service.get(target).body for target in ("/", "/status", "/metrics")
+        )
     done = run("check", "--json", **settings_for(node), MYSQL_PASSWORD=ODD)
     service.stop()
     log = service.log.read_text()

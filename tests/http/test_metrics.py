@@ -40,7 +40,9 @@ def samples(text: str) -> dict[str, float]:
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            labels = ",".join(
+                f'{name}="{value}"' for name, value in sample.labels.items()
+            )
             name = sample.name.removeprefix("clustercheckd_")
             found[f"{name}{{{labels}}}" if labels else name] = sample.value
     return found
@@ -58,7 +60,11 @@ def wait_until_in_sync(service: Service) -> None:
 
 def reasons_in(found: Mapping[str, float]) -> list[str]:
     """Name the reasons of the state set that are set."""
-    return [reason.value for reason in Reason if found[f'reason{{reason="{reason.value}"}}'] == 1]
+    return [
+        reason.value
+        for reason in Reason
+        if found[f'reason{{reason="{reason.value}"}}'] == 1
+    ]
 
 
 class TestContents:
@@ -66,8 +72,14 @@ class TestContents:
 
     def test_a_synced_node_and_then_a_drained_one(self, services: Services) -> None:
         status = {"wsrep_local_recv_queue": "7", "wsrep_local_index": "2"}
-        status |= {"wsrep_cluster_conf_id": "5", "wsrep_cluster_state_uuid": "0b6e-11f0"}
-        flow_control = {"wsrep_flow_control_active": "true", "wsrep_flow_control_status": "OFF"}
+        status |= {
+            "wsrep_cluster_conf_id": "5",
+            "wsrep_cluster_state_uuid": "0b6e-11f0",
+        }
+        flow_control = {
+            "wsrep_flow_control_active": "true",
+            "wsrep_flow_control_status": "OFF",
+        }
         with fake_mysql(galera(status | flow_control)) as server:
             service = services.beside(server, CLUSTERCHECK_DEADLINE="0.5")
             wait_until_in_sync(service)
@@ -95,7 +107,9 @@ class TestContents:
         }
         assert expected == {name: synced[name] for name in expected}
         assert reasons_in(synced) == ["synced"]
-        assert synced["verdict_changed_timestamp_seconds"] == pytest.approx(time.time(), abs=30)
+        assert synced["verdict_changed_timestamp_seconds"] == pytest.approx(
+            time.time(), abs=30
+        )
         assert synced["process_resident_memory_bytes"] > 10 << 20
         assert "disabled_timestamp_seconds" not in synced
         drained = samples(reply.body)
@@ -109,16 +123,29 @@ class TestContents:
         )
         command = ["promtool", "check", "metrics"]
         done = subprocess.run(
-            command, input=reply.body, capture_output=True, text=True, timeout=30, check=False
+            command,
+            input=reply.body,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-        assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert (
+            reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        )
         # docs/operations.md has each of them, and says above its table of which type they are.
         named = metrics_on_the_page()
-        types = {name: "counter" if name.endswith("_total") else "gauge" for name in named}
+        types = {
+            name: "counter" if name.endswith("_total") else "gauge" for name in named
+        }
         types["poll_duration_seconds"] = "histogram"
         assert (
-            dict(re.findall(r"^# TYPE clustercheckd_(\w+) (\w+)$", reply.body, re.MULTILINE))
+            dict(
+                re.findall(
+                    r"^# TYPE clustercheckd_(\w+) (\w+)$", reply.body, re.MULTILINE
+                )
+            )
             == types
         )
         assert len(named) == len(types)
@@ -162,11 +189,15 @@ class TestClients:
             'health_checks_total{path="/readyz",status="404"}': 1,
         }
 
-    def test_nothing_that_a_client_sends_makes_a_series(self, unreachable: Service) -> None:
+    def test_nothing_that_a_client_sends_makes_a_series(
+        self, unreachable: Service
+    ) -> None:
         unreachable.get("/nothing")
         before = scrape(unreachable).keys()
         for number in range(50):
-            unreachable.get(f"/{number}?{number}={number}", method=f"METHOD{'X' * number}")
+            unreachable.get(
+                f"/{number}?{number}={number}", method=f"METHOD{'X' * number}"
+            )
             unreachable.send(
                 f"GET /metrics?{number} HTTP/1.1\r\nHost: {number}\r\nX-{number}: x\r\n\r\n".encode()
             )
@@ -186,7 +217,9 @@ class TestPolls:
         """Run polls that take so long and end so, and scrape so much later."""
         now = 100.0
 
-        def taking(seconds: float, outcome: Outcome) -> Callable[[], Awaitable[Outcome]]:
+        def taking(
+            seconds: float, outcome: Outcome
+        ) -> Callable[[], Awaitable[Outcome]]:
             async def poll() -> Outcome:
                 nonlocal now
                 now += seconds
@@ -199,7 +232,11 @@ class TestPolls:
             switches = ManualSwitches(str(tmp_path / "disabled"))
             poller = ScriptedPoller(*(taking(*poll) for poll in polls), hanging)
             async with running(
-                poller, switches, interval_seconds=0, max_age_seconds=200, clock=lambda: now
+                poller,
+                switches,
+                interval_seconds=0,
+                max_age_seconds=200,
+                clock=lambda: now,
             ) as monitor:
                 await until(lambda: poller.script == [hanging])
                 now += later
@@ -219,7 +256,10 @@ class TestPolls:
         return samples(asyncio.run(scenario()))
 
     def test_durations_are_counted_by_bucket_and_outcome(self, tmp_path: Path) -> None:
-        node, gone = NodeState(wsrep_local_state=4), PollFailure(Reason.TIMEOUT, "no answer")
+        node, gone = (
+            NodeState(wsrep_local_state=4),
+            PollFailure(Reason.TIMEOUT, "no answer"),
+        )
         found = self.scraped_after(
             [(0.0, node), (0.3, node), (0.9, gone), (100.0, gone)], 0.5, tmp_path
         )
@@ -236,15 +276,24 @@ class TestPolls:
         assert len([key for key in found if key.startswith(f"{name}_bucket")]) == 17
         assert found["log_lines_dropped_total"] == 7
 
-    def test_only_what_was_read_is_told_and_only_until_it_is_stale(self, tmp_path: Path) -> None:
+    def test_only_what_was_read_is_told_and_only_until_it_is_stale(
+        self, tmp_path: Path
+    ) -> None:
         # A size that cannot be read is left out.
-        node = NodeState(threads_connected=1, wsrep_cluster_size=-1, wsrep_flow_control_active="0")
+        node = NodeState(
+            threads_connected=1, wsrep_cluster_size=-1, wsrep_flow_control_active="0"
+        )
         told = {"threads_connected": 1, "wsrep_flow_control_active": 0}
         fresh = self.scraped_after([(0.0, node)], 199.9, tmp_path)
-        names = {name for name in fresh if name.startswith(("wsrep_", "threads_", "max_"))}
+        names = {
+            name for name in fresh if name.startswith(("wsrep_", "threads_", "max_"))
+        }
         assert {name: fresh[name] for name in names} == told
         stale = self.scraped_after([(0.0, node)], 200.1, tmp_path)
         gone = PollFailure(Reason.TIMEOUT, "no answer")
         failed = self.scraped_after([(0.0, node), (0.0, gone)], 0, tmp_path)
-        assert [reasons_in(found) for found in (stale, failed)] == [["stale"], ["timeout"]]
+        assert [reasons_in(found) for found in (stale, failed)] == [
+            ["stale"],
+            ["timeout"],
+        ]
         assert not told.keys() & (stale.keys() | failed.keys())

@@ -40,7 +40,9 @@ def redirected(redirections: str) -> Sequence[str]:
 
 def test_each_setting_is_shown_with_its_place_and_no_secret(tmp_path: Path) -> None:
     env_file = tmp_path / "env"
-    env_file.write_text("CLUSTERCHECK_DEADLINE=500ms\nmysql_password=geheim\nMAX_RECV_QUEUE=1\n")
+    env_file.write_text(
+        "CLUSTERCHECK_DEADLINE=500ms\nmysql_password=geheim\nMAX_RECV_QUEUE=1\n"
+    )
     done = run(
         *("serve", "--show-settings", "--port", "9201", "--env-file", str(env_file)),
         MYSQL_HOST="db1",
@@ -70,11 +72,15 @@ def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
         done = run(CLUSTERCHECK_HOST="127.0.0.1", CLUSTERCHECK_PORT=port)
     assert done.returncode == 2
     where = f"CLUSTERCHECK_HOST=127.0.0.1 CLUSTERCHECK_PORT={port}"
-    assert done.stderr.startswith(f"clustercheckd: cannot listen on {where}: the port is in use")
+    assert done.stderr.startswith(
+        f"clustercheckd: cannot listen on {where}: the port is in use"
+    )
     assert done.stderr.count("\n") == 1
 
 
-def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: Path) -> None:
+def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(
+    tmp_path: Path,
+) -> None:
     journal = tmp_path / "journal"
     journal.touch()
     status = journal.stat()
@@ -86,7 +92,9 @@ def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(tmp_path: 
     assert second.startswith("<3>clustercheckd: CLUSTERCHECK_PORT: 0x: ")
 
 
-def test_sighup_ends_nothing_and_ctrl_c_all(services: Services, node: FakeMySQL) -> None:
+def test_sighup_ends_nothing_and_ctrl_c_all(
+    services: Services, node: FakeMySQL
+) -> None:
     node.hang_all()
     service = services.start_unasked(**settings_for(node), CLUSTERCHECK_DEADLINE="60")
     wait_for("the first poll", lambda: node.connections)
@@ -111,10 +119,14 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(
     log = [line.partition(" ")[2] for line in service.log.read_text().splitlines()]
     assert log[0].startswith('WARNING setting ignored detail="CLUSTERCHECK_PROT ')
     address = f"127.0.0.1:{node.port} as someone (with a password)"
-    assert log[1].startswith(f'INFO started version={__version__} database="{address}" listen=')
+    assert log[1].startswith(
+        f'INFO started version={__version__} database="{address}" listen='
+    )
     assert " max_age_seconds=1.9 available_when_donor=false " in log[1]
     # A visit may have been in one of the sessions that were dropped.
-    changes = [line.partition(" detail")[0] for line in log[2:] if " login " not in line]
+    changes = [
+        line.partition(" detail")[0] for line in log[2:] if " login " not in line
+    ]
     assert changes == [
         "INFO available reason=synced",
         "WARNING unavailable reason=not-ready was=synced",

@@ -6,7 +6,9 @@ from tests.fake_mysql import fake_mysql
 from tests.pxc import Node
 
 
-def test_a_node_drains_in_the_transition_period_of_its_shutdown(services: Services) -> None:
+def test_a_node_drains_in_the_transition_period_of_its_shutdown(
+    services: Services,
+) -> None:
     node = Node()
     with fake_mysql(node) as server:
         service = services.beside(server, CLUSTERCHECK_DRAIN_STATUS="404")
@@ -38,7 +40,9 @@ def test_a_partition_undoes_a_drain_by_maintenance_mode_but_not_one_by_the_disab
             if statement.startswith(("SELECT", "SHOW GLOBAL"))
         ]
         shown = next(
-            at for at, statement in enumerate(asked) if statement.startswith("SHOW GLOBAL")
+            at
+            for at, statement in enumerate(asked)
+            if statement.startswith("SHOW GLOBAL")
         )
         assert asked[shown - 1].startswith("SELECT @@global.")
         node.find_majority()
@@ -51,5 +55,8 @@ def test_a_partition_undoes_a_drain_by_maintenance_mode_but_not_one_by_the_disab
         )
         assert (service.get().status, service.get().reason) == (404, "disabled")
         node.find_majority()
-        wait_for("its end", lambda: service.status()["node"]["wsrep_cluster_status"] == "Primary")
+        wait_for(
+            "its end",
+            lambda: service.status()["node"]["wsrep_cluster_status"] == "Primary",
+        )
         assert (service.get().status, service.get().reason) == (404, "disabled")

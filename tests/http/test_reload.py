@@ -49,7 +49,9 @@ class Reloaded:
         self.environ = {"CLUSTERCHECK_ENV_FILE": str(self.env_file)}
         # An empty variable is none, but this one may not be empty.
         name = "CLUSTERCHECK_DISABLED_FILE"
-        without = dict.fromkeys(("MYSQL_SOCKET", "CLUSTERCHECK_HOST", "CLUSTERCHECK_PORT"), "")
+        without = dict.fromkeys(
+            ("MYSQL_SOCKET", "CLUSTERCHECK_HOST", "CLUSTERCHECK_PORT"), ""
+        )
         environ = self.environ | without | {name: str(self.disabled_file)}
         self.service = services.start_through(("env", "-u", name), environ, port=port)
         self.service.wait_until_up()
@@ -64,7 +66,9 @@ class Reloaded:
             CLUSTERCHECK_DISABLED_FILE=str(self.disabled_file),
         )
         settings |= dict(line.split("=", 1) for line in lines)
-        self.env_file.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+        self.env_file.write_text(
+            "".join(f"{name}={text}\n" for name, text in settings.items())
+        )
 
     def reload(self, *lines: str) -> tuple[int, str]:
         """Write the env file, and run `clustercheckd reload`.
@@ -144,7 +148,9 @@ def connect(port: int) -> socket.socket:
     return socket.create_connection((LOOPBACK, port), timeout=SECONDS)
 
 
-def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(ending: Reloaded) -> None:
+def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(
+    ending: Reloaded,
+) -> None:
     descriptors = ending.service.process.descriptors
     with asked_all_the_time(ending.port) as answers:
         for limit in (7, 8, 9):
@@ -155,22 +161,32 @@ def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(ending: Rel
             assert ending.max_recv_queue == limit
         wait_for("many answers", lambda: answers.total() > 100, seconds=SECONDS)
     assert set(answers) == {"HTTP/1.1 200 OK"}
-    wait_for("old sessions to end", lambda: ending.service.process.descriptors <= descriptors + 1)
+    wait_for(
+        "old sessions to end",
+        lambda: ending.service.process.descriptors <= descriptors + 1,
+    )
     assert ending.service.stop() == 0
 
 
-def test_every_setting_but_the_address_takes_effect(reloaded: Reloaded, tmp_path: Path) -> None:
+def test_every_setting_but_the_address_takes_effect(
+    reloaded: Reloaded, tmp_path: Path
+) -> None:
     service = reloaded.service
     with closing(connect(reloaded.port)) as waiting:
         assert (
-            reloaded.reload("CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8", "CLUSTERCHECK_ANY_PATH=1")[0] == 0
+            reloaded.reload(
+                "CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8", "CLUSTERCHECK_ANY_PATH=1"
+            )[0]
+            == 0
         )
         # A client that was connected already keeps its connection, and its answer.
         waiting.sendall(HEALTH_CHECK)
         assert read_to_end(waiting).startswith(b"HTTP/1.1 200 OK")
     # This host may always ask; another address of it stands for another host.
     assert service.get("/any/path").status == 200
-    with socket.create_connection((LOOPBACK, reloaded.port), SECONDS, ("127.0.0.2", 0)) as other:
+    with socket.create_connection(
+        (LOOPBACK, reloaded.port), SECONDS, ("127.0.0.2", 0)
+    ) as other:
         assert is_refused(other)
     drained = tmp_path / "drained"
     drained.touch()
@@ -203,7 +219,9 @@ def test_what_the_service_knows_goes_on(reloaded: Reloaded) -> None:
     service.wait_for_verdict(200, "synced")
     before = service.status()["changes"]
     counted = 'clustercheckd_health_checks_total{path="/",status="503"}'
-    lines = [line for line in service.get("/metrics").body.splitlines() if counted in line]
+    lines = [
+        line for line in service.get("/metrics").body.splitlines() if counted in line
+    ]
     assert reloaded.reload("MAX_RECV_QUEUE=5")[0] == 0
     assert service.status()["changes"] == before
     assert lines[0] in service.get("/metrics").body
@@ -243,7 +261,10 @@ def test_settings_that_cannot_be_used_are_told_and_the_old_ones_go_on(
     assert last["successful"] is False
     [complaint] = last["complaints"]
     assert names in complaint
-    assert "clustercheckd_last_reload_successful 0.0" in reloaded.service.get("/metrics").body
+    assert (
+        "clustercheckd_last_reload_successful 0.0"
+        in reloaded.service.get("/metrics").body
+    )
     shown = run("status", **reloaded.environ).stdout
     assert "reload refused " in shown
     assert names in shown
@@ -251,7 +272,10 @@ def test_settings_that_cannot_be_used_are_told_and_the_old_ones_go_on(
     assert reloaded.reload("MAX_RECV_QUEUE=5")[0] == 0
     assert reloaded.max_recv_queue == 5
     assert reloaded.service.status()["last_reload"]["complaints"] == []
-    assert "clustercheckd_last_reload_successful 1.0" in reloaded.service.get("/metrics").body
+    assert (
+        "clustercheckd_last_reload_successful 1.0"
+        in reloaded.service.get("/metrics").body
+    )
 
 
 def test_another_address_needs_a_restart(reloaded: Reloaded) -> None:
@@ -262,7 +286,9 @@ def test_another_address_needs_a_restart(reloaded: Reloaded) -> None:
     ):
         refused = reloaded.count("ERROR not reloaded")
         reloaded.write(f"CLUSTERCHECK_PORT={port}")
-        done = run("reload", MAINPID=str(reloaded.service.process.pid), **reloaded.environ)
+        done = run(
+            "reload", MAINPID=str(reloaded.service.process.pid), **reloaded.environ
+        )
         assert done.returncode == status
         assert words in done.stderr
         # The service itself tells of it too.
@@ -272,27 +298,41 @@ def test_another_address_needs_a_restart(reloaded: Reloaded) -> None:
             seconds=SECONDS,
         )
         assert not reloaded.service.status()["last_reload"]["successful"]
-    assert "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: " in reloaded.service.log.read_text()
+    assert (
+        "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: "
+        in reloaded.service.log.read_text()
+    )
 
 
-def test_settings_with_which_the_node_cannot_be_read_are_refused(reloaded: Reloaded) -> None:
+def test_settings_with_which_the_node_cannot_be_read_are_refused(
+    reloaded: Reloaded,
+) -> None:
     reloaded.node.behaviour = greets_then(error(1045))
     # Drained too: a node that is to come back must not lose its session.
     reloaded.disabled_file.touch()
     status, output = reloaded.reload("MAX_RECV_QUEUE=5")
     assert status == 1
-    assert "the node can be read, and could not be with these settings: access-denied: " in output
+    assert (
+        "the node can be read, and could not be with these settings: access-denied: "
+        in output
+    )
     reloaded.disabled_file.unlink()
     assert reloaded.service.get().status == 200
-    assert reloaded.service.status()["last_reload"]["failure"]["reason"] == "access-denied"
+    assert (
+        reloaded.service.status()["last_reload"]["failure"]["reason"] == "access-denied"
+    )
     reloaded.node.behaviour = galera()
     assert reloaded.reload("MAX_RECV_QUEUE=5")[0] == 0
     assert reloaded.max_recv_queue == 5
 
 
-def test_a_node_that_cannot_be_read_anyway_takes_new_settings(services: Services) -> None:
+def test_a_node_that_cannot_be_read_anyway_takes_new_settings(
+    services: Services,
+) -> None:
     service = services.start()
-    done = run("reload", CLUSTERCHECK_HOST=LOOPBACK, CLUSTERCHECK_PORT=str(service.port))
+    done = run(
+        "reload", CLUSTERCHECK_HOST=LOOPBACK, CLUSTERCHECK_PORT=str(service.port)
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -302,7 +342,9 @@ def test_a_hang_goes_on_over_a_reload(reloaded: Reloaded) -> None:
 
     def stuck(peer: Peer) -> None:
         peer.log_in()
-        peer.answer_queries(hangs_at=lambda _: not goes_on.wait(SECONDS), answers=refused)
+        peer.answer_queries(
+            hangs_at=lambda _: not goes_on.wait(SECONDS), answers=refused
+        )
 
     reloaded.node.behaviour = stuck
     reloaded.node.drop_connections()
@@ -357,7 +399,9 @@ def reload_twice(reloaded: Reloaded) -> None:
     done = reloaded.count("INFO reloaded")
     for _ in range(2):
         reloaded.service.process.send(signal.SIGHUP)
-    wait_for("a reload", lambda: reloaded.count("INFO reloaded") > done, seconds=SECONDS)
+    wait_for(
+        "a reload", lambda: reloaded.count("INFO reloaded") > done, seconds=SECONDS
+    )
 
 
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1])
@@ -384,7 +428,9 @@ def test_a_process_that_is_not_clustercheckd_gets_no_signal() -> None:
     # As that of a container's service, whose number means another process here.
     document = json.dumps({"available": True, "reason": "synced", "pid": 1}).encode()
     with fake_mysql(answers(document)) as other:
-        done = run("reload", CLUSTERCHECK_HOST=LOOPBACK, CLUSTERCHECK_PORT=str(other.port))
+        done = run(
+            "reload", CLUSTERCHECK_HOST=LOOPBACK, CLUSTERCHECK_PORT=str(other.port)
+        )
     assert done.returncode == 1
     assert "its process is not on this host" in done.stderr
     # For kill(2), these are many processes.
@@ -411,7 +457,11 @@ def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
         service = services.beside(node, NOTIFY_SOCKET=manager.address)
         manager.wait_for("READY", "1")
         service.process.send(signal.SIGHUP)
-        wait_for("the reload", lambda: " reloaded " in service.log.read_text(), seconds=SECONDS)
+        wait_for(
+            "the reload",
+            lambda: " reloaded " in service.log.read_text(),
+            seconds=SECONDS,
+        )
         manager.wait_for("WATCHDOG", "1", times=len(manager.values("WATCHDOG")) + 2)
         assert manager.values("STOPPING") == []
         # systemd keeps the socket that it has.
@@ -427,11 +477,31 @@ def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
         # What only the service can read, it checks itself.
         (CREDENTIAL, 0, "the settings"),
         (f"{CREDENTIAL}\nMYSQL_PASSWORD=x", 2, "clustercheckd: MYSQL_PASSWORD and "),
-        ("MYSQL_PASSWORD_FILE=/none/password", 2, "clustercheckd: MYSQL_PASSWORD_FILE: /none"),
-        ("MAX_RECV_QUEUE=many", 2, f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEUE: many: "),
-        ("MAX_RECV_QUEU=1", 2, f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEU is not a "),
-        ("CLUSTERCHECK_HOST=192.0.2.1", 2, "clustercheckd: cannot listen on CLUSTERCHECK_HOST=192"),
-        ("CLUSTERCHECK_HOST=none.invalid", 2, "clustercheckd: cannot listen on CLUSTERCHECK_HOST="),
+        (
+            "MYSQL_PASSWORD_FILE=/none/password",
+            2,
+            "clustercheckd: MYSQL_PASSWORD_FILE: /none",
+        ),
+        (
+            "MAX_RECV_QUEUE=many",
+            2,
+            f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEUE: many: ",
+        ),
+        (
+            "MAX_RECV_QUEU=1",
+            2,
+            f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEU is not a ",
+        ),
+        (
+            "CLUSTERCHECK_HOST=192.0.2.1",
+            2,
+            "clustercheckd: cannot listen on CLUSTERCHECK_HOST=192",
+        ),
+        (
+            "CLUSTERCHECK_HOST=none.invalid",
+            2,
+            "clustercheckd: cannot listen on CLUSTERCHECK_HOST=",
+        ),
         ("MAX_RECV_QUEUE=1\nMAX_RECV_QUEUE=2", 0, "the settings can be used"),
     ):
         env_file.write_text(line)

@@ -42,7 +42,9 @@ def test_a_running_service_imports_nothing_more(
 ) -> None:
     env_file = tmp_path / "env"
     env_file.touch()
-    environ = settings_for(node, MYSQL_PASSWORD=PASSWORD, CLUSTERCHECK_ENV_FILE=str(env_file))
+    environ = settings_for(
+        node, MYSQL_PASSWORD=PASSWORD, CLUSTERCHECK_ENV_FILE=str(env_file)
+    )
     service = services.start_through(WRAPPER, environ)
     service.wait_until_up()
     for behaviour, status, reason in (
@@ -65,7 +67,9 @@ def test_a_running_service_imports_nothing_more(
     service.disabled_file.unlink()
     env_file.write_text("MAX_RECV_QUEU=7\nCLUSTERCHECK_DEADLINE=soon\n")
     service.process.send(signal.SIGHUP)
-    wait_for("the refusal", lambda: "not reloaded" in service.log.read_text(), seconds=10)
+    wait_for(
+        "the refusal", lambda: "not reloaded" in service.log.read_text(), seconds=10
+    )
     env_file.write_text("MAX_RECV_QUEUE=7\nCLUSTERCHECK_ALLOW_FROM='127.0.0.0/8 ::1'\n")
     service.process.send(signal.SIGHUP)
     limit = "max_recv_queue"

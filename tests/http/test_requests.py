@@ -63,7 +63,8 @@ def test_every_form_gets_the_503(unreachable: Service, *, half_close: bool) -> N
 
 def test_head_gets_the_same_headers_and_no_body(unreachable: Service) -> None:
     get, head = (
-        unreachable.send(method + b" / HTTP/1.1\r\nHost: x\r\n\r\n") for method in (b"GET", b"HEAD")
+        unreachable.send(method + b" / HTTP/1.1\r\nHost: x\r\n\r\n")
+        for method in (b"GET", b"HEAD")
     )
     assert get.partition(b"\r\n\r\n")[0] == head.partition(b"\r\n\r\n")[0]
     assert head.endswith(b"\r\n\r\n")
@@ -72,7 +73,10 @@ def test_head_gets_the_same_headers_and_no_body(unreachable: Service) -> None:
 @pytest.mark.parametrize(
     ("status", "targets"),
     [
-        (503, "/ * /readyz /?available_when_donor=1 /readyz?max_recv_queue=5 http://db1:9200"),
+        (
+            503,
+            "/ * /readyz /?available_when_donor=1 /readyz?max_recv_queue=5 http://db1:9200",
+        ),
         (400, "/?donor=1 /readyz?available_when_donor=maybe http://db1:9200/?x"),
         (200, "/livez /status /metrics /openapi.json http://db1:9200/status"),
         (
@@ -93,29 +97,45 @@ def test_each_route_has_its_status_and_ends_the_connection(
         for method in methods:
             request = f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"
             line, *headers = (
-                unreachable.send(request.encode()).partition(b"\r\n\r\n")[0].decode().splitlines()
+                unreachable.send(request.encode())
+                .partition(b"\r\n\r\n")[0]
+                .decode()
+                .splitlines()
             )
             assert int(line.split()[1]) == status, request
-            assert [one for one in headers if one.lower().startswith("connection:")] == [
-                "connection: close"
-            ], request
+            assert [
+                one for one in headers if one.lower().startswith("connection:")
+            ] == ["connection: close"], request
 
 
 def test_what_is_wrong_with_a_request_is_named(unreachable: Service) -> None:
     endpoints = "/, /readyz, /livez, /status, /metrics, /openapi.json"
-    assert unreachable.get("/metricz").body == f"not found: the endpoints are {endpoints}\r\n"
+    assert (
+        unreachable.get("/metricz").body
+        == f"not found: the endpoints are {endpoints}\r\n"
+    )
     assert unreachable.get("/?donor=1").body.startswith("unknown parameter 'donor'")
-    assert b"\r\nconnection: close\r\n" in unreachable.send(b"this is no request\r\n\r\n")
+    assert b"\r\nconnection: close\r\n" in unreachable.send(
+        b"this is no request\r\n\r\n"
+    )
 
 
 def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> None:
     service = services.start(CLUSTERCHECK_ANY_PATH="1")
     for path in ("/nothing", "/check?whatever=1", "/readyz/"):
-        assert (service.get(path).status, service.get(path).reason) == (503, "unreachable")
-    assert [service.get(path).status for path in ("/livez", "/status", "/metrics", "/?x=1")] == [
+        assert (service.get(path).status, service.get(path).reason) == (
+            503,
+            "unreachable",
+        )
+    assert [
+        service.get(path).status for path in ("/livez", "/status", "/metrics", "/?x=1")
+    ] == [
         200,
         200,
         200,
         400,
     ]
-    assert 'health_checks_total{path="other",status="503"} 6.0' in service.get("/metrics").body
+    assert (
+        'health_checks_total{path="other",status="503"} 6.0'
+        in service.get("/metrics").body
+    )

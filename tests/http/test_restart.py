@@ -23,7 +23,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def start_on(held: socket.socket, node: FakeMySQL, services: Services, host: str) -> Service:
+def start_on(
+    held: socket.socket, node: FakeMySQL, services: Services, host: str
+) -> Service:
     """Start clustercheckd with a socket that is handed down, and wait until it listens."""
     service = services.start_through(
         (sys.executable, "-c", HAND_DOWN, str(held.fileno())),
@@ -31,14 +33,18 @@ def start_on(held: socket.socket, node: FakeMySQL, services: Services, host: str
         port=held.getsockname()[1],
         pass_fds=[held.fileno()],
     )
-    wait_for("the start", lambda: "INFO started " in service.log.read_text(), seconds=20)
+    wait_for(
+        "the start", lambda: "INFO started " in service.log.read_text(), seconds=20
+    )
     return service
 
 
 def connect(service: Service, exits: ExitStack, count: int) -> list[socket.socket]:
     """Connect so many times, and say nothing."""
     return [
-        exits.enter_context(socket.create_connection((LOOPBACK, service.port), timeout=10))
+        exits.enter_context(
+            socket.create_connection((LOOPBACK, service.port), timeout=10)
+        )
         for _ in range(count)
     ]
 
@@ -70,9 +76,15 @@ def test_a_request_that_is_on_its_way_at_the_end_is_answered(
         # Once a later connection is answered, these have been accepted.
         service.get()
         service.process.terminate()
-        wait_for("the end to begin", lambda: "INFO stopping " in service.log.read_text(), seconds=5)
+        wait_for(
+            "the end to begin",
+            lambda: "INFO stopping " in service.log.read_text(),
+            seconds=5,
+        )
         # The silent one does not delay the end.
         for connection in early:
             connection.sendall(HEALTH_CHECK)
-        assert {read_to_end(connection)[:15] for connection in early} == {b"HTTP/1.1 200 OK"}
+        assert {read_to_end(connection)[:15] for connection in early} == {
+            b"HTTP/1.1 200 OK"
+        }
         assert service.process.stop(seconds=5) == 0

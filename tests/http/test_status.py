@@ -23,12 +23,22 @@ from harness.ports import LOOPBACK
 from harness.service import Service, without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import Behaviour, FakeMySQL, Peer, error, fake_mysql, galera, greets_then
+from tests.fake_mysql import (
+    Behaviour,
+    FakeMySQL,
+    Peer,
+    error,
+    fake_mysql,
+    galera,
+    greets_then,
+)
 from tests.http.conftest import DONOR
 from tests.http.test_process import SECONDS, run
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
-NO_CLUSTERCHECKD = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
+NO_CLUSTERCHECKD = (
+    "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
+)
 
 SEE = "For what to do, see each word in docs/reference/reasons.md"
 
@@ -53,7 +63,12 @@ class TestEndpoint:
         absent = ("disabled_since", "failure", "login_failure", "otherwise")
         assert {status[name] for name in absent} == {None}
         closed = {"refused": 0, "evicted": 0, "timed-out": 0, "malformed": 0}
-        connections = {"open": 1, "closed": closed, "refused_client": None, "refused_at": None}
+        connections = {
+            "open": 1,
+            "closed": closed,
+            "refused_client": None,
+            "refused_at": None,
+        }
         assert status["connections"] == connections
 
     def test_a_planned_absence_is_told_at_once_and_since_when(
@@ -75,17 +90,25 @@ class TestEndpoint:
             "detail": "wsrep_local_state is 4 (Synced)",
         }
         assert status["otherwise"] == synced
-        assert [change["reason"] for change in status["changes"]] == ["synced", "disabled"]
+        assert [change["reason"] for change in status["changes"]] == [
+            "synced",
+            "disabled",
+        ]
         assert status["since"] == status["changes"][-1]["at"]
-        assert datetime.fromisoformat(status["disabled_since"]).timestamp() == pytest.approx(
-            made_at, abs=0.001
-        )
+        assert datetime.fromisoformat(
+            status["disabled_since"]
+        ).timestamp() == pytest.approx(made_at, abs=0.001)
 
     @pytest.mark.parametrize("path", ["/status", "/metrics"])
-    def test_a_document_is_made_once_a_poll(self, unreachable: Service, path: str) -> None:
+    def test_a_document_is_made_once_a_poll(
+        self, unreachable: Service, path: str
+    ) -> None:
         bodies = [unreachable.get(path).body for _ in range(10)]
         assert len(set(bodies)) < len(bodies)
-        wait_for("the document of the next poll", lambda: unreachable.get(path).body != bodies[-1])
+        wait_for(
+            "the document of the next poll",
+            lambda: unreachable.get(path).body != bodies[-1],
+        )
 
 
 def address(service: Service) -> str:
@@ -119,13 +142,17 @@ class TestCommand:
     available.
     """
 
-    def test_a_cluster_is_a_table(self, services: Services, unreachable: Service) -> None:
+    def test_a_cluster_is_a_table(
+        self, services: Services, unreachable: Service
+    ) -> None:
         with (
             fake_mysql(
                 galera({"wsrep_local_recv_queue": "3"}, {"wsrep_node_name": "db1"})
             ) as synced,
             fake_mysql(
-                galera({**DONOR, "wsrep_local_recv_queue": "?"}, {"wsrep_node_name": "db2"})
+                galera(
+                    {**DONOR, "wsrep_local_recv_queue": "?"}, {"wsrep_node_name": "db2"}
+                )
             ) as donor,
         ):
             first, second, third = (
@@ -134,12 +161,26 @@ class TestCommand:
                 unreachable,
             )
             second.wait_for_verdict(503, "donor")
-            done = run("status", address(first), address(second), address(third), f"{LOOPBACK}:1")
+            done = run(
+                "status",
+                address(first),
+                address(second),
+                address(third),
+                f"{LOOPBACK}:1",
+            )
             alone = run("status", address(first))
         # The runbook goes on only if all are available.
         assert (done.returncode, done.stderr, alone.returncode) == (1, "", 0)
         header, *lines = done.stdout.splitlines()
-        assert header.split() == ["node", "verdict", "reason", "since", "size", "recvq", "state"]
+        assert header.split() == [
+            "node",
+            "verdict",
+            "reason",
+            "since",
+            "size",
+            "recvq",
+            "state",
+        ]
         # Columns stand in line.
         columns = [header.index(name) for name in header.split()]
         rows = [
@@ -150,11 +191,20 @@ class TestCommand:
             for line in lines[:4]
         ]
         ages = [row.pop(3) for row in rows]
-        assert [age[:-1].isdecimal() and age[-1] == "s" for age in ages[:3]] == 3 * [True]
+        assert [age[:-1].isdecimal() and age[-1] == "s" for age in ages[:3]] == 3 * [
+            True
+        ]
         assert ages[3] == "-"
         assert rows == [
             [f"{address(first)} (db1)", "available", "synced", "3", "3", "Synced"],
-            [f"{address(second)} (db2)", "draining", "donor", "3", "-1", "Donor/Desynced"],
+            [
+                f"{address(second)} (db2)",
+                "draining",
+                "donor",
+                "3",
+                "-1",
+                "Donor/Desynced",
+            ],
             [address(third), "NOT available", "unreachable", "-", "-", "-"],
             [f"{LOOPBACK}:1", "no answer", "-", "-", "-", "-"],
         ]
@@ -183,7 +233,9 @@ class TestCommand:
 
         wait_for("its row", unreachable)
 
-    def test_whatever_answers_or_does_not_is_a_row_in_two_seconds(self, services: Services) -> None:
+    def test_whatever_answers_or_does_not_is_a_row_in_two_seconds(
+        self, services: Services
+    ) -> None:
         # Another address than that of the client, for whom it would be a service of its own host.
         host = "127.0.0.2"
         refusing = services.start_unasked(
@@ -197,7 +249,9 @@ class TestCommand:
             b"[" * 100_000,
         )
         with ExitStack() as exits:
-            silent = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=64))
+            silent = exits.enter_context(
+                socket.create_server((LOOPBACK, 0), backlog=64)
+            )
             others = [answers(body) for body in (*bodies, b"[" + b" " * 900_000)] + [
                 answers(b"{", forever=True)
             ]
@@ -205,7 +259,9 @@ class TestCommand:
             # One after the other the silent ones would take 30 s, which is more than the command is
             # given.
             ports += 15 * [silent.getsockname()[1]]
-            addresses = [f"{LOOPBACK}:{port}" for port in ports] + [f"{host}:{refusing.port}"]
+            addresses = [f"{LOOPBACK}:{port}" for port in ports] + [
+                f"{host}:{refusing.port}"
+            ]
             done = run("status", *addresses)
         faults = 5 * [NO_CLUSTERCHECKD] + 16 * ["no answer within 2 s"]
         faults.append("closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
@@ -215,7 +271,8 @@ class TestCommand:
             [address, "no", "answer", *"-----"] for address in addresses
         ]
         assert words == [
-            f"{address}: {fault}" for address, fault in zip(addresses, faults, strict=True)
+            f"{address}: {fault}"
+            for address, fault in zip(addresses, faults, strict=True)
         ]
         assert (done.returncode, done.stderr) == (1, "")
 
@@ -223,7 +280,10 @@ class TestCommand:
         ("members", "others"),
         [
             # The one at its own index was named in another way. An arbitrator has none.
-            (f"127.0.0.2:3306,{LOOPBACK}:3306,,127.0.0.3:3306", ["127.0.0.2", "127.0.0.3"]),
+            (
+                f"127.0.0.2:3306,{LOOPBACK}:3306,,127.0.0.3:3306",
+                ["127.0.0.2", "127.0.0.3"],
+            ),
             ("AUTO,AUTO,AUTO", []),
         ],
     )
@@ -254,11 +314,16 @@ class TestCommand:
             socket.create_connection((LOOPBACK, service.port), 5, client) as connection,
         ):
             connection.recv(1)
-        told = "CLUSTERCHECK_ALLOW_FROM refused 1 connections, the latest from 127.0.0.2 "
+        told = (
+            "CLUSTERCHECK_ALLOW_FROM refused 1 connections, the latest from 127.0.0.2 "
+        )
         wait_for("the refusal", lambda: told in run("status", address(service)).stdout)
         env_file.write_text("CLUSTERCHECK_ALLOW_FROM=127.0.0.0/8\n")
         service.process.send(signal.SIGHUP)
-        wait_for("no refusal", lambda: " refused 1 " not in run("status", address(service)).stdout)
+        wait_for(
+            "no refusal",
+            lambda: " refused 1 " not in run("status", address(service)).stdout,
+        )
 
     def test_a_node_that_still_runs_the_script_is_told_as_such(self) -> None:
         sentence = "Percona XtraDB Cluster Node is synced."
@@ -272,9 +337,7 @@ class TestCommand:
 
         with fake_mysql(script) as server:
             done = run("status", f"{LOOPBACK}:{server.port}")
-        told = (
-            f'answers "{sentence}", like the clustercheck script: clustercheckd does not run there'
-        )
+        told = f'answers "{sentence}", like the clustercheck script: clustercheckd does not run there'
         assert f"{LOOPBACK}:{server.port}: {told}\n" in done.stdout
         assert done.returncode == 1
 
@@ -293,31 +356,46 @@ class TestCommand:
             "since": "\n" * 999,
         }
         for node in (large, ["\x1b"]):
-            with fake_mysql(answers(json.dumps({**document, "node": node}).encode())) as server:
+            with fake_mysql(
+                answers(json.dumps({**document, "node": node}).encode())
+            ) as server:
                 done = run("status", f"{LOOPBACK}:{server.port}")
             assert len(done.stdout.splitlines()) == 4
             assert max(map(len, done.stdout.splitlines())) <= 300
             assert not set(done.stdout) & {"\x1b", "\x07"}
 
-    def test_a_node_whose_logins_fail_is_available_with_a_note(self, services: Services) -> None:
+    def test_a_node_whose_logins_fail_is_available_with_a_note(
+        self, services: Services
+    ) -> None:
         with fake_mysql(galera()) as server:
             service = services.beside(server, CLUSTERCHECK_LOGIN_INTERVAL="200ms")
             server.behaviour = greets_then(error(1045))
-            wait_for("a login to fail", lambda: service.status()["login_failure"], seconds=SECONDS)
+            wait_for(
+                "a login to fail",
+                lambda: service.status()["login_failure"],
+                seconds=SECONDS,
+            )
             done = run("status", address(service))
         assert done.returncode == 0
         assert f"{address(service)}: its logins fail: access-denied: " in done.stdout
 
-    def test_watch_goes_on_with_the_time_until_it_is_interrupted(self, drainable: Service) -> None:
+    def test_watch_goes_on_with_the_time_until_it_is_interrupted(
+        self, drainable: Service
+    ) -> None:
         with watching(address(drainable)) as process:
             output = process.stdout
             assert output is not None
             shown = [output.readline() for _ in range(10)]
             drainable.disabled_file.touch()
-            wait_for("the drain", lambda: "disabled; otherwise unreachable" in output.readline())
+            wait_for(
+                "the drain",
+                lambda: "disabled; otherwise unreachable" in output.readline(),
+            )
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) == 0
-        assert [line.split()[0] for line in shown if not ISO.fullmatch(line.strip())] == 2 * [
+        assert [
+            line.split()[0] for line in shown if not ISO.fullmatch(line.strip())
+        ] == 2 * [
             "node",
             address(drainable),
             f"{address(drainable)}:",
@@ -326,7 +404,9 @@ class TestCommand:
 
     def test_watch_fits_into_a_narrow_terminal(self, synced: Service) -> None:
         columns, primary, secondary = 60, *os.openpty()
-        fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        fcntl.ioctl(
+            secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0)
+        )
         shown = b""
         with watching(address(synced), output=secondary) as process:
             while shown.count(b"\x1b[H") < 2:
@@ -345,7 +425,9 @@ class TestCommand:
     ) -> None:
         port = str(unreachable.port)
         wrong = {"AVAILABLE_WHEN_DONOR": "perhaps"}
-        done = run("status", address(unreachable), CLUSTERCHECK_ENV_FILE="/no/file", **wrong)
+        done = run(
+            "status", address(unreachable), CLUSTERCHECK_ENV_FILE="/no/file", **wrong
+        )
         assert (done.returncode, done.stderr) == (1, "")
         for typed in (
             done,
@@ -355,5 +437,6 @@ class TestCommand:
             assert "NOT available  unreachable" in typed.stdout
         done = run("status", CLUSTERCHECK_PORT="1")
         assert (
-            "127.0.0.1:1: Connection refused; run: systemctl status clustercheckd; " in done.stdout
+            "127.0.0.1:1: Connection refused; run: systemctl status clustercheckd; "
+            in done.stdout
         )

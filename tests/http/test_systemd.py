@@ -40,7 +40,11 @@ class Manager:
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._lines += self._socket.recv(65536).decode().splitlines()
-        return [line.partition("=")[2] for line in self._lines if line.startswith(f"{name}=")]
+        return [
+            line.partition("=")[2]
+            for line in self._lines
+            if line.startswith(f"{name}=")
+        ]
 
     def wait_for(self, name: str, value: str, times: int = 1) -> None:
         """Wait until a value that begins so has been sent so many times."""
@@ -64,9 +68,13 @@ def systemd(manager: Manager) -> Systemd:
     return Systemd(manager.address)
 
 
-def start(services: Services, manager: Manager, node: FakeMySQL, **environ: str) -> Service:
+def start(
+    services: Services, manager: Manager, node: FakeMySQL, **environ: str
+) -> Service:
     """Start a service that a manager supervises."""
-    return services.start(**settings_for(node), NOTIFY_SOCKET=manager.address, **environ)
+    return services.start(
+        **settings_for(node), NOTIFY_SOCKET=manager.address, **environ
+    )
 
 
 def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(

@@ -67,7 +67,9 @@ def build_all(directory: Path) -> None:
 @pytest.fixture(scope="session")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Packages, Packages]:
     """Build everything twice, in directories of different names."""
-    first, second = (tmp_path_factory.mktemp(name) for name in ("first", "another-build"))
+    first, second = (
+        tmp_path_factory.mktemp(name) for name in ("first", "another-build")
+    )
     with ThreadPoolExecutor() as executor:
         list(executor.map(build_all, (first, second)))
     return Packages(first), Packages(second)
@@ -113,14 +115,18 @@ def skip_where_glibc_is_newer_than_of(release: str) -> None:
     """Skip a test of packages that are built for this machine's release and newer ones only."""
     here = tuple(int(part) for part in platform.libc_ver()[1].split("."))
     if here > GLIBC_OF[release]:
-        pytest.skip(f"NOT TESTED: what is built here needs a newer glibc than that of {release}")
+        pytest.skip(
+            f"NOT TESTED: what is built here needs a newer glibc than that of {release}"
+        )
 
 
 @pytest.fixture(scope="module", params=GLIBC_OF)
 def machine(request: pytest.FixtureRequest, namespaces: None) -> Iterator[Machine]:  # noqa: ARG001 (skips)
     """Boot a Debian with a Galera node in it, Synced."""
     skip_where_glibc_is_newer_than_of(request.param)
-    if subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["unshare", "--user", "true"], capture_output=True, check=False
+    ).returncode:
         pytest.skip(
             "NOT TESTED: the unit's sandbox takes a user namespace, which Linux refuses in a chroot"
         )
@@ -132,7 +138,9 @@ def commands_of(page: str, heading: str, number: int = 0) -> list[str]:
     """Return the commands that a page tells its readers to type in a block under a heading."""
     return [
         command.line
-        for command in pages.commands_of(pages.blocks_under(page, heading, "console")[number])
+        for command in pages.commands_of(
+            pages.blocks_under(page, heading, "console")[number]
+        )
     ]
 
 

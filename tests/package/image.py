@@ -28,7 +28,11 @@ _NOT_IN_SLIM = (
     "usr/share/man",
     "usr/share/locale",
 )
-_LINUX_WHEELS = ("manylinux_2_34_x86_64", "manylinux_2_28_x86_64", "manylinux2014_x86_64")
+_LINUX_WHEELS = (
+    "manylinux_2_34_x86_64",
+    "manylinux_2_28_x86_64",
+    "manylinux2014_x86_64",
+)
 _SECONDS = 900
 # The runtime wants control groups of version 2 alone, and this host may have both.
 _WITH_CGROUP2 = (
@@ -47,7 +51,11 @@ class Podman:
     """podman, with a store of its own that has the image and its base."""
 
     def __init__(self, store: str) -> None:
-        self._options = (f"--root={store}/root", f"--runroot={store}/run", "--storage-driver=vfs")
+        self._options = (
+            f"--root={store}/root",
+            f"--runroot={store}/run",
+            "--storage-driver=vfs",
+        )
 
     def __call__(self, *arguments: str) -> str:
         """Run a command of podman; return what it prints, without the last end of a line."""
@@ -63,7 +71,13 @@ class Podman:
         return self.command(
             *("run", "--rm", "--cgroups=disabled", "--network=host", *_LIMITS),
             *("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
-            *(f"--user={uid}", "--security-opt=no-new-privileges", *settings, IMAGE, *arguments),
+            *(
+                f"--user={uid}",
+                "--security-opt=no-new-privileges",
+                *settings,
+                IMAGE,
+                *arguments,
+            ),
         )
 
     def files(self, image: str) -> Path:
@@ -78,7 +92,15 @@ def image_of(version: str) -> Iterator[Podman]:
         podman = Podman(store)
         podman("import", str(_base_archive()), BASE)
         podman(
-            *("build", "--isolation", "chroot", *_LIMITS, "--pull=never", "--tag", IMAGE),
+            *(
+                "build",
+                "--isolation",
+                "chroot",
+                *_LIMITS,
+                "--pull=never",
+                "--tag",
+                IMAGE,
+            ),
             *("--build-arg", f"BASE={BASE}", "--build-arg", f"VERSION={version}"),
             *("--build-arg", "PIP_FIND_LINKS=/wheels", "--build-arg", "PIP_NO_INDEX=1"),
             *("--volume", f"{_wheels()}:/wheels:ro", str(ROOT)),
@@ -106,7 +128,16 @@ def _base_archive() -> Path:
             shutil.rmtree(root / name)
             (root / name).mkdir()
         made = Path(directory) / "base.tar"
-        _run(["tar", "--create", "--numeric-owner", f"--file={made}", f"--directory={root}", "."])
+        _run(
+            [
+                "tar",
+                "--create",
+                "--numeric-owner",
+                f"--file={made}",
+                f"--directory={root}",
+                ".",
+            ]
+        )
         made.rename(archive)
     return archive
 
@@ -116,7 +147,14 @@ def _wheels() -> Path:
     directory = _CACHE / "wheels"
     _run(
         [
-            *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
+            *(
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+            ),
             *("--require-hashes", "--only-binary=:all:", "--implementation=cp"),
             *(f"--python-version={_PYTHON_VERSION}", f"--dest={directory}"),
             *(f"--platform={platform}" for platform in _LINUX_WHEELS),

@@ -48,7 +48,9 @@ def system(release: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not complete.exists() or complete.read_text() != stamp:
             complete.unlink(missing_ok=True)
-            subprocess.run(["timeout", str(_MAKE_SECONDS), recipe, release, directory], check=True)
+            subprocess.run(
+                ["timeout", str(_MAKE_SECONDS), recipe, release, directory], check=True
+            )
             complete.write_text(stamp)
     return directory
 
@@ -77,7 +79,13 @@ class Machine:
         self._directory = directory
         for name in ("root", "written", "work"):
             (directory / name).mkdir()
-        mounted = ["findmnt", "--first-only", "--noheadings", "--output=TARGET", "--types=cgroup2"]
+        mounted = [
+            "findmnt",
+            "--first-only",
+            "--noheadings",
+            "--output=TARGET",
+            "--types=cgroup2",
+        ]
         mount = subprocess.check_output(mounted, text=True).strip()
         own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
         self._cgroup = Path(mount, own, f"clustercheckd-{os.getpid()}-{release}")
@@ -89,7 +97,14 @@ class Machine:
         # host's groups.
         enter = f'echo $$ > "{self._cgroup}/cgroup.procs" && exec "$@"'
         boot = [str(_HERE / "boot.sh"), str(self._base), str(self._directory)]
-        unshare = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--propagation=private", *boot]
+        unshare = [
+            "unshare",
+            *NAMESPACES,
+            "--fork",
+            "--kill-child",
+            "--propagation=private",
+            *boot,
+        ]
         command = ["sh", "-c", enter, "sh", *unshare]
         return Process(f"Debian {self.release}", command, self._directory / "boot.log")
 
@@ -120,7 +135,14 @@ class Machine:
 
         Raises `AssertionError` with the output if check is set and the command fails.
         """
-        enter = ["nsenter", f"--target={self._init()}", *NAMESPACES, "--", "/bin/bash", "-c"]
+        enter = [
+            "nsenter",
+            f"--target={self._init()}",
+            *NAMESPACES,
+            "--",
+            "/bin/bash",
+            "-c",
+        ]
         done = subprocess.run(
             [*enter, f"cd /root && {command}"],
             env=_ENVIRONMENT,
@@ -139,16 +161,22 @@ class Machine:
 
     def succeeds(self, command: str) -> bool:
         """Return whether a command's exit status is 0."""
-        return self.run(f"({command}) >/dev/null 2>&1 && echo yes || true").endswith("yes\n")
+        return self.run(f"({command}) >/dev/null 2>&1 && echo yes || true").endswith(
+            "yes\n"
+        )
 
     def show(self, name: str) -> str:
         """Return what systemd says of the service."""
-        return self.run(f"systemctl show --property {name} --value clustercheckd").strip()
+        return self.run(
+            f"systemctl show --property {name} --value clustercheckd"
+        ).strip()
 
     @property
     def answer(self) -> str:
         """Status and reason of the verdict now; empty if nobody answers."""
-        head = self.run("curl -s -m 10 -D - -o /dev/null http://localhost:9200/", check=False)
+        head = self.run(
+            "curl -s -m 10 -D - -o /dev/null http://localhost:9200/", check=False
+        )
         reason = re.search("^x-clustercheck-reason: (.+)$", head, re.MULTILINE)
         return f"{head[9:12]} {reason[1] if reason else ''}".rstrip(" ")
 
@@ -175,7 +203,9 @@ class Machine:
     def kill(self) -> None:
         """Kill all processes of the system."""
         self._process.kill()
-        wait_for("the last of its processes to be gone", self._is_gone, seconds=_BOOT_SECONDS)
+        wait_for(
+            "the last of its processes to be gone", self._is_gone, seconds=_BOOT_SECONDS
+        )
 
     def _init(self) -> int:
         """Return the process id, on this host, of the system's process 1."""

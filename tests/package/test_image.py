@@ -64,7 +64,9 @@ def test_an_account_of_mysql_8_is_read_over_plain_tcp(podman: Podman) -> None:
             "MYSQL_PORT": str(server.port),
             "MYSQL_USERNAME": "someone",
         }
-        command = podman.run(RANDOM_UID, "check", **settings, MYSQL_PASSWORD=SHA2_PASSWORD)
+        command = podman.run(
+            RANDOM_UID, "check", **settings, MYSQL_PASSWORD=SHA2_PASSWORD
+        )
         said = subprocess.check_output(command, text=True, timeout=SECONDS)
     assert said == "available synced: wsrep_local_state is 4 (Synced)\n"
 
@@ -72,9 +74,15 @@ def test_an_account_of_mysql_8_is_read_over_plain_tcp(podman: Podman) -> None:
 def test_it_says_what_it_is(podman: Podman) -> None:
     (image,) = json.loads(podman("image", "inspect", IMAGE))
     labels = image["Config"]["Labels"]
-    said = [labels[f"org.opencontainers.image.{name}"] for name in ("title", "version", "licenses")]
+    said = [
+        labels[f"org.opencontainers.image.{name}"]
+        for name in ("title", "version", "licenses")
+    ]
     assert said == ["clustercheckd", __version__, "MIT"]
-    assert (image["Config"]["StopSignal"], image["Config"]["User"]) == ("SIGTERM", "65532:65532")
+    assert (image["Config"]["StopSignal"], image["Config"]["User"]) == (
+        "SIGTERM",
+        "65532:65532",
+    )
 
 
 def test_nothing_is_left_that_builds_or_installs(podman: Podman) -> None:
@@ -84,12 +92,16 @@ def test_nothing_is_left_that_builds_or_installs(podman: Podman) -> None:
     assert {"python3", "clustercheckd", "clustercheck"} <= commands
     assert not commands & {"pip", "pip3", "cc", "c++", "gcc", "g++", "ld", "as", "make"}
     assert [
-        path for path in root.rglob("*") if path.name in ("pip", "ensurepip", "setuptools")
+        path
+        for path in root.rglob("*")
+        if path.name in ("pip", "ensurepip", "setuptools")
     ] == []
 
 
 def test_its_size_is_the_one_that_is_stated(podman: Podman) -> None:
-    stated = re.findall(r"(\d+) MB to its base", (ROOT / "docs" / "install.md").read_text())
+    stated = re.findall(
+        r"(\d+) MB to its base", (ROOT / "docs" / "install.md").read_text()
+    )
     with_base, base = (
         int(subprocess.check_output([*SUMMARY, podman.files(image)]).split()[0])
         for image in (IMAGE, BASE)

@@ -59,7 +59,9 @@ def test_five_commands_bring_it_from_the_file_to_an_answer(
     states = "systemctl is-enabled clustercheckd; systemctl is-active clustercheckd"
     assert machine.run(states, check=False) == "disabled\ninactive\n"
     create, check, enable, ask = others
-    assert [line.strip() for line in said.partition("Run:\n")[2].splitlines()[:4]] == others
+    assert [
+        line.strip() for line in said.partition("Run:\n")[2].splitlines()[:4]
+    ] == others
     machine.run(create)
     assert machine.run(check).startswith("available synced: ")
     machine.run(enable)
@@ -73,16 +75,21 @@ def test_it_runs_as_its_user_and_logs_in_without_a_password(machine: Machine) ->
         'mariadb -BNe "SELECT DISTINCT USER, HOST FROM information_schema.PROCESSLIST"'
     )
     assert "clustercheck\tlocalhost" in sessions.splitlines()
-    plugin = (
-        "SELECT JSON_VALUE(Priv, '$.plugin') FROM mysql.global_priv WHERE User = 'clustercheck'"
-    )
+    plugin = "SELECT JSON_VALUE(Priv, '$.plugin') FROM mysql.global_priv WHERE User = 'clustercheck'"
     assert machine.run(f'mariadb -BNe "{plugin}"') == "unix_socket\n"
     # The settings may hold a password.
-    assert machine.run(f"stat --format '%a %U:%G' {SETTINGS}") == "640 root:clustercheck\n"
+    assert (
+        machine.run(f"stat --format '%a %U:%G' {SETTINGS}") == "640 root:clustercheck\n"
+    )
 
 
-def test_systemd_shows_the_verdict_and_has_nothing_against_the_units(machine: Machine) -> None:
-    assert machine.show("StatusText") == "available synced: wsrep_local_state is 4 (Synced)"
+def test_systemd_shows_the_verdict_and_has_nothing_against_the_units(
+    machine: Machine,
+) -> None:
+    assert (
+        machine.show("StatusText")
+        == "available synced: wsrep_local_state is 4 (Synced)"
+    )
     folder = "/usr/lib/systemd/system"
     units = f"{folder}/clustercheckd.service {folder}/clustercheckd-retry.timer"
     assert machine.run(f"systemd-analyze verify --man=no {units}") == ""
@@ -93,7 +100,15 @@ def test_systemd_shows_the_verdict_and_has_nothing_against_the_units(machine: Ma
 def test_man_has_files_exit_statuses_and_settings(machine: Machine) -> None:
     page = machine.run("man clustercheckd")
     assert re.findall("^[A-Z ]+$", page, re.MULTILINE) == [
-        *("NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "SETTINGS", "FILES", "SEE ALSO")
+        *(
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "EXIT STATUS",
+            "SETTINGS",
+            "FILES",
+            "SEE ALSO",
+        )
     ]
     files = page.partition("\nFILES\n")[2].partition("\nSEE ALSO\n")[0]
     for path in re.findall(r"^ +(/\S+)$", files, re.MULTILINE):
@@ -110,14 +125,19 @@ def test_man_has_files_exit_statuses_and_settings(machine: Machine) -> None:
         ("clustercheckd mig", "clustercheckd migrate "),
         ("clustercheckd --check-s", "clustercheckd --check-settings "),
         ("clustercheckd status --wat", "clustercheckd status --watch "),
-        ("clustercheckd serve --log-format j", "clustercheckd serve --log-format json "),
+        (
+            "clustercheckd serve --log-format j",
+            "clustercheckd serve --log-format json ",
+        ),
         (
             "clustercheckd check --env-file /etc/clusterc",
             "clustercheckd check --env-file /etc/clustercheckd/",
         ),
     ],
 )
-def test_bash_completes_a_command_line(machine: Machine, typed: str, completed: str) -> None:
+def test_bash_completes_a_command_line(
+    machine: Machine, typed: str, completed: str
+) -> None:
     # In a login shell at a terminal: the tab key, then Ctrl-A and #, so that Enter runs nothing.
     keys = f"printf '%s\\t\\001#\\nexit\\n' '{typed}'"
     screen = machine.run(f"{keys} | timeout 20 script -qec 'bash -il' /dev/null")
@@ -150,7 +170,9 @@ def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> No
         with settings(machine, f"{EDIT}\n"):
             machine.run(reload)
             status = "curl -s http://localhost:9200/status"
-            wait_for("the setting", lambda: '"max_recv_queue":12345' in machine.run(status))
+            wait_for(
+                "the setting", lambda: '"max_recv_queue":12345' in machine.run(status)
+            )
         # As root and as the unit: settings that are wrong, and with which the node cannot be read.
         for line, code, told in (
             ("MAX_RECV_QUEUE=many", 2, "MAX_RECV_QUEUE: many"),
@@ -158,7 +180,9 @@ def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> No
         ):
             with settings(machine, f"{line}\n"):
                 assert not machine.succeeds(reload)
-                assert told in machine.run(f"clustercheckd reload 2>&1; test $? = {code}")
+                assert told in machine.run(
+                    f"clustercheckd reload 2>&1; test $? = {code}"
+                )
                 assert "reload refused" in machine.run("clustercheckd status")
         machine.run(reload)
         # systemd kills a process that feeds its watchdog no more.
@@ -184,12 +208,16 @@ def test_root_is_told_that_the_service_cannot_read_the_settings(
 
 
 @pytest.mark.parametrize("fault", ["KILL", "STOP"])
-def test_a_process_that_is_killed_or_hangs_is_replaced(machine: Machine, fault: str) -> None:
+def test_a_process_that_is_killed_or_hangs_is_replaced(
+    machine: Machine, fault: str
+) -> None:
     before = machine.show("MainPID")
     machine.run(f"systemctl kill --signal {fault} clustercheckd")
     seconds = WATCHDOG_SECONDS + 10
     wait_for(
-        "another process", lambda: machine.show("MainPID") not in {before, "0"}, seconds=seconds
+        "another process",
+        lambda: machine.show("MainPID") not in {before, "0"},
+        seconds=seconds,
     )
     machine.wait_for("200 synced", seconds=10)
 
@@ -197,7 +225,9 @@ def test_a_process_that_is_killed_or_hangs_is_replaced(machine: Machine, fault: 
 def override(machine: Machine, text: str) -> None:
     """Do what `systemctl edit` does."""
     machine.run("mkdir -p /etc/systemd/system/clustercheckd.service.d")
-    machine.path("/etc/systemd/system/clustercheckd.service.d/override.conf").write_text(text)
+    machine.path(
+        "/etc/systemd/system/clustercheckd.service.d/override.conf"
+    ).write_text(text)
     machine.run("systemctl daemon-reload")
 
 
@@ -205,11 +235,15 @@ def test_the_sandbox_shows_the_process_its_start_and_memory(machine: Machine) ->
     # It hides /proc/stat (ProcSubset=pid), which prometheus_client asks for the boot time.
     metrics = machine.run("curl -s http://localhost:9200/metrics")
     assert "\nprocess_resident_memory_bytes " in metrics
-    (started,) = re.findall(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
+    (started,) = re.findall(
+        r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE
+    )
     assert 0 < time.time() - float(started) < 3600
 
 
-def test_a_password_may_come_from_a_file_or_from_systemds_credentials(machine: Machine) -> None:
+def test_a_password_may_come_from_a_file_or_from_systemds_credentials(
+    machine: Machine,
+) -> None:
     identified = 'mariadb -e "ALTER USER clustercheck@localhost IDENTIFIED'
     machine.run(f"{identified} BY 'geheim'\"")
     machine.restart("503 access-denied")
@@ -252,21 +286,30 @@ def test_the_address_is_that_of_the_settings(machine: Machine, port: int) -> Non
     # On 9200 as well, where systemd keeps the socket for every address over the restart.
     with settings(machine, f"CLUSTERCHECK_HOST=127.0.0.1\nCLUSTERCHECK_PORT={port}\n"):
         machine.run("systemctl restart clustercheckd")
-        assert machine.run(f"curl -si http://127.0.0.1:{port}/").startswith("HTTP/1.1 200 OK")
+        assert machine.run(f"curl -si http://127.0.0.1:{port}/").startswith(
+            "HTTP/1.1 200 OK"
+        )
         assert "127.0.0.1" in machine.run(f"ss -Hltn 'sport = :{port}'")
         # The commands ask there too.
-        machine.run("clustercheckd drain && clustercheckd undrain && clustercheckd status")
+        machine.run(
+            "clustercheckd drain && clustercheckd undrain && clustercheckd status"
+        )
     machine.restart()
 
 
-def test_with_a_bad_setting_it_is_tried_again_until_it_is_corrected(machine: Machine) -> None:
+def test_with_a_bad_setting_it_is_tried_again_until_it_is_corrected(
+    machine: Machine,
+) -> None:
     since = machine.run("date +%s").strip()
     log = f"journalctl --unit clustercheckd --no-pager --output cat --since @{since}"
 
     with settings(machine, "CLUSTERCHECK_DEADLINE=soon\n"):
         assert not machine.succeeds("systemctl restart clustercheckd")
         # Refused, not left hanging.
-        assert machine.run("curl -s -m 2 http://localhost:9200/ || echo $?", check=False) == "7\n"
+        assert (
+            machine.run("curl -s -m 2 http://localhost:9200/ || echo $?", check=False)
+            == "7\n"
+        )
         wait_for(
             "another attempt",
             lambda: machine.run(log).count(": CLUSTERCHECK_DEADLINE: ") > 1,
@@ -317,13 +360,21 @@ def drop_in(machine: Machine, text: str) -> Iterator[None]:
             "DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?",
         ),
         (settings, "CLUSTERCHECK_HOST=192.0.2.1\n", "Cannot assign requested address"),
-        (settings, "MYSQL_USERNAME=nobody\n", "could not be with these settings: access-denied"),
+        (
+            settings,
+            "MYSQL_USERNAME=nobody\n",
+            "could not be with these settings: access-denied",
+        ),
         (
             settings,
             "CLUSTERCHECK_DEADLINE=soon\n",
             "CLUSTERCHECK_DEADLINE: soon: must be a duration",
         ),
-        (drop_in, FLAGS, "--interval: CLUSTERCHECK_POLL_INTERVAL: soon: must be a duration"),
+        (
+            drop_in,
+            FLAGS,
+            "--interval: CLUSTERCHECK_POLL_INTERVAL: soon: must be a duration",
+        ),
         (
             drop_in,
             "[Service]\nEnvironment=MYSQL_PASSWORD_FILE=/none\n",
@@ -349,7 +400,10 @@ def test_an_upgrade_leaves_a_good_service_running_if_the_settings_are_wrong(
     assert re.search(f"^    clustercheckd: .*{re.escape(told)}", said, re.MULTILINE)
     assert "run:\n    systemctl restart clustercheckd\n" in said
     assert (machine.show("MainPID"), machine.show("NRestarts")) == (before, "0")
-    assert machine.run("systemctl list-units --all --no-legend 'clustercheckd-check*'") == ""
+    assert (
+        machine.run("systemctl list-units --all --no-legend 'clustercheckd-check*'")
+        == ""
+    )
     # Corrected, the next step takes the new version.
     machine.run(f"apt install -y --allow-downgrades ./{packages.deb.name}")
     machine.wait_for("200 synced")
@@ -373,11 +427,17 @@ def test_the_old_process_answers_for_minutes_without_its_files(
     machine.copy(next_packages.deb)
     before = machine.show("MainPID")
     with settings(machine, "AVAILABLE_WHEN_DONER=1\n"):
-        assert "NOT restarted" in machine.run(f"apt install -y ./{next_packages.deb.name}")
+        assert "NOT restarted" in machine.run(
+            f"apt install -y ./{next_packages.deb.name}"
+        )
         with no_failed_health_check(machine), no_files(machine):
             ends_at = time.monotonic() + SECONDS_WITHOUT_FILES[machine.release]
-            wait_for("the time to pass", lambda: time.monotonic() > ends_at, seconds=200)
-            machine.run("curl -sf localhost:9200/status && curl -sf localhost:9200/metrics")
+            wait_for(
+                "the time to pass", lambda: time.monotonic() > ends_at, seconds=200
+            )
+            machine.run(
+                "curl -sf localhost:9200/status && curl -sf localhost:9200/metrics"
+            )
         with no_files(machine):
             machine.run("systemctl stop mariadb")
             machine.wait_for("503 unreachable")
@@ -409,7 +469,9 @@ def test_removed_and_installed_again_it_says_that_it_is_not_enabled(
     machine.run(f"echo {EDIT} >> {SETTINGS}")
     machine.run("apt remove -y clustercheckd")
     assert machine.answer == ""
-    assert machine.run("systemctl list-unit-files | grep clustercheck", check=False) == ""
+    assert (
+        machine.run("systemctl list-unit-files | grep clustercheck", check=False) == ""
+    )
     said = machine.run(f"apt install -y ./{packages.deb.name}")
     assert "run: systemctl enable --now clustercheckd\n" in said
     assert machine.show("ActiveState") == "inactive"
@@ -429,9 +491,13 @@ def test_purged_it_leaves_what_it_names(machine: Machine) -> None:
     assert named[3].startswith("the account in the database. ")
     of_others = ["/proc", "/root", "/var/cache", "/var/lib/apt"]
     skipped = " -o ".join(f"-path {folder}" for folder in of_others)
-    left = f"find / -xdev \\( {skipped} \\) -prune -o -name '*clustercheck*' -print | sort"
+    left = (
+        f"find / -xdev \\( {skipped} \\) -prune -o -name '*clustercheck*' -print | sort"
+    )
     assert machine.run(left).splitlines() == kept
-    assert machine.run("systemctl list-unit-files | grep clustercheck", check=False) == ""
+    assert (
+        machine.run("systemctl list-unit-files | grep clustercheck", check=False) == ""
+    )
     assert machine.run("getent passwd clustercheck").startswith("clustercheck:")
     machine.run(f"rm -r {' '.join(kept)}")
 
@@ -444,7 +510,9 @@ def test_the_rpms_scripts_do_the_same(
     for build in (packages, next_packages):
         machine.copy(build.rpm)
     assert "Run:" in machine.run(f"{rpm} --install {packages.rpm.name}")
-    assert machine.run("systemctl is-enabled clustercheckd", check=False) == "disabled\n"
+    assert (
+        machine.run("systemctl is-enabled clustercheckd", check=False) == "disabled\n"
+    )
     assert machine.run("rpm --verify --nodeps clustercheckd") == ""
     machine.run("systemctl enable --now clustercheckd")
     machine.wait_for("200 synced")
@@ -455,7 +523,10 @@ def test_the_rpms_scripts_do_the_same(
         machine.wait_for("200 synced")
     after = machine.show("MainPID")
     assert after not in {before, "0"}
-    with no_failed_health_check(machine), settings(machine, "CLUSTERCHECK_DEADLINE=soon\n"):
+    with (
+        no_failed_health_check(machine),
+        settings(machine, "CLUSTERCHECK_DEADLINE=soon\n"),
+    ):
         said = machine.run(f"{rpm} --upgrade --oldpackage {packages.rpm.name}")
     assert "CLUSTERCHECK_DEADLINE: soon: must be a duration" in said
     assert machine.show("MainPID") == after
@@ -463,4 +534,6 @@ def test_the_rpms_scripts_do_the_same(
     said = machine.run(f"touch {PASSWORD_FILE} && {rpm} --erase clustercheckd")
     assert f"clustercheckd leaves {PASSWORD_FILE}\n" in said
     assert machine.answer == ""
-    assert not machine.succeeds("ls -d /usr/lib/clustercheckd /usr/share/doc/clustercheckd")
+    assert not machine.succeeds(
+        "ls -d /usr/lib/clustercheckd /usr/share/doc/clustercheckd"
+    )

@@ -80,8 +80,16 @@ USERS = pytest.mark.parametrize(
 
 def problems(version: str, *files: Path) -> str:
     """Validate files; empty where nothing is wrong."""
-    command = [str(VALIDATOR), "--strict", "--kubernetes-version", version, *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    command = [
+        str(VALIDATOR),
+        "--strict",
+        "--kubernetes-version",
+        version,
+        *map(str, files),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
@@ -98,7 +106,9 @@ def prepare(directory: Path, base: str) -> Path:
 def kustomize(directory: Path) -> "subprocess.CompletedProcess[str]":
     """Run kustomize on a directory."""
     command = [str(KUSTOMIZE), "build", str(directory)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
 
 
 def made_of(directory: Path, base: str) -> str:
@@ -126,6 +136,9 @@ def test_a_stateful_set_of_another_name_fails_unless_it_is_found_by_its_label(
     component = prepare(tmp_path, ONE_CONTAINER.replace("  name: galera\n", other, 1))
     done = kustomize(tmp_path)
     assert done.returncode != 0
-    assert "failed to find unique target for patch StatefulSet.v1.apps/galera." in done.stderr
+    assert (
+        "failed to find unique target for patch StatefulSet.v1.apps/galera."
+        in done.stderr
+    )
     component.write_text(component.read_text().replace("# target: ", "target: "))
     assert "name: clustercheckd\n" in kustomize(tmp_path).stdout

@@ -11,7 +11,9 @@ from tests.package.machine import Machine
 from tests.unit import pages
 
 PAGE = "docs/migrating-from-clustercheck.md"
-(CHECK,), (SWITCH, CURL), (BACK,) = (commands_of(PAGE, "Steps", number) for number in range(1, 4))
+(CHECK,), (SWITCH, CURL), (BACK,) = (
+    commands_of(PAGE, "Steps", number) for number in range(1, 4)
+)
 SETTINGS = "/etc/clustercheckd/clustercheckd.env"
 PASSWORD = "of-the-script"
 # The page shows what migrate prints of line 8.
@@ -68,14 +70,18 @@ def node(machine: Machine) -> Machine:
     return machine
 
 
-def test_the_steps_of_the_page_replace_the_script(node: Machine, packages: Packages) -> None:
+def test_the_steps_of_the_page_replace_the_script(
+    node: Machine, packages: Packages
+) -> None:
     node.wait_for(BY_THE_SCRIPT, SECONDS)
     node.copy(packages.deb)
     node.run(commands_of("docs/install.md", "Packages")[0])
     node.wait_for(BY_THE_SCRIPT, SECONDS)
     (typed,) = pages.commands_of(pages.blocks_under(PAGE, "Steps", "console")[0])
     assert node.run(f"{typed.line}; echo $?") == f"{typed.printed}3\n"
-    assert node.run(f"grep '^# CHECK' {SETTINGS}").endswith(", line 8: AVAILABLE_WHEN_DONOR\n")
+    assert node.run(f"grep '^# CHECK' {SETTINGS}").endswith(
+        ", line 8: AVAILABLE_WHEN_DONOR\n"
+    )
     node.run(f"sed -i '/CHECK/d; s/DONOR=.*/DONOR=1/' {SETTINGS}")
     assert node.run(CHECK).startswith("available synced: ")
     node.run(SWITCH)
@@ -97,7 +103,9 @@ def test_the_way_back_lasts_and_so_does_the_way_forward(node: Machine) -> None:
 
 
 def test_haproxy_leads_clients_to_the_node_unless_it_is_drained(node: Machine) -> None:
-    section = block_of("README.md", "clustercheckd", "haproxy").replace("10.0.0.11", "127.0.0.1")
+    section = block_of("README.md", "clustercheckd", "haproxy").replace(
+        "10.0.0.11", "127.0.0.1"
+    )
     with node.path("/etc/haproxy/haproxy.cfg").open("a") as packaged:
         packaged.write(section.replace("10.0.0.12", "127.0.0.1"))
     for command in commands_of("docs/haproxy.md", "The example"):
@@ -108,10 +116,14 @@ def test_haproxy_leads_clients_to_the_node_unless_it_is_drained(node: Machine) -
         lambda: node.run(query, check=False) == "galera\n",
         seconds=SECONDS,
     )
-    _, status, drain, *_, undrain = commands_of("docs/haproxy.md", "Planned work on one node")
+    _, status, drain, *_, undrain = commands_of(
+        "docs/haproxy.md", "Planned work on one node"
+    )
     node.run(f"{drain} --reason 'upgrade, ticket 42'")
     assert "upgrade, ticket 42" in node.run(status.partition(" db1")[0], check=False)
-    wait_for("clients to be turned away", lambda: not node.succeeds(query), seconds=SECONDS)
+    wait_for(
+        "clients to be turned away", lambda: not node.succeeds(query), seconds=SECONDS
+    )
     log = "journalctl -u haproxy -p notice --no-pager"
     wait_for(
         "HAProxy to log it",

@@ -50,7 +50,9 @@ class MySQL:
         shutil.chown(self._directory, NOBODY, NOBODY)
         installing = self._process("--initialize-insecure")
         wait_for(
-            "the data of MySQL", lambda: installing.exit_code is not None, seconds=START_SECONDS
+            "the data of MySQL",
+            lambda: installing.exit_code is not None,
+            seconds=START_SECONDS,
         )
         assert installing.exit_code == 0, installing.log.read_text()
         server = self._process(
@@ -88,8 +90,12 @@ class MySQL:
     def database(self, way: str) -> Database:
         """Return the settings to connect in this way."""
         if way == "socket":
-            return Database(socket=str(self._directory / "s"), username=ACCOUNT, password=PASSWORD)
-        over_tcp = Database(host=LOOPBACK, port=self._port, username=ACCOUNT, password=PASSWORD)
+            return Database(
+                socket=str(self._directory / "s"), username=ACCOUNT, password=PASSWORD
+            )
+        over_tcp = Database(
+            host=LOOPBACK, port=self._port, username=ACCOUNT, password=PASSWORD
+        )
         if way == "admin port":
             return replace(over_tcp, port=self._admin_port)
         if way == "tls":
@@ -105,7 +111,9 @@ class MySQL:
     def service(self, services: Services) -> Service:
         """Run the service beside it, and wait until it has read that this is no Galera node."""
         path = str(self._directory / "s")
-        service = services.start(MYSQL_SOCKET=path, MYSQL_USERNAME=ACCOUNT, MYSQL_PASSWORD=PASSWORD)
+        service = services.start(
+            MYSQL_SOCKET=path, MYSQL_USERNAME=ACCOUNT, MYSQL_PASSWORD=PASSWORD
+        )
         service.wait_for_verdict(503, "not-galera")
         return service
 
@@ -119,7 +127,11 @@ class MySQL:
             *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
             *("--pdeathsig=KILL", "/usr/sbin/mysqld", "--no-defaults"),
             *(f"--datadir={self._inside('data')}", f"--pid-file={self._inside('pid')}"),
-            *("--secure-file-priv=NULL", "--skip-log-bin", "--innodb-buffer-pool-size=64M"),
+            *(
+                "--secure-file-priv=NULL",
+                "--skip-log-bin",
+                "--innodb-buffer-pool-size=64M",
+            ),
             *options,
         ]
         return Process("mysqld", command, self._directory / "log")
@@ -152,12 +164,15 @@ def mysql(running: MySQL) -> MySQL:
     for host in ("localhost", LOOPBACK):
         account = f"{ACCOUNT}@'{host}'"
         running.sql(
-            f"DROP USER IF EXISTS {account}", f"CREATE USER {account} IDENTIFIED BY '{PASSWORD}'"
+            f"DROP USER IF EXISTS {account}",
+            f"CREATE USER {account} IDENTIFIED BY '{PASSWORD}'",
         )
     return running
 
 
-def assert_refused(result: NodeState | PollFailure, reason: Reason, number: int) -> None:
+def assert_refused(
+    result: NodeState | PollFailure, reason: Reason, number: int
+) -> None:
     """Fail unless a poll failed for this reason with this error of the server."""
     assert isinstance(result, PollFailure)
     assert result.reason is reason
@@ -206,7 +221,9 @@ def test_offline_mode_ends_the_session_and_is_the_reason_at_the_next_login(
     service.wait_for_verdict(503, "not-galera")
 
 
-@pytest.mark.parametrize(("option", "number"), [("PASSWORD EXPIRE", 1862), ("ACCOUNT LOCK", 3118)])
+@pytest.mark.parametrize(
+    ("option", "number"), [("PASSWORD EXPIRE", 1862), ("ACCOUNT LOCK", 3118)]
+)
 def test_an_account_that_is_expired_or_locked_is_refused(
     mysql: MySQL, option: str, number: int
 ) -> None:

@@ -14,15 +14,23 @@ from tests.package.conftest import ROOT, Packages
 UNITS = "usr/lib/systemd/system"
 SERVICE, TIMER = f"{UNITS}/clustercheckd.service", f"{UNITS}/clustercheckd-retry.timer"
 DOCUMENTS = "usr/share/doc/clustercheckd"
-MANUAL_PAGES = sorted(["clustercheckd", *(f"clustercheckd-{name}" for name in COMMANDS)])
+MANUAL_PAGES = sorted(
+    ["clustercheckd", *(f"clustercheckd-{name}" for name in COMMANDS)]
+)
 
 
 def run(*command: str | Path) -> str:
     """Run a command to its end; return all it prints."""
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0, f"{command}: exit status {done.returncode}\n{done.stdout}"
+    assert done.returncode == 0, (
+        f"{command}: exit status {done.returncode}\n{done.stdout}"
+    )
     return done.stdout
 
 
@@ -35,7 +43,9 @@ def files_of(tree: Path) -> dict[str, Path]:
     }
 
 
-def test_the_same_sources_give_the_same_bytes(builds: tuple[Packages, Packages]) -> None:
+def test_the_same_sources_give_the_same_bytes(
+    builds: tuple[Packages, Packages],
+) -> None:
     first, second = builds
     for path, other in zip(first.all, second.all, strict=True):
         assert path.read_bytes() == other.read_bytes()
@@ -43,7 +53,9 @@ def test_the_same_sources_give_the_same_bytes(builds: tuple[Packages, Packages])
 
 def test_the_version_is_that_of_the_program(packages: Packages) -> None:
     assert run("dpkg-deb", "--field", packages.deb, "Version") == f"{__version__}-1\n"
-    assert run("rpm", "-qp", "--queryformat", "%{EVR}", packages.rpm) == f"{__version__}-1"
+    assert (
+        run("rpm", "-qp", "--queryformat", "%{EVR}", packages.rpm) == f"{__version__}-1"
+    )
 
 
 def test_both_have_the_same_files(packages: Packages, tree: Path) -> None:
@@ -51,7 +63,13 @@ def test_both_have_the_same_files(packages: Packages, tree: Path) -> None:
         "usr/share/lintian/overrides/clustercheckd",
         f"{DOCUMENTS}/changelog.Debian.gz",
     }
-    listed = run("rpm", "-qp", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\n]", packages.rpm)
+    listed = run(
+        "rpm",
+        "-qp",
+        "--queryformat",
+        "[%{FILEMODES:perms} %{FILENAMES}\n]",
+        packages.rpm,
+    )
     in_rpm = set(re.findall(r"^[^d]\S* /(\S+)$", listed, re.MULTILINE))
     assert set(files_of(tree)) - of_deb_alone == in_rpm
 
@@ -65,7 +83,9 @@ def test_the_file_of_settings_sets_nothing(tree: Path) -> None:
 
 
 def test_the_names_are_clustercheckds_own(tree: Path) -> None:
-    outside = sorted(name for name in files_of(tree) if "/clustercheckd/" not in f"/{name}")
+    outside = sorted(
+        name for name in files_of(tree) if "/clustercheckd/" not in f"/{name}"
+    )
     pages = [f"usr/share/man/man8/{name}.8.gz" for name in MANUAL_PAGES]
     assert outside == [
         "usr/bin/clustercheckd",
@@ -98,12 +118,18 @@ def test_each_manual_page_has_what_help_prints(tree: Path, name: str) -> None:
         ("lib/clustercheckd/clustercheck --help", "Usage: clustercheck "),
     ],
 )
-def test_both_commands_run_without_a_python(tree: Path, command: str, printed: str) -> None:
+def test_both_commands_run_without_a_python(
+    tree: Path, command: str, printed: str
+) -> None:
     program, *arguments = command.split()
-    assert run("env", "PATH=/nowhere", tree / "usr" / program, *arguments).startswith(printed)
+    assert run("env", "PATH=/nowhere", tree / "usr" / program, *arguments).startswith(
+        printed
+    )
 
 
-def test_each_bundled_part_is_named_with_its_licence(packages: Packages, tree: Path) -> None:
+def test_each_bundled_part_is_named_with_its_licence(
+    packages: Packages, tree: Path
+) -> None:
     bill = json.loads(packages.bill_of_materials.read_text())
     assert bill["bomFormat"] == "CycloneDX"
     assert bill["metadata"]["component"]["version"] == __version__
@@ -122,7 +148,9 @@ def test_each_bundled_part_is_named_with_its_licence(packages: Packages, tree: P
 
 def test_lintian_has_nothing_to_say(packages: Packages) -> None:
     assert run("lintian", "--allow-root", "--fail-on", "warning", packages.deb) == ""
-    assert "unused-override" not in run("lintian", "--allow-root", "--display-info", packages.deb)
+    assert "unused-override" not in run(
+        "lintian", "--allow-root", "--display-info", packages.deb
+    )
 
 
 def test_rpmlint_has_nothing_to_say(packages: Packages) -> None:

@@ -17,8 +17,12 @@ def test_actionlint_has_nothing_to_say() -> None:
     own = ROOT / "build" / "tools" / "actionlint"
     actionlint = str(own) if own.exists() else shutil.which("actionlint")
     if actionlint is None:
-        pytest.skip("NOT TESTED: there is no actionlint: packaging/setup.sh needs Go to install it")
-    done = subprocess.run([actionlint, *WORKFLOWS], capture_output=True, text=True, check=False)
+        pytest.skip(
+            "NOT TESTED: there is no actionlint: packaging/setup.sh needs Go to install it"
+        )
+    done = subprocess.run(
+        [actionlint, *WORKFLOWS], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -35,7 +39,9 @@ def test_they_call_the_targets_that_are_there(workflow: Path) -> None:
 
 
 def test_the_version_stands_in_one_place_and_whatever_else_names_it_agrees() -> None:
-    naming = re.compile(r"(?:clustercheckd[:_-]|newTag: |VERSION=|version = .?)(\d+\.\d+\.\d+)")
+    naming = re.compile(
+        r"(?:clustercheckd[:_-]|newTag: |VERSION=|version = .?)(\d+\.\d+\.\d+)"
+    )
     tracked = subprocess.check_output(
         ["git", "ls-files", "--", ":!app", ":!requirements/"], cwd=ROOT, text=True
     )

@@ -34,7 +34,12 @@ class Plan:
         self._slept_at = 0.0
         often = [self.befall] * 4 + [self.pause] * 3 + [self.kill] * 2
         seldom = [self.hang, self.silence, self.work, self.sleep]
-        seldom += [self.have_accident, self.wait_in_sync, self.pause_all, self.cut_answer]
+        seldom += [
+            self.have_accident,
+            self.wait_in_sync,
+            self.pause_all,
+            self.cut_answer,
+        ]
         seldom += [self.reload]
         self._kinds = rng.sample(often + seldom, _KINDS)
         self._later(rng.uniform(0.5, 4.0), self._go_on)
@@ -78,7 +83,9 @@ class Plan:
         """Stop the server, or hold the statements while new clients get in."""
         self.server.stopped = self.rng.random() < 0.5
         self.server.holds_statements = not self.server.stopped
-        self.world.tell(f"the server hangs; it takes logins: {self.server.holds_statements}")
+        self.world.tell(
+            f"the server hangs; it takes logins: {self.server.holds_statements}"
+        )
         self._later(self._some_seconds(), self.release)
 
     def release(self) -> None:
@@ -97,13 +104,17 @@ class Plan:
 
     def silence(self) -> None:
         """Lose what one session sends and is sent."""
-        for session in self._one_of([session for session in self.server.sessions if session.held]):
+        for session in self._one_of(
+            [session for session in self.server.sessions if session.held]
+        ):
             self.promises.lose_session(silently=True)
             self.server.silence(session)
 
     def cut_answer(self) -> None:
         """Lose all after half an answer to one session."""
-        for session in self._one_of([session for session in self.server.sessions if session.held]):
+        for session in self._one_of(
+            [session for session in self.server.sessions if session.held]
+        ):
             self.promises.lose_session(silently=True)
             self.world.tell(f"session {session.number} gets half an answer next")
             session.is_cut = True
@@ -131,7 +142,9 @@ class Plan:
 
     def pause(self) -> None:
         """Pause our process now, or some turns of the loop after the end of a poll."""
-        seconds = self.rng.choice([0.1, 1.0, 3.0, 9.0, 40.0]) * self.rng.uniform(0.7, 1.3)
+        seconds = self.rng.choice([0.1, 1.0, 3.0, 9.0, 40.0]) * self.rng.uniform(
+            0.7, 1.3
+        )
         self.promises.pause(seconds)
         if self.rng.random() < 0.3:
             self.world.pause(seconds)
@@ -196,7 +209,9 @@ class Plan:
         self.world.after(seconds, lambda: self.world.now < self.ends_at and action())
 
     def _some_seconds(self) -> float:
-        return self.rng.choice([0.2, 0.7, 2.0, 4.0, 6.0, 12.0]) * self.rng.uniform(0.7, 1.3)
+        return self.rng.choice([0.2, 0.7, 2.0, 4.0, 6.0, 12.0]) * self.rng.uniform(
+            0.7, 1.3
+        )
 
     def _one_of(self, sessions: list[Session]) -> list[Session]:
         return self.rng.sample(sessions, min(1, len(sessions)))

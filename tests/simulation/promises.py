@@ -100,7 +100,9 @@ class Promises:
         self._world = world
         self._server = server
         self._settled_at = 0.0
-        self._hangs_until = -math.inf  # the login, or the session, of the latest accident
+        self._hangs_until = (
+            -math.inf
+        )  # the login, or the session, of the latest accident
         self._rejects_since = math.inf
         self._keeps_session = True
         self._in_sync_at = 0.0
@@ -132,13 +134,17 @@ class Promises:
         """Note that new clients meet with another fate than before."""
         if before in _OPEN:
             self._keeps_session = self._is_calm
-        self._rejects_since = max(self._world.running, self._settled_at, self._fragile_until)
+        self._rejects_since = max(
+            self._world.running, self._settled_at, self._fragile_until
+        )
         if before is not Fate.WELCOME:
             self.settle(LATE_SECONDS.get(before, 0.0))
 
     def lose_session(self, *, silently: bool = False) -> None:
         """Note that a session ends or falls silent."""
-        next_one_fails = self._server.fate is not Fate.WELCOME or self._server.next_fates
+        next_one_fails = (
+            self._server.fate is not Fate.WELCOME or self._server.next_fates
+        )
         self._keeps_session = False
         if silently:
             self.settle(LATE_SECONDS[Fate.SILENT])
@@ -152,7 +158,9 @@ class Promises:
         now = self._world.running
         seconds = late_seconds + self._back_seconds
         seconds += LATE_SECONDS.get(self._server.fate, 0.0)
-        if not (self._is_in_sync and self._is_calm and self._server.fate is Fate.WELCOME):
+        if not (
+            self._is_in_sync and self._is_calm and self._server.fate is Fate.WELCOME
+        ):
             seconds += RETURN_SECONDS
         self._settled_at = max(self._settled_at, max(now, self._hangs_until) + seconds)
         self._rejects_since = max(self._rejects_since, now + late_seconds)

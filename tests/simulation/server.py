@@ -41,7 +41,11 @@ _FIRST_STATEMENTS = 3
 _GREETING = fake.packet(0, fake.greeting())
 _STAMP = b"0000000000"
 _STATE = {"wsrep_local_state": "4"}
-_WELL = {"wsrep_cluster_status": "Primary", "wsrep_connected": "ON", "wsrep_ready": "ON"}
+_WELL = {
+    "wsrep_cluster_status": "Primary",
+    "wsrep_connected": "ON",
+    "wsrep_ready": "ON",
+}
 _VALUES = {"wsrep_provider": "galera.so"}
 _STATUS = fake.shown({**_STATE, **_WELL, "wsrep_local_recv_queue": _STAMP.decode()})
 _VARIABLES = fake.shown(_VALUES)
@@ -95,7 +99,9 @@ class Session:
     @property
     def held(self) -> bool:
         """Whether the client has the connection open."""
-        return not self.given_up and not (self.transport and self.transport.is_closing())
+        return not self.given_up and not (
+            self.transport and self.transport.is_closing()
+        )
 
     def next_packet(self) -> bytes | None:
         """Take the next packet that has arrived: b"" if there is none yet, None after the last."""
@@ -163,7 +169,11 @@ class Server:
     @property
     def logged_in(self) -> list[Session]:
         """The sessions that have logged in and have not ended."""
-        return [session for session in self.sessions if session.logged_in and not session.ended]
+        return [
+            session
+            for session in self.sessions
+            if session.logged_in and not session.ended
+        ]
 
     @property
     def hangs(self) -> bool:
@@ -173,7 +183,9 @@ class Server:
     @property
     def waits_in_sync(self) -> bool:
         """Whether a read in sync is under way."""
-        return any(session.sync and session.busy and session.held for session in self.sessions)
+        return any(
+            session.sync and session.busy and session.held for session in self.sessions
+        )
 
     async def connect(self) -> Session:
         """Connect a new client."""
@@ -192,7 +204,9 @@ class Server:
         silent_at = self._rng.randint(1, _FIRST_STATEMENTS) if is_accident else 1
         session = Session(self._count, fate, silent_at)
         session.heard_at = self._world.now
-        self.sessions = [other for other in self.sessions if not other.ended or other.held]
+        self.sessions = [
+            other for other in self.sessions if not other.ended or other.held
+        ]
         self.sessions.append(session)
         self.on_session()
         if fate is Fate.CUT:
@@ -200,7 +214,10 @@ class Server:
         elif fate in _GREETING_ERRORS:
             self._soon(lambda: self._turn_away(session, 0, _GREETING_ERRORS[fate]))
         elif fate is not Fate.NO_GREETING:
-            self._soon(lambda: session.send(_GREETING), SLOW_SECONDS if fate is Fate.SLOW else 0.0)
+            self._soon(
+                lambda: session.send(_GREETING),
+                SLOW_SECONDS if fate is Fate.SLOW else 0.0,
+            )
         return session
 
     def silence(self, session: Session) -> None:
@@ -216,7 +233,9 @@ class Server:
             self._soon(action)
 
     def _soon(self, action: Action, seconds: float = 0.0) -> None:
-        self._world.after(seconds + self._rng.uniform(0.0001, 0.001), lambda: self._act(action))
+        self._world.after(
+            seconds + self._rng.uniform(0.0001, 0.001), lambda: self._act(action)
+        )
 
     def _act(self, action: Action) -> None:
         if self.stopped:

@@ -37,7 +37,9 @@ _IMPATIENT = 0.05
 """The share of health checks that are given up."""
 
 
-_MAX_AGE_SECONDS = oldest_usable_seconds(promised.POLL_INTERVAL_SECONDS, promised.DEADLINE_SECONDS)
+_MAX_AGE_SECONDS = oldest_usable_seconds(
+    promised.POLL_INTERVAL_SECONDS, promised.DEADLINE_SECONDS
+)
 _STRICT = Policy(max_sync_wait=promised.MOST_SYNC_WAIT_SECONDS)
 
 
@@ -122,7 +124,9 @@ class Simulation:
 
     def _new_poller(self, before: Poller | None = None) -> Poller:
         return Poller(
-            Database(host="127.0.0.1", port=3306, username="someone", password="geheim"),
+            Database(
+                host="127.0.0.1", port=3306, username="someone", password="geheim"
+            ),
             promised.DEADLINE_SECONDS,
             login_interval_seconds=promised.LOGIN_INTERVAL_SECONDS,
             poll_interval_seconds=promised.IDLE_SECONDS,
@@ -220,10 +224,15 @@ class Simulation:
     async def _ask_again_and_again(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             seconds = self.ask_seconds * self.rng.uniform(0.5, 1.5)
-            if self.world.now > self.plan.ends_at and _LONG_SECONDS < self._settles_in < math.inf:
+            if (
+                self.world.now > self.plan.ends_at
+                and _LONG_SECONDS < self._settles_in < math.inf
+            ):
                 seconds = _BORING_SECONDS
             is_impatient = self.rng.random() < _IMPATIENT
-            tasks.create_task(self._ask(self.rng.uniform(0.0, 0.3) if is_impatient else None))
+            tasks.create_task(
+                self._ask(self.rng.uniform(0.0, 0.3) if is_impatient else None)
+            )
             await asyncio.sleep(seconds)
 
     async def _ask(self, patience_seconds: float | None) -> None:
@@ -242,22 +251,32 @@ class Simulation:
         disturbances = self.world.disturbances - disturbances
         if policy is None:
             self._tell_change(verdict)
-        self._check_time(took_seconds, known, disturbed=disturbances or self.world.turn_seconds)
+        self._check_time(
+            took_seconds, known, disturbed=disturbances or self.world.turn_seconds
+        )
         # Our process may have paused meanwhile, but not twice.
-        is_due = is_due and self._settled_at(policy) <= asked_at and disturbances < _TOO_MANY
+        is_due = (
+            is_due and self._settled_at(policy) <= asked_at and disturbances < _TOO_MANY
+        )
         if verdict.available:
             self._check_200(asked_at, is_strict=policy is _STRICT)
         elif is_due and not self._over:
-            self._break(f"{verdict.reason} asked at {asked_at:.3f}, though the server was well")
+            self._break(
+                f"{verdict.reason} asked at {asked_at:.3f}, though the server was well"
+            )
 
-    def _check_time(self, took_seconds: float, known: Verdict, *, disturbed: float) -> None:
+    def _check_time(
+        self, took_seconds: float, known: Verdict, *, disturbed: float
+    ) -> None:
         promised_seconds = promised.ANSWER_SECONDS
         if disturbed:
             promised_seconds = promised.DISTURBED_SECONDS
         elif not known.available and known.reason not in _UNKNOWN:
             promised_seconds = promised.REFUSAL_SECONDS
         if took_seconds > promised_seconds + TURN_SECONDS:
-            self._break(f"an answer took {took_seconds:.3f} s, promised are {promised_seconds} s")
+            self._break(
+                f"an answer took {took_seconds:.3f} s, promised are {promised_seconds} s"
+            )
 
     def _settled_at(self, policy: Policy | None) -> float:
         if policy is _STRICT:
@@ -273,13 +292,17 @@ class Simulation:
             self._break("available after a hang, though no read in sync was answered")
         oldest = asked_at - promised.POLL_INTERVAL_SECONDS - promised.ROUNDING_SECONDS
         if self._latest.began_at < oldest and self._latest.ended_at < asked_at:
-            self._break(f"the answer rests on a poll that began at {self._latest.began_at:.3f}")
+            self._break(
+                f"the answer rests on a poll that began at {self._latest.began_at:.3f}"
+            )
 
     async def _check_poll(self, poller: Poller) -> NodeState | PollFailure:
         if self._poll is not None:
             self._break("two polls are under way")
         began_at = self.world.now
-        self._poll = poll = Poll(poller, self.world.running, disturbances=self.world.disturbances)
+        self._poll = poll = Poll(
+            poller, self.world.running, disturbances=self.world.disturbances
+        )
         self._check_gap(poll)
         try:
             result = await poller.poll()
@@ -303,7 +326,9 @@ class Simulation:
             return
         began_at = self._latest.began_at
         earliest = began_at + promised.POLL_INTERVAL_SECONDS - promised.ROUNDING_SECONDS
-        latest = max(began_at + promised.IDLE_SECONDS, self._latest.ended_at) + TURN_SECONDS
+        latest = (
+            max(began_at + promised.IDLE_SECONDS, self._latest.ended_at) + TURN_SECONDS
+        )
         if not earliest <= poll.began_at <= latest:
             self._break("a poll begins too soon or too late")
 
@@ -320,7 +345,10 @@ class Simulation:
         if self.world.running > began_at + promised.CLOSE_SECONDS + TURN_SECONDS:
             self._break("to close took too long")
         await asyncio.sleep(TURN_SECONDS)
-        left = [*(asyncio.all_tasks() - {asyncio.current_task()}), *self.world.loop.timers]
+        left = [
+            *(asyncio.all_tasks() - {asyncio.current_task()}),
+            *self.world.loop.timers,
+        ]
         if left or self.server.held:
             self._break(f"this is left, and {self.server.held} connections: {left}")
 
@@ -328,7 +356,9 @@ class Simulation:
         if verdict.reason is not self._reason:
             self._reason = verdict.reason
             status = 200 if verdict.available else 503
-            self.world.tell(f"answer: {status} {verdict.reason.value}: {verdict.detail}")
+            self.world.tell(
+                f"answer: {status} {verdict.reason.value}: {verdict.detail}"
+            )
 
     def _break(self, promise: str) -> None:
         if not self.broken:

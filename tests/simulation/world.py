@@ -27,7 +27,9 @@ class World:
         self.story: list[str] = []
         self.slept_seconds = 0.0
         self.disturbances = 0  # how often something has kept our process from its work
-        self.turn_seconds = 0.0  # for how long our process works in each turn of the loop
+        self.turn_seconds = (
+            0.0  # for how long our process works in each turn of the loop
+        )
         self.each_turn: list[Action] = []
         self.turn = asyncio.Event()  # set at the end of each turn
         self._paused_at: float | None = None
@@ -44,7 +46,9 @@ class World:
     @property
     def running(self) -> float:
         """For how many seconds our process has run."""
-        return (self.now if self._paused_at is None else self._paused_at) - self._paused_seconds
+        return (
+            self.now if self._paused_at is None else self._paused_at
+        ) - self._paused_seconds
 
     def boot_seconds(self) -> float:
         """Return the time with what the machine has slept."""
@@ -81,7 +85,9 @@ class World:
     def end_turn(self) -> None:
         """Let time pass between two turns of the loop."""
         due = [seconds for turns, seconds in self._pauses if turns == 0]
-        self._pauses = [(turns - 1, seconds) for turns, seconds in self._pauses if turns]
+        self._pauses = [
+            (turns - 1, seconds) for turns, seconds in self._pauses if turns
+        ]
         for seconds in due:
             self.tell(f"our process pauses for {seconds:.2f} s")
             self.disturbances += 1

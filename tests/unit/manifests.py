@@ -16,7 +16,11 @@ Document = dict[str, Any]
 class StrictLoader(yaml.SafeLoader):
     """Refuses a key that comes twice, of which YAML would take the last one without a word."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 (as it is there)
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001, FBT002 (as it is there)
+    ) -> dict[Any, Any]:
         """Return the mapping."""
         document = super().construct_mapping(node, deep)
         assert len(document) == len(node.value), f"{node.start_mark}: a key comes twice"

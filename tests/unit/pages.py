@@ -78,7 +78,12 @@ def blocks_of(page: str) -> list[CodeBlock]:
 
 def blocks_in(language: str) -> list[CodeBlock]:
     """Return the blocks of a language on all pages."""
-    return [block for page in PAGES for block in blocks_of(page) if block.language == language]
+    return [
+        block
+        for page in PAGES
+        for block in blocks_of(page)
+        if block.language == language
+    ]
 
 
 def blocks_under(page: str, heading: str, language: str) -> list[CodeBlock]:

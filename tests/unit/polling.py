@@ -21,7 +21,9 @@ from tests.fake_mysql import Behaviour, FakeMySQL, fake_mysql
 DEADLINE_SECONDS = 0.3
 Loop = Callable[[], asyncio.AbstractEventLoop]
 LOOPS = pytest.mark.parametrize(
-    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+    "new_loop",
+    [asyncio.new_event_loop, uvloop.new_event_loop],
+    ids=["asyncio", "uvloop"],
 )
 
 
@@ -36,7 +38,10 @@ class Polls:
     def another(self, database: Database, *, login_interval: float) -> "Polls":
         """Return a poller that goes on from this one, until the end of this one's test."""
         after = Poller(
-            database, DEADLINE_SECONDS, login_interval_seconds=login_interval, before=self.poller
+            database,
+            DEADLINE_SECONDS,
+            login_interval_seconds=login_interval,
+            before=self.poller,
         )
         self.others.append(after)
         return Polls(self._runner, after)
@@ -130,7 +135,9 @@ def polling(
     with (
         fake_mysql(behaviour) as server,
         polls_of(
-            database_of(server), login_interval=login_interval, poll_interval=poll_interval
+            database_of(server),
+            login_interval=login_interval,
+            poll_interval=poll_interval,
         ) as polls,
     ):
         yield polls, server
@@ -139,5 +146,8 @@ def polling(
 def database_of(server: FakeMySQL) -> Database:
     """Return the settings that lead to a server."""
     return Database(
-        host=str(server.server_address[0]), port=server.port, username="someone", password="geheim"
+        host=str(server.server_address[0]),
+        port=server.port,
+        username="someone",
+        password="geheim",
     )

@@ -33,7 +33,9 @@ class MockServers:
     def __init__(self, directory: Path, exits: ExitStack) -> None:
         self._directory = directory
         self._exits = exits
-        sockets = [str(directory / name) for name in ("file.sock", "our.sock", "usual.sock")]
+        sockets = [
+            str(directory / name) for name in ("file.sock", "our.sock", "usual.sock")
+        ]
         for path in sockets:
             self._serve(path)
         self.files_socket, self.our_socket, self._usual_socket = sockets
@@ -51,10 +53,23 @@ class MockServers:
 
     def asked_by_client(self, database: Database) -> str:
         """Return where the mariadb client connects to."""
-        settings = {"socket": database.socket, "host": database.host, "port": database.port}
-        flags = [f"--{name}={value}" for name, value in settings.items() if value is not None]
-        own = {name: value for name, value in os.environ.items() if not name.startswith("MYSQL_")}
-        usual = {"MYSQL_UNIX_PORT": self._usual_socket, "MYSQL_TCP_PORT": str(self._usual_port)}
+        settings = {
+            "socket": database.socket,
+            "host": database.host,
+            "port": database.port,
+        }
+        flags = [
+            f"--{name}={value}" for name, value in settings.items() if value is not None
+        ]
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("MYSQL_")
+        }
+        usual = {
+            "MYSQL_UNIX_PORT": self._usual_socket,
+            "MYSQL_TCP_PORT": str(self._usual_port),
+        }
         client = subprocess.run(
             [
                 "mariadb",
@@ -78,7 +93,9 @@ class MockServers:
         """Return where clustercheckd connects to."""
         target = database.target()
         where = "usual socket" if target.socket in USUAL_SOCKETS else str(target)
-        return where.replace("localhost:", "127.0.0.1:").replace(f":{DEFAULT_PORT}", ":usual")
+        return where.replace("localhost:", "127.0.0.1:").replace(
+            f":{DEFAULT_PORT}", ":usual"
+        )
 
     def _serve(self, address: Address) -> FakeMySQL:
         return self._exits.enter_context(fake_mysql(says_where_it_is, address))
@@ -99,7 +116,11 @@ def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
 ) -> None:
     database = servers.database(f"{protocol}\n{path}\n{port}\n{host}")
     names, numbers = (None, "localhost", OUR_HOST), (None, servers.our_port)
-    cases = [replace(database, host=name, port=number) for name in names for number in numbers]
+    cases = [
+        replace(database, host=name, port=number)
+        for name in names
+        for number in numbers
+    ]
     cases.append(replace(database, socket=servers.our_socket, host="localhost"))
     if FILES_HOST not in host:  # MYSQL_SOCKET beside it has a test of its own
         cases.append(replace(database, socket=servers.our_socket))
@@ -124,9 +145,14 @@ def test_any_spelling_leads_us_where_it_leads_the_mariadb_client(
     assert servers.asked_by_client(database) == servers.asked_by_us(database)
 
 
-def test_a_socket_that_is_set_takes_precedence_over_the_files_host(servers: MockServers) -> None:
+def test_a_socket_that_is_set_takes_precedence_over_the_files_host(
+    servers: MockServers,
+) -> None:
     database = servers.database(f"host={FILES_HOST}\nport={{port}}")
-    assert servers.asked_by_us(replace(database, socket=servers.our_socket)) == servers.our_socket
+    assert (
+        servers.asked_by_us(replace(database, socket=servers.our_socket))
+        == servers.our_socket
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +167,9 @@ def test_a_socket_that_is_set_takes_precedence_over_the_files_host(servers: Mock
 def test_what_leads_nowhere_is_an_error_that_names_the_option(
     servers: MockServers, lines: str, option: str
 ) -> None:
-    with pytest.raises(SettingsError, match=f"^{option} in DEFAULTS_EXTRA_FILE is not "):
+    with pytest.raises(
+        SettingsError, match=f"^{option} in DEFAULTS_EXTRA_FILE is not "
+    ):
         servers.database(lines).target()
 
 
@@ -153,18 +181,23 @@ def test_the_longest_path_of_a_socket_is_107_bytes() -> None:
 
 
 def test_a_host_that_is_none_is_an_error_without_the_password_in_it() -> None:
-    with pytest.raises(SettingsError, match=r"^MYSQL_HOST is not a host name") as caught:
+    with pytest.raises(
+        SettingsError, match=r"^MYSQL_HOST is not a host name"
+    ) as caught:
         Database(host="mysql://root:geheim@db").target()
     assert "geheim" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("host", "port"), [("db2", None), ("127.0.0.1", None), ("LOCALHOST", None), (None, 3307)]
+    ("host", "port"),
+    [("db2", None), ("127.0.0.1", None), ("LOCALHOST", None), (None, 3307)],
 )
 def test_a_socket_beside_a_host_or_port_that_means_tcp_is_an_error(
     host: str | None, port: int | None
 ) -> None:
-    with pytest.raises(SettingsError, match=r"^MYSQL_SOCKET with MYSQL_HOST or MYSQL_PORT"):
+    with pytest.raises(
+        SettingsError, match=r"^MYSQL_SOCKET with MYSQL_HOST or MYSQL_PORT"
+    ):
         Database("/s", host, port).target()
 
 
@@ -178,11 +211,15 @@ def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:
     ("host", "port", "expected"),
     [("db2", None, "db2:3306"), ("localhost", 1, "localhost:1"), ("::1", 2, "[::1]:2")],
 )
-def test_an_address_is_shown_with_its_port(host: str, port: int | None, expected: str) -> None:
+def test_an_address_is_shown_with_its_port(
+    host: str, port: int | None, expected: str
+) -> None:
     assert str(Database(host=host, port=port).target()) == expected
 
 
-@pytest.mark.parametrize("value", ["", "0", "65536", "x", "0000033060000", "-1", "٣", "1\n"])
+@pytest.mark.parametrize(
+    "value", ["", "0", "65536", "x", "0000033060000", "-1", "٣", "1\n"]
+)
 def test_what_is_no_port_is_named(value: str) -> None:
     with pytest.raises(SettingsError, match=r"^NAME is not a port"):
         parse_port("NAME", value)

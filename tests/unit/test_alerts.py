@@ -20,7 +20,9 @@ ALERTS = [
 ]
 TEST_FILES = ("alerts_test.yml", "alerts_long_test.yml")
 TESTS = [
-    test for name in TEST_FILES for test in yaml.safe_load((CONTRIB / name).read_text())["tests"]
+    test
+    for name in TEST_FILES
+    for test in yaml.safe_load((CONTRIB / name).read_text())["tests"]
 ]
 SUFFIXES = re.compile(r"_(bucket|sum|count)$")
 PROMTOOL_SECONDS = 600
@@ -53,7 +55,9 @@ def test_each_alert_is_raised_when_it_should_be_and_not_otherwise() -> None:
         for test in TESTS
         for check in test["alert_rule_test"]
     }
-    assert tested == {(rule["alert"], raised) for rule in ALERTS for raised in (True, False)}
+    assert tested == {
+        (rule["alert"], raised) for rule in ALERTS for raised in (True, False)
+    }
 
 
 def test_each_alert_has_a_summary_and_what_to_type_first() -> None:

@@ -27,14 +27,32 @@ ARROWS = {
         "app.verdict",
         "app.text",
     },
-    "app.commands": {"app.commands", "app.database", "app.settings", "app.verdict", "app.text"},
+    "app.commands": {
+        "app.commands",
+        "app.database",
+        "app.settings",
+        "app.verdict",
+        "app.text",
+    },
     "app.script": {
-        *("app.script", "app.commands", "app.database", "app.settings", "app.verdict", "app.text"),
+        *(
+            "app.script",
+            "app.commands",
+            "app.database",
+            "app.settings",
+            "app.verdict",
+            "app.text",
+        ),
     },
     "app.service.log": set(),
     "app.service.preload": set(),
     "app.service.systemd": {"app.verdict"},
-    "app.service.reload": {"app.database", "app.monitor", "app.settings", "app.verdict"},
+    "app.service.reload": {
+        "app.database",
+        "app.monitor",
+        "app.settings",
+        "app.verdict",
+    },
     "app.service.serve": {"app"},
     "app.__main__": {"app"},
 }
@@ -43,7 +61,9 @@ ARROWS = {
 
 def name_of(path: Path) -> str:
     """Give a module's dotted name; a package's is its folder's."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
 
 
 MODULES = {name_of(path): path for path in (ROOT / "app").rglob("*.py")}
@@ -68,7 +88,9 @@ def is_in(name: str, room: str) -> bool:
     return f"{name}.".startswith(f"{room}.")
 
 
-def test_the_verdict_imports_only_the_standard_library_itself_and_the_ground_floor() -> None:
+def test_the_verdict_imports_only_the_standard_library_itself_and_the_ground_floor() -> (
+    None
+):
     for module in MODULES:
         if is_in(module, "app.verdict"):
             others = {
@@ -76,7 +98,9 @@ def test_the_verdict_imports_only_the_standard_library_itself_and_the_ground_flo
                 for name in imports_of(module)
                 if name.partition(".")[0] not in sys.stdlib_module_names
             }
-            assert all(is_in(name, "app.verdict") or name == "app.text" for name in others), module
+            assert all(
+                is_in(name, "app.verdict") or name == "app.text" for name in others
+            ), module
 
 
 @pytest.mark.parametrize(
@@ -101,30 +125,46 @@ def test_only_its_own_folder_imports_the_driver_or_the_web_stack(
 def test_arrows_run_from_the_edges_to_the_core() -> None:
     for module, path in MODULES.items():
         if path.name != "__init__.py":
-            (allowed,) = (allowed for room, allowed in ARROWS.items() if is_in(module, room))
+            (allowed,) = (
+                allowed for room, allowed in ARROWS.items() if is_in(module, room)
+            )
             for name in imports_of(module):
                 if is_in(name, "app") and name != "app.__version__":
-                    assert any(is_in(name, room) for room in allowed), f"{module} imports {name}"
+                    assert any(is_in(name, room) for room in allowed), (
+                        f"{module} imports {name}"
+                    )
 
 
 def test_only_the_command_line_imports_what_runs_the_service() -> None:
-    assert [name for name in MODULES if "app.service.serve" in imports_of(name)] == ["app.__main__"]
+    assert [name for name in MODULES if "app.service.serve" in imports_of(name)] == [
+        "app.__main__"
+    ]
 
 
 @pytest.mark.parametrize(
     ("program", "others"),
     [
         ("app.__main__", set()),
-        ("app.script.clustercheck", {"pydantic", "pydantic_settings", "dotenv", "difflib"}),
+        (
+            "app.script.clustercheck",
+            {"pydantic", "pydantic_settings", "dotenv", "difflib"},
+        ),
     ],
 )
-def test_the_commands_start_without_the_web_stack(program: str, others: set[str]) -> None:
+def test_the_commands_start_without_the_web_stack(
+    program: str, others: set[str]
+) -> None:
     # It would double their start.
     printing = f"import sys, {program}; print(*sys.modules)"
     modules = subprocess.check_output(
         [sys.executable, "-c", printing], cwd=ROOT, text=True, timeout=60
     ).split()
     assert "aiomysql" in modules
-    assert not {"fastapi", "starlette", "uvicorn", "uvloop", "prometheus_client", *others} & set(
-        modules
-    )
+    assert not {
+        "fastapi",
+        "starlette",
+        "uvicorn",
+        "uvloop",
+        "prometheus_client",
+        *others,
+    } & set(modules)

@@ -55,16 +55,23 @@ def asks_for_the_encrypted_password(peer: Peer) -> None:
     peer.send(FULL_AUTHENTICATION)
     assert peer.receive() == PUBLIC_KEY_PLEASE
     peer.send(b"\x01" + public)
-    oaep = padding.OAEP(mgf=padding.MGF1(hashes.SHA1()), algorithm=hashes.SHA1(), label=None)  # noqa: S303 (the protocol's)
+    sha1 = hashes.SHA1()  # noqa: S303 (the protocol's)
+    oaep = padding.OAEP(mgf=padding.MGF1(sha1), algorithm=sha1, label=None)
     scrambled = key.decrypt(peer.receive(), oaep)
     salt = b"saltsaltsaltsaltsalt"
-    let_in_if_right(peer, bytes(byte ^ salt[at % len(salt)] for at, byte in enumerate(scrambled)))
+    let_in_if_right(
+        peer, bytes(byte ^ salt[at % len(salt)] for at, byte in enumerate(scrambled))
+    )
 
 
 @LOOPS
-def test_over_tls_the_password_is_sent_within_it(tmp_path: Path, new_loop: Loop) -> None:
+def test_over_tls_the_password_is_sent_within_it(
+    tmp_path: Path, new_loop: Loop
+) -> None:
     authority = make_authority(tmp_path)
-    context = server_context(make_certificate(tmp_path, "server", authority, "127.0.0.1"))
+    context = server_context(
+        make_certificate(tmp_path, "server", authority, "127.0.0.1")
+    )
 
     def behaviour(peer: Peer) -> None:
         peer.start_tls(context, PLUGIN)
@@ -73,7 +80,9 @@ def test_over_tls_the_password_is_sent_within_it(tmp_path: Path, new_loop: Loop)
         let_in_if_right(peer, peer.receive())
 
     with fake_mysql(behaviour) as server:
-        database = replace(database_of(server), password=PASSWORD, ssl_ca=str(authority.cert))
+        database = replace(
+            database_of(server), password=PASSWORD, ssl_ca=str(authority.cert)
+        )
         with polls_of(database, new_loop=new_loop) as polls:
             polls.state()
 
@@ -83,7 +92,11 @@ def test_over_plain_tcp_the_password_is_encrypted() -> None:
         assert isinstance(polled(server), NodeState)
 
 
-NATIVE, CLEAR, OLD = "mysql_native_password", "mysql_clear_password", "mysql_old_password"
+NATIVE, CLEAR, OLD = (
+    "mysql_native_password",
+    "mysql_clear_password",
+    "mysql_old_password",
+)
 WITHOUT_PLUGINS = CAPABILITIES & ~CLIENT.PLUGIN_AUTH
 
 

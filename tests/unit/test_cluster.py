@@ -11,16 +11,25 @@ from tests import real_rows
 
 MEMBER = replace(real_rows.parsed(real_rows.SYNCED), sync_wait_seconds=0.0)
 OF_TWO = replace(
-    MEMBER, wsrep_cluster_size=2, wsrep_cluster_conf_id=4, wsrep_incoming_addresses="a:1,b:1"
+    MEMBER,
+    wsrep_cluster_size=2,
+    wsrep_cluster_conf_id=4,
+    wsrep_incoming_addresses="a:1,b:1",
 )
 # After pc.bootstrap=1 on a node that was cut off, the number is the same on both sides.
 ALONE = replace(OF_TWO, wsrep_cluster_size=1, wsrep_incoming_addresses="c:1")
 OF_OTHER_DATA = replace(
-    MEMBER, wsrep_cluster_state_uuid="0dd5f2d6-e7ab-11f1-9f2b-5b3cbd3ba3b3", version="11.8.6"
+    MEMBER,
+    wsrep_cluster_state_uuid="0dd5f2d6-e7ab-11f1-9f2b-5b3cbd3ba3b3",
+    version="11.8.6",
 )
-DONOR = replace(real_rows.parsed(real_rows.DONOR), wsrep_local_recv_queue=900, sync_wait_seconds=60)
+DONOR = replace(
+    real_rows.parsed(real_rows.DONOR), wsrep_local_recv_queue=900, sync_wait_seconds=60
+)
 CUT_OFF = real_rows.parsed(real_rows.NON_PRIMARY)
-JOINING = replace(real_rows.parsed(real_rows.JOINING_IN_PRIMARY), wsrep_cluster_conf_id=2)
+JOINING = replace(
+    real_rows.parsed(real_rows.JOINING_IN_PRIMARY), wsrep_cluster_conf_id=2
+)
 PAUSED = replace(MEMBER, wsrep_flow_control_active="true")
 PAUSES = replace(MEMBER, wsrep_flow_control_status="ON", wsrep_local_recv_queue=30)
 LATE = replace(MEMBER, sync_wait_seconds=1.5)
@@ -28,7 +37,9 @@ LATE = replace(MEMBER, sync_wait_seconds=1.5)
 BEHIND = replace(LATE, wsrep_local_recv_queue=5)
 VERSION = MEMBER.version
 AUTO = replace(MEMBER, wsrep_incoming_addresses="AUTO,AUTO,AUTO")
-WITH_ARBITRATOR = replace(OF_TWO, wsrep_cluster_size=3, wsrep_incoming_addresses="a:1,,b:1")
+WITH_ARBITRATOR = replace(
+    OF_TWO, wsrep_cluster_size=3, wsrep_incoming_addresses="a:1,,b:1"
+)
 NO_ANSWER = None
 SIDES = "wsrep_cluster_size 2, configuration 4, a:1,b:1"
 OF_TWO_B = replace(OF_TWO, wsrep_incoming_addresses="c:1,d:1")
@@ -55,7 +66,10 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
         else:
             available = str(number) not in unavailable
             answers.append(
-                Reply(service, Status(available=available, reason="of the test", node=node))
+                Reply(
+                    service,
+                    Status(available=available, reason="of the test", node=node),
+                )
             )
     return answers
 
@@ -100,7 +114,10 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
         ((OF_TWO, OF_TWO, replace(MEMBER, returning=True)), "3", {}),
         # All of them apply what has come in.
         (
-            (replace(MEMBER, wsrep_local_recv_queue=2), replace(OF_OTHER_DATA, version=VERSION)),
+            (
+                replace(MEMBER, wsrep_local_recv_queue=2),
+                replace(OF_OTHER_DATA, version=VERSION),
+            ),
             "",
             {
                 "split": f"each side takes writes; n1: data of {MEMBER.wsrep_cluster_state_uuid};"
@@ -117,8 +134,16 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
                 "versions": "an upgrade is not finished; n1, n2: 10.11.19; n3: 11.8.6",
             },
         ),
-        ((OF_TWO, BEHIND, CUT_OFF), "3", {"held-up": f"reads in sync wait on n2; {DISK}"}),
-        ((LATE, LATE, LATE), "", {"held-up": f"reads in sync wait on n1, n2, n3; {DISK}"}),
+        (
+            (OF_TWO, BEHIND, CUT_OFF),
+            "3",
+            {"held-up": f"reads in sync wait on n2; {DISK}"},
+        ),
+        (
+            (LATE, LATE, LATE),
+            "",
+            {"held-up": f"reads in sync wait on n1, n2, n3; {DISK}"},
+        ),
         (
             (PAUSED, replace(PAUSED, wsrep_local_recv_queue=150), MEMBER),
             "",
@@ -176,7 +201,9 @@ def test_what_no_row_shows_is_a_word_with_what_was_seen(
 
 
 def test_every_fault_is_a_word_of_the_rules() -> None:
-    worst = replies(replace(PAUSED, version="11"), replace(ALONE, version="10"), unavailable="12")
+    worst = replies(
+        replace(PAUSED, version="11"), replace(ALONE, version="10"), unavailable="12"
+    )
     words = (
         remarks_on(worst).keys()
         | remarks_on(replies(CUT_OFF, CUT_OFF, CUT_OFF, unavailable="123")).keys()

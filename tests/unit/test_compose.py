@@ -21,7 +21,9 @@ def test_what_it_refers_to_is_there() -> None:
 def test_its_settings_are_settings() -> None:
     service = SERVICES["clustercheckd"]
     settings = settings_from(service["environment"])
-    assert settings.mysql_password_file in [secret["target"] for secret in service["secrets"]]
+    assert settings.mysql_password_file in [
+        secret["target"] for secret in service["secrets"]
+    ]
     # The port that is published, where its network is.
     assert (
         f"127.0.0.1:{settings.clustercheck_port}:{settings.clustercheck_port}"

@@ -59,12 +59,20 @@ def asked_for(database: Database) -> tuple[ssl.VerifyMode, bool] | None:
 def test_tls_options_of_an_option_file(
     tmp_path: Path, lines: str, expected: tuple[ssl.VerifyMode, bool] | None
 ) -> None:
-    assert asked_for(Database(defaults_extra_file=option_file(tmp_path, lines))) == expected
+    assert (
+        asked_for(Database(defaults_extra_file=option_file(tmp_path, lines)))
+        == expected
+    )
 
 
 def test_no_option_file_weakens_tls_where_a_setting_asks_for_it(tmp_path: Path) -> None:
     ca = str(make_authority(tmp_path).cert)
-    for lines in ("skip-ssl", "ssl-mode=REQUIRED", "skip-ssl-verify-server-cert", "ssl-ca=/no"):
+    for lines in (
+        "skip-ssl",
+        "ssl-mode=REQUIRED",
+        "skip-ssl-verify-server-cert",
+        "ssl-ca=/no",
+    ):
         database = Database(defaults_extra_file=option_file(tmp_path, lines))
         assert asked_for(replace(database, ssl_ca=ca)) == IDENTITY
         assert asked_for(replace(database, ssl=True)) == IDENTITY

@@ -48,7 +48,9 @@ every_page = pytest.mark.parametrize("page", PAGES)
 
 @every_page
 def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^()\s]+)\)", without_blocks(PAGES[page].read_text())):
+    for target in re.findall(
+        r"\]\(([^()\s]+)\)", without_blocks(PAGES[page].read_text())
+    ):
         if not re.match(r"https?:", target):
             file, _, anchor = target.partition("#")
             path = (PAGES[page].parent / file).resolve() if file else PAGES[page]
@@ -68,12 +70,20 @@ class TestTyped:
         within_lines = [
             code.split()
             for path in PAGES.values()
-            for code in re.findall(r"`(clustercheckd [^`\n]+)`", without_blocks(path.read_text()))
+            for code in re.findall(
+                r"`(clustercheckd [^`\n]+)`", without_blocks(path.read_text())
+            )
         ]
         in_blocks = [words for _, words in typed_on_pages("clustercheckd")]
         assert len(in_blocks) > 5
         for _, *arguments in (*within_lines, *in_blocks):
-            parse([word for word in arguments if word not in ("COMMAND", "--help", "--version")])
+            parse(
+                [
+                    word
+                    for word in arguments
+                    if word not in ("COMMAND", "--help", "--version")
+                ]
+            )
 
     def test_each_target_of_make_is_there(self) -> None:
         makefile = (ROOT / "Makefile").read_text()
@@ -81,7 +91,9 @@ class TestTyped:
             assert f"\n{target}:" in makefile
 
     @pytest.mark.parametrize("block", blocks_in("sh"), ids=str)
-    def test_each_env_file_has_settings_alone(self, block: CodeBlock, tmp_path: Path) -> None:
+    def test_each_env_file_has_settings_alone(
+        self, block: CodeBlock, tmp_path: Path
+    ) -> None:
         env_file = tmp_path / "clustercheckd.env"
         env_file.write_text(block.text)
         variables, complaints = read_env_file(str(env_file))
@@ -93,7 +105,9 @@ class TestSettings:
     """docs/reference/settings.md."""
 
     def test_it_has_every_setting_and_no_other(self) -> None:
-        assert sorted(rows(SETTINGS, r"[A-Z_]+")) == sorted(map(str.upper, Settings.model_fields))
+        assert sorted(rows(SETTINGS, r"[A-Z_]+")) == sorted(
+            map(str.upper, Settings.model_fields)
+        )
 
     def test_it_has_every_default(self) -> None:
         for name in Settings.model_fields:
@@ -117,7 +131,9 @@ class TestReasons:
     """docs/reference/reasons.md."""
 
     def test_it_has_every_reason_and_no_other(self) -> None:
-        assert sorted(re.findall(r"^### (.+)$", REASONS, re.MULTILINE)) == sorted(Reason)
+        assert sorted(re.findall(r"^### (.+)$", REASONS, re.MULTILINE)) == sorted(
+            Reason
+        )
 
     @pytest.mark.parametrize("reason", Reason)
     def test_each_has_a_section_that_says_if_it_is_planned_and_what_to_type(
@@ -140,17 +156,25 @@ class TestHttpApi:
         shown = json.loads(block.text)
         assert list(shown) == list(Status.model_fields)
         # Parts of these, for they are long.
-        for part, model in (("node", NodeState), ("policy", Policy), ("last_reload", Reload)):
+        for part, model in (
+            ("node", NodeState),
+            ("policy", Policy),
+            ("last_reload", Reload),
+        ):
             assert set(shown[part]) < {field.name for field in fields(model)}
         assert set(shown["connections"]) < set(StatusConnections.model_fields)
-        assert [list(change) for change in shown["changes"]] == [list(StatusChange.model_fields)]
+        assert [list(change) for change in shown["changes"]] == [
+            list(StatusChange.model_fields)
+        ]
 
 
 class TestCommands:
     """docs/reference/commands.md."""
 
     def test_it_has_every_command(self) -> None:
-        scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+        scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+            "scripts"
+        ]
         headings = re.findall(r"^## (.+)$", COMMANDS, re.MULTILINE)
         described = {name for heading in headings for name in heading.split(" and ")}
         assert described == {*NAMES, *scripts} - {"clustercheckd"}
@@ -165,5 +189,8 @@ def rows(page: str, word: str) -> list[str]:
 def anchors(path: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", without_blocks(path.read_text()), re.MULTILINE)
-    words = [re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading)) for heading in headings]
+    words = [
+        re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading))
+        for heading in headings
+    ]
     return {heading.lower().replace(" ", "-") for heading in words}

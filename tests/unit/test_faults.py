@@ -57,7 +57,11 @@ NO_MYSQL = "db:3306 sent an answer that is not MySQL"
 
 OF_SERVER = [
     (Reason.TOO_MANY_CONNECTIONS, ANSWERED, (1040, 1203, 1226)),
-    (Reason.ACCESS_DENIED, REFUSED, (1045, 1698, 1251, 1227, 1820, 1862, 3118, 4150, 4151)),
+    (
+        Reason.ACCESS_DENIED,
+        REFUSED,
+        (1045, 1698, 1251, 1227, 1820, 1862, 3118, 4150, 4151),
+    ),
     (Reason.HOST_BLOCKED, REFUSED, (1129, 1130)),
     (Reason.OFFLINE, ANSWERED, (3032,)),
     (Reason.REJECTS_LOGINS, REJECTED, (1037, 1041, 1135, 1184)),
@@ -71,11 +75,21 @@ FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
         for number in numbers
     ),
     (TimeoutError(), Reason.TIMEOUT, REJECTED, "within 0.3 s while connecting"),
-    (ConnectionRefusedError(111, "x"), Reason.UNREACHABLE, REJECTED, "Connection refused"),
+    (
+        ConnectionRefusedError(111, "x"),
+        Reason.UNREACHABLE,
+        REJECTED,
+        "Connection refused",
+    ),
     (OSError(113, "x"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: No route to host"),
     # Event loops make some without a number.
     (OSError("odd"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: {os.strerror(0)}"),
-    (socket.gaierror(-2, "not known"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: not known"),
+    (
+        socket.gaierror(-2, "not known"),
+        Reason.UNREACHABLE,
+        FAILED,
+        f"{UNREACHABLE}: not known",
+    ),
     *(
         (fault, Reason.CONNECTION_LOST, REJECTED, CLOSED)
         for fault in (
@@ -93,9 +107,24 @@ FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
     (RefusedPluginError(b"p" * 65), Reason.ACCESS_DENIED, REFUSED, f" {'p' * 64}, "),
     (RefusedPluginError(b""), Reason.ACCESS_DENIED, REFUSED, "plugin unknown, "),
     (SettingsError("MYSQL_SSL_CA: é{}"), Reason.ERROR, FAILED, "MYSQL_SSL_CA: \\xe9{}"),
-    (certificate_error(), Reason.ERROR, REFUSED, f"{NO_TLS}: certificate not accepted: self-"),
-    (caused_by(tls_error("TLSV13_ALERT_X")), Reason.ERROR, REFUSED, f"{NO_TLS}: tlsv13 alert x"),
-    (tls_error("WRONG_VERSION_NUMBER"), Reason.ERROR, FAILED, f"{NO_TLS}: wrong version number"),
+    (
+        certificate_error(),
+        Reason.ERROR,
+        REFUSED,
+        f"{NO_TLS}: certificate not accepted: self-",
+    ),
+    (
+        caused_by(tls_error("TLSV13_ALERT_X")),
+        Reason.ERROR,
+        REFUSED,
+        f"{NO_TLS}: tlsv13 alert x",
+    ),
+    (
+        tls_error("WRONG_VERSION_NUMBER"),
+        Reason.ERROR,
+        FAILED,
+        f"{NO_TLS}: wrong version number",
+    ),
     (tls_error(""), Reason.ERROR, FAILED, f"{NO_TLS}: sslerror"),
 ]
 

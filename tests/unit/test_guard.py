@@ -90,7 +90,10 @@ async def test_a_host_with_many_addresses_counts_as_one_client(
         connect(register, address)
         for address in ("::ffff:192.0.2.1", "192.0.2.2", "2001:db8:0:2::1")
     ]
-    crowd = [connect(register, f"2001:db8:0:1::{number:x}") for number in range(2 * CONNECTIONS)]
+    crowd = [
+        connect(register, f"2001:db8:0:1::{number:x}")
+        for number in range(2 * CONNECTIONS)
+    ]
     assert not any(transport.aborted for transport in load_balancers)
     assert (
         sum(transport.aborted for transport in crowd)

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.health_checks import HealthCheckCounts, HealthChecks, policy_of, verdict_answer
+from app.http.health_checks import (
+    HealthCheckCounts,
+    HealthChecks,
+    policy_of,
+    verdict_answer,
+)
 from app.settings.files import SettingsError
 from app.settings.settings import Settings
 from app.verdict.reason import Reason
@@ -21,9 +26,16 @@ STUCK = (503, b"clustercheckd has stopped polling: restart it\r\n")
 
 def test_a_synced_node_gets_the_scripts_answer_to_the_byte() -> None:
     answer = verdict_answer(
-        Verdict(available=True, reason=Reason.SYNCED, detail="wsrep_local_state is 4 (Synced)")
+        Verdict(
+            available=True,
+            reason=Reason.SYNCED,
+            detail="wsrep_local_state is 4 (Synced)",
+        )
     )
-    assert (answer.status, answer.body) == (200, b"Percona XtraDB Cluster Node is synced.\r\n")
+    assert (answer.status, answer.body) == (
+        200,
+        b"Percona XtraDB Cluster Node is synced.\r\n",
+    )
     assert dict(answer.headers) == {
         b"content-type": b"text/plain",
         b"content-length": b"40",
@@ -44,7 +56,9 @@ def test_a_synced_node_gets_the_scripts_answer_to_the_byte() -> None:
 def test_an_unavailable_node_gets_the_scripts_sentence_and_why(
     reason: Reason, sentence: str
 ) -> None:
-    answer = verdict_answer(Verdict(available=False, reason=reason, detail="what was seen"))
+    answer = verdict_answer(
+        Verdict(available=False, reason=reason, detail="what was seen")
+    )
     expected = f"Percona XtraDB Cluster Node {sentence}\r\n{reason}: what was seen\r\n"
     assert (503, expected.encode()) == (answer.status, answer.body)
 
@@ -58,7 +72,9 @@ def test_an_available_donor_gets_the_good_sentence_and_why() -> None:
 
 
 @given(st.sampled_from(Reason), st.text(alphabet="is synced.é\n", max_size=60))
-def test_no_unavailable_body_holds_the_good_sentence(reason: Reason, detail: str) -> None:
+def test_no_unavailable_body_holds_the_good_sentence(
+    reason: Reason, detail: str
+) -> None:
     body = verdict_answer(Verdict(available=False, reason=reason, detail=detail)).body
     assert b"is synced." not in body
 
@@ -91,7 +107,10 @@ def test_an_empty_query_changes_nothing() -> None:
         (b"available_when_donor", "available_when_donor: : must be 0 or 1"),
         (b"min_cluster_size=-1", "min_cluster_size: -1: must be at least 0"),
         (b"min_cluster_size=two", "min_cluster_size: two: must be a whole number"),
-        (b"available_when_donor=1&available_when_donor=1", "available_when_donor is given twice"),
+        (
+            b"available_when_donor=1&available_when_donor=1",
+            "available_when_donor is given twice",
+        ),
         (b"max_sync_wait=0", "max_sync_wait: 0: must be at least 0.1 s"),
         (b"max_sync_wait=9999", "max_sync_wait: 9999: must be at most 3600 s"),
         (b"max_sync_wait=1e3", "max_sync_wait: 1e3: must be a duration, such as 0.25"),
@@ -119,7 +138,9 @@ def test_no_query_whatever_does_anything_else(query: bytes) -> None:
 
 
 @pytest.mark.parametrize(("alive", "expected"), [(True, ALIVE), (False, STUCK)])
-def test_livez_is_503_once_no_poll_ends(*, alive: bool, expected: tuple[int, bytes]) -> None:
+def test_livez_is_503_once_no_poll_ends(
+    *, alive: bool, expected: tuple[int, bytes]
+) -> None:
     sent: list[Any] = []
 
     async def send(message: object) -> None:

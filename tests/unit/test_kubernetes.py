@@ -16,7 +16,9 @@ POD = PATCH["spec"]["template"]["spec"]
 (DATABASE,) = POD["containers"]
 (VOLUME,) = POD["volumes"]
 (MOUNT,) = SIDECAR["volumeMounts"]
-SETTINGS = settings_from({variable["name"]: variable["value"] for variable in SIDECAR["env"]})
+SETTINGS = settings_from(
+    {variable["name"]: variable["value"] for variable in SIDECAR["env"]}
+)
 PROBES = [SIDECAR[kind] for kind in ("startupProbe", "livenessProbe", "readinessProbe")]
 
 
@@ -37,8 +39,15 @@ def test_each_probe_waits_longer_than_an_answer_may_be_held() -> None:
 def test_the_password_is_a_file_that_rotates() -> None:
     assert SETTINGS.mysql_password is None
     # A subPath would keep the password of the Pod's first day.
-    assert {"name": VOLUME["name"], "mountPath": MOUNT["mountPath"], "readOnly": True} == MOUNT
-    assert {"name": MOUNT["name"], "secret": {"secretName": SECRET["metadata"]["name"]}} == VOLUME
+    assert {
+        "name": VOLUME["name"],
+        "mountPath": MOUNT["mountPath"],
+        "readOnly": True,
+    } == MOUNT
+    assert {
+        "name": MOUNT["name"],
+        "secret": {"secretName": SECRET["metadata"]["name"]},
+    } == VOLUME
     assert [f"{MOUNT['mountPath']}/{key}" for key in SECRET["stringData"]] == [
         SETTINGS.mysql_password_file
     ]

@@ -9,7 +9,9 @@ from tests.unit.manifests import ROOT
 
 def pins_in(name: str) -> set[str]:
     """Give the names and versions of a lock."""
-    return set(re.findall(r"^([\w.-]+==[^ ;\\]+)", (ROOT / name).read_text(), re.MULTILINE))
+    return set(
+        re.findall(r"^([\w.-]+==[^ ;\\]+)", (ROOT / name).read_text(), re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize("lock", ["requirements/dev.txt", "requirements/package.txt"])

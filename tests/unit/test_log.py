@@ -13,7 +13,9 @@ AT = 1767225600.1234
 
 def record(event: str, level: str = "WARNING", **fields: object) -> logging.LogRecord:
     """Make a record."""
-    return logging.makeLogRecord({"msg": event, "levelname": level, "created": AT, **fields})
+    return logging.makeLogRecord(
+        {"msg": event, "levelname": level, "created": AT, **fields}
+    )
 
 
 def failed() -> logging.LogRecord:
@@ -43,7 +45,11 @@ def test_text_has_fields_that_grep_and_people_can_read() -> None:
     ],
 )
 def test_values_in_text(value: object, written: str) -> None:
-    assert LineFormatter().format(record("event", value=value)).endswith(f" event value={written}")
+    assert (
+        LineFormatter()
+        .format(record("event", value=value))
+        .endswith(f" event value={written}")
+    )
 
 
 def test_json_is_an_object_a_line_with_the_time_and_its_zone() -> None:
@@ -56,8 +62,14 @@ def test_json_is_an_object_a_line_with_the_time_and_its_zone() -> None:
 
 
 def test_in_the_journal_each_line_begins_with_its_priority() -> None:
-    text, as_json = LineFormatter(in_journal=True), LineFormatter(as_json=True, in_journal=True)
-    assert text.format(record("available", "INFO", reason="synced")) == "<6>available reason=synced"
+    text, as_json = (
+        LineFormatter(in_journal=True),
+        LineFormatter(as_json=True, in_journal=True),
+    )
+    assert (
+        text.format(record("available", "INFO", reason="synced"))
+        == "<6>available reason=synced"
+    )
     assert as_json.format(record("login failed")).startswith('<4>{"time": ')
 
 

@@ -57,7 +57,12 @@ TABLE = [
     Row((REFUSED, REFUSED, DELAYED), 4, account_refused=True, paused_seconds=4),
     Row((REJECTED, REFUSED, DELAYED, REJECTED), 0),
     # But while no client gets in, the next login is not late to see that they do.
-    Row((REFUSED, REJECTED, REJECTED, DELAYED), 1, rejects_logins=True, account_refused=True),
+    Row(
+        (REFUSED, REJECTED, REJECTED, DELAYED),
+        1,
+        rejects_logins=True,
+        account_refused=True,
+    ),
     Row((REFUSED, REFUSED, FAILED), 2, account_refused=True),
     Row((REFUSED, REFUSED, ACCEPTED), 2),
     # Who refuses our account takes logins.
@@ -84,7 +89,9 @@ def after(outcomes: tuple[Outcome, ...]) -> Logins:
 
 
 @pytest.mark.parametrize(
-    "row", TABLE, ids=[" ".join(outcome.name for outcome in row.ended)[:60] for row in TABLE]
+    "row",
+    TABLE,
+    ids=[" ".join(outcome.name for outcome in row.ended)[:60] for row in TABLE],
 )
 def test_row_of_the_table(row: Row) -> None:
     logins = after(row.ended)
@@ -105,12 +112,16 @@ def timed_out(logins: Logins) -> Logins:
     return logins.begun(0.0).ended(REJECTED, PollFailure(Reason.TIMEOUT, "no answer"))
 
 
-def test_a_login_without_an_answer_says_nothing_of_others_until_one_was_accepted() -> None:
+def test_a_login_without_an_answer_says_nothing_of_others_until_one_was_accepted() -> (
+    None
+):
     refused = after((REFUSED, ANSWERED, FAILED))
     assert timed_out(timed_out(refused)).outcome is DELAYED
     assert timed_out(timed_out(refused)).rejected is None
     # Also if the polls get no answer meanwhile, because they wait for it.
-    assert refused.ended(HUNG, PollFailure(Reason.TIMEOUT, "no answer")).outcome is DELAYED
+    assert (
+        refused.ended(HUNG, PollFailure(Reason.TIMEOUT, "no answer")).outcome is DELAYED
+    )
     # A password that was accepted is none that was refused.
     assert timed_out(refused.password_accepted()).outcome is REJECTED
     accepted = refused.ended(ACCEPTED)
@@ -124,11 +135,14 @@ def test_a_change_of_the_account_ends_the_pause_and_forgets_no_refusal() -> None
     assert timed_out(changed).outcome is DELAYED
 
 
-def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interval() -> None:
+def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interval() -> (
+    None
+):
     logins = after((REJECTED, REJECTED))
     for interval_seconds in (0.0, 60.0):
         assert [
-            logins.is_due(at, interval_seconds, session_answers=True) for at in (0.99, 1.0)
+            logins.is_due(at, interval_seconds, session_answers=True)
+            for at in (0.99, 1.0)
         ] == [False, True]
     assert logins.is_due(0.5, 0.5, session_answers=True)
 
@@ -140,7 +154,9 @@ def test_before_the_first_login_one_is_due_and_nothing_is_known() -> None:
     assert not logins.account_refused
 
 
-@pytest.mark.parametrize("outcome", [other for other in Outcome if other is not REJECTED])
+@pytest.mark.parametrize(
+    "outcome", [other for other in Outcome if other is not REJECTED]
+)
 def test_a_session_that_gets_no_answer_is_a_reason_to_log_in_whatever_the_interval(
     outcome: Outcome,
 ) -> None:
@@ -148,5 +164,6 @@ def test_a_session_that_gets_no_answer_is_a_reason_to_log_in_whatever_the_interv
     for interval_seconds in (0.0, 60.0):
         assert logins.is_due(59.9, interval_seconds, session_answers=True) is False
         assert [
-            logins.is_due(at, interval_seconds, session_answers=False) for at in (1.99, 2.0)
+            logins.is_due(at, interval_seconds, session_answers=False)
+            for at in (1.99, 2.0)
         ] == [False, True]

@@ -84,16 +84,25 @@ def test_without_any_session_beside_the_serving_one_nothing_is_known_of_sync() -
         polls.poll_until(lambda _: polls.poller.logins.account_refused)
         server.drop_connections()
         assert polls.failure().reason is Reason.ACCESS_DENIED
-        wait_for("the end of the visit to be seen", lambda: polls.failure() and is_unknown(polls))
+        wait_for(
+            "the end of the visit to be seen",
+            lambda: polls.failure() and is_unknown(polls),
+        )
 
 
-def test_a_refused_password_is_tried_again_at_once_when_its_file_changes(tmp_path: Path) -> None:
+def test_a_refused_password_is_tried_again_at_once_when_its_file_changes(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "password"
     file.write_text("old")
     with fake_mysql(says(packet(0, error(1045)))) as server:
         database = replace(database_of(server), password=None, password_file=str(file))
         with polls_of(database, login_interval=INTERVAL_SECONDS) as polls:
-            wait_for("two refusals", lambda: polls.poll() and server.connections == 2, seconds=5)
+            wait_for(
+                "two refusals",
+                lambda: polls.poll() and server.connections == 2,
+                seconds=5,
+            )
             server.behaviour = galera()
             assert polls.failure().reason is Reason.ACCESS_DENIED
             file.write_text("new password")
@@ -102,7 +111,9 @@ def test_a_refused_password_is_tried_again_at_once_when_its_file_changes(tmp_pat
 
 @pytest.mark.long
 @pytest.mark.parametrize("has_session", [True, False])
-def test_refusals_and_then_delays_cost_no_verdict_and_few_logins(*, has_session: bool) -> None:
+def test_refusals_and_then_delays_cost_no_verdict_and_few_logins(
+    *, has_session: bool
+) -> None:
     # connection_control of MySQL: from the third refusal on, each login waits a second longer.
     began = time.monotonic()
     refused_at: list[float] = []
@@ -123,7 +134,9 @@ def test_refusals_and_then_delays_cost_no_verdict_and_few_logins(*, has_session:
         while time.monotonic() - began < 62:
             result = polls.poll()
             assert isinstance(result, NodeState) == has_session
-            assert result.rejects_logins is None if isinstance(result, NodeState) else True
+            assert (
+                result.rejects_logins is None if isinstance(result, NodeState) else True
+            )
             polls.wait(0.05)
         assert polls.poller.logins.account_refused
     assert 4 <= len(refused_at) <= 12
@@ -151,7 +164,10 @@ def lacking(*variables: str) -> Behaviour:
 
 
 def test_a_server_without_dirty_reads_reads_in_sync_all_the_same() -> None:
-    with polling(lacking("wsrep_dirty_reads"), login_interval=INTERVAL_SECONDS) as (polls, server):
+    with polling(lacking("wsrep_dirty_reads"), login_interval=INTERVAL_SECONDS) as (
+        polls,
+        server,
+    ):
         polls.poll_until(lambda node: node.sync_wait_seconds == 0)
         assert server.statements[:2] == [
             SETTINGS + SYNC_WAIT_OFF + DIRTY_READS_OFF,
@@ -189,7 +205,10 @@ def answering_reads_in_sync_with(number: int) -> Behaviour:
 def test_a_read_in_sync_that_the_server_does_not_wait_for_is_repeated_before_the_interval(
     number: int,
 ) -> None:
-    with polling(answering_reads_in_sync_with(number), login_interval=2.0) as (polls, server):
+    with polling(answering_reads_in_sync_with(number), login_interval=2.0) as (
+        polls,
+        server,
+    ):
         seconds = polls.poll_until(lambda node: node.sync_refused)
         within("the first read in sync", seconds, 1.0)
         seconds = polls.poll_until(lambda _: reads_in_sync(server) >= 2)
@@ -304,13 +323,21 @@ def test_a_pause_of_the_poller_before_is_no_gap() -> None:
 
 
 def test_a_poller_goes_on_from_another_one() -> None:
-    with polling(answering_reads_in_sync_with(1205), login_interval=60) as (polls, server):
+    with polling(answering_reads_in_sync_with(1205), login_interval=60) as (
+        polls,
+        server,
+    ):
         polls.poll_until(lambda node: node.sync_refused)
         after = polls.another(database_of(server), login_interval=60)
         assert after.state().sync_refused
         assert after.poller.login_counts is polls.poller.login_counts
         # Of another account, it knows the server; of another server, nothing.
-        other = polls.another(replace(database_of(server), username="other"), login_interval=60)
+        other = polls.another(
+            replace(database_of(server), username="other"), login_interval=60
+        )
         assert other.state().sync_refused
         elsewhere = replace(database_of(server), host="localhost")
-        assert polls.another(elsewhere, login_interval=60).poller.sync.read_began_at is None
+        assert (
+            polls.another(elsewhere, login_interval=60).poller.sync.read_began_at
+            is None
+        )

@@ -14,7 +14,11 @@ from app.settings.env_file import read_env_file
 from app.settings.files import SettingsError
 
 SECRET = "s3cret&word"
-XINETD, SCRIPT_FILE, SYSCONFIG = Path("xinetd.d"), Path("clustercheck"), Path("sysconfig")
+XINETD, SCRIPT_FILE, SYSCONFIG = (
+    Path("xinetd.d"),
+    Path("clustercheck"),
+    Path("sysconfig"),
+)
 ENV_FILE, PASSWORD_FILE = Path("clustercheckd.env"), Path("password")
 # After Percona's packages, and Red Hat's.
 SERVICE = """# description: mysqlchk
@@ -123,7 +127,10 @@ class TestXinetd:
             " AVAILABLE_WHEN_DONOR=0 AVAILABLE_WHEN_READONLY=1 CLUSTERCHECK_PORT=9200"
             " CLUSTERCHECK_ALLOW_FROM=0.0.0.0/0 CLUSTERCHECK_ANY_PATH=1"
         )
-        assert '# xinetd.d/mysqlchk (port)\nCLUSTERCHECK_PORT="9200"\n' in ENV_FILE.read_text()
+        assert (
+            '# xinetd.d/mysqlchk (port)\nCLUSTERCHECK_PORT="9200"\n'
+            in ENV_FILE.read_text()
+        )
 
     def test_arguments_take_precedence_over_files_and_files_over_env(
         self, capsys: pytest.CaptureFixture[str]
@@ -135,7 +142,9 @@ class TestXinetd:
             "env += PATH=/bin CLUSTERCHECK_DEADLINE=3",
         )
         Path("my.cnf").touch()
-        SYSCONFIG.write_text("MYSQL_HOST='db1'\nMYSQL_PORT=3307\nAVAILABLE_WHEN_DONOR=0\n")
+        SYSCONFIG.write_text(
+            "MYSQL_HOST='db1'\nMYSQL_PORT=3307\nAVAILABLE_WHEN_DONOR=0\n"
+        )
         assert settings() == named(
             f"MYSQL_USERNAME=check MYSQL_PASSWORD_FILE={SECRET} MYSQL_HOST=db1 MYSQL_PORT=3307"
             " AVAILABLE_WHEN_DONOR=1 AVAILABLE_WHEN_READONLY=0 CLUSTERCHECK_DEADLINE=3"
@@ -143,7 +152,10 @@ class TestXinetd:
             " CLUSTERCHECK_ALLOW_FROM=0.0.0.0/0 CLUSTERCHECK_ANY_PATH=1"
         )
         # The script may source its files last.
-        assert "sysconfig, line 3: AVAILABLE_WHEN_DONOR has another" in capsys.readouterr().err
+        assert (
+            "sysconfig, line 3: AVAILABLE_WHEN_DONOR has another"
+            in capsys.readouterr().err
+        )
 
     @pytest.mark.parametrize(
         ("only_from", "allowed"),
@@ -162,7 +174,9 @@ class TestXinetd:
     ) -> None:
         serve(f"only_from {only_from}")
         assert settings().get("CLUSTERCHECK_ALLOW_FROM") == allowed
-        told = "CLUSTERCHECK_ALLOW_FROM: everybody may connect" in capsys.readouterr().err
+        told = (
+            "CLUSTERCHECK_ALLOW_FROM: everybody may connect" in capsys.readouterr().err
+        )
         assert told == (allowed is None)
 
     def test_one_of_two_must_be_named_and_a_disabled_one_is_not_used(self) -> None:
@@ -177,7 +191,9 @@ class TestXinetd:
         assert settings("xinetd.d/other")["CLUSTERCHECK_PORT"] == "9201"
 
     @pytest.mark.parametrize("arguments", ["me pw 2", "me pw 1 /x yes"])
-    def test_a_flag_that_the_script_reads_otherwise_is_refused(self, arguments: str) -> None:
+    def test_a_flag_that_the_script_reads_otherwise_is_refused(
+        self, arguments: str
+    ) -> None:
         serve(f"server_args = {arguments}")
         with pytest.raises(SettingsError, match="must be 0 or 1"):
             run(ENV_FILE)
@@ -242,13 +258,19 @@ class TestScript:
             printf -v "AVAILABLE_$what" 1
             eval "$DEFAULTS"
         """.strip().splitlines()
-        SCRIPT_FILE.write_text(SCRIPT + "".join(f"# {form}\n{form}\n" for form in forms))
+        SCRIPT_FILE.write_text(
+            SCRIPT + "".join(f"# {form}\n{form}\n" for form in forms)
+        )
         serve()
         told = to_check(capsys)
         numbers = [line.split()[2] for line in told]
         before = SCRIPT.count("\n")
-        assert numbers == [f"{before + 2 * number}:" for number in range(1, len(forms) + 1)]
-        in_file = re.findall("# CHECK, then remove this line: (.*)", ENV_FILE.read_text())
+        assert numbers == [
+            f"{before + 2 * number}:" for number in range(1, len(forms) + 1)
+        ]
+        in_file = re.findall(
+            "# CHECK, then remove this line: (.*)", ENV_FILE.read_text()
+        )
         assert in_file == told
 
     def test_a_default_that_somebody_changed_is_no_certain_value(self) -> None:
@@ -256,7 +278,10 @@ class TestScript:
         serve("server_args = me pw")
         assert run(ENV_FILE) == TO_CHECK
         text = ENV_FILE.read_text()
-        assert "# CHECK, then remove this line: clustercheck, line 5: AVAILABLE_WHEN_DONOR" in text
+        assert (
+            "# CHECK, then remove this line: clustercheck, line 5: AVAILABLE_WHEN_DONOR"
+            in text
+        )
         assert '# NOT CERTAIN: see CHECK above\nAVAILABLE_WHEN_DONOR="0"\n' in text
         assert text.count("NOT CERTAIN") == 1
 
@@ -307,7 +332,9 @@ class TestScript:
     def test_a_value_that_the_service_would_refuse_is_an_error(self) -> None:
         serve()
         SYSCONFIG.write_text("CLUSTERCHECK_DEADLINE=0.01\n")
-        with pytest.raises(SettingsError, match=r"line 1: CLUSTERCHECK_DEADLINE: 0\.01: "):
+        with pytest.raises(
+            SettingsError, match=r"line 1: CLUSTERCHECK_DEADLINE: 0\.01: "
+        ):
             run(ENV_FILE)
 
     def test_one_that_cannot_be_read_is_an_error(self) -> None:
@@ -336,7 +363,9 @@ class TestOutput:
         # As the package installs it.
         ENV_FILE.write_text("# The settings of clustercheckd.\n")
         assert run(ENV_FILE) == DONE
-        assert {path.stat().st_mode & 0o777 for path in (ENV_FILE, PASSWORD_FILE)} == {0o640}
+        assert {path.stat().st_mode & 0o777 for path in (ENV_FILE, PASSWORD_FILE)} == {
+            0o640
+        }
 
     def test_neither_settings_nor_a_password_are_overwritten(
         self, capsys: pytest.CaptureFixture[str]
@@ -345,7 +374,9 @@ class TestOutput:
         ENV_FILE.write_text("MYSQL_HOST=db1\n")
         before = files()
         for output in (ENV_FILE, "/dev/null"):
-            with pytest.raises(SettingsError, match=f"{output} is more than a file of comments"):
+            with pytest.raises(
+                SettingsError, match=f"{output} is more than a file of comments"
+            ):
                 run(output)
         assert files() == before
         ENV_FILE.unlink()
@@ -369,7 +400,9 @@ class TestOutput:
                 run()
         assert files() == before
 
-    @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1))
+    @given(
+        st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1)
+    )
     def test_every_value_is_read_again_as_it_was_or_refused(self, value: str) -> None:
         SYSCONFIG.write_text(f"MYSQL_USERNAME={shlex.quote(value)}\n")
         if not value.isprintable() or set(value) & set('\\$`"'):

@@ -139,7 +139,9 @@ async def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
 async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with running(ScriptedPoller(SYNCED, failing, failing, failing, SYNCED)) as monitor:
+    async with running(
+        ScriptedPoller(SYNCED, failing, failing, failing, SYNCED)
+    ) as monitor:
         await asked_until(monitor, lambda: monitor.verdict().reason is Reason.ERROR)
         await asked_until(monitor, lambda: monitor.verdict().available)
     assert len([record for record in caplog.records if record.exc_info]) == 1
@@ -150,13 +152,19 @@ async def test_a_rule_that_raises_is_an_error_logged_once_and_not_the_end(
 ) -> None:
     # No parser makes such a state.
     unheard_of = replace(SYNCED, wsrep_local_state="4")  # type: ignore[arg-type]
-    async with running(ScriptedPoller(SYNCED, unheard_of, unheard_of, SYNCED)) as monitor:
+    async with running(
+        ScriptedPoller(SYNCED, unheard_of, unheard_of, SYNCED)
+    ) as monitor:
         await asked_until(monitor, lambda: monitor.verdict().reason is Reason.ERROR)
         await asked_until(monitor, lambda: monitor.verdict().available)
-    assert [record.message for record in caplog.records if record.exc_info] == ["rule failed"]
+    assert [record.message for record in caplog.records if record.exc_info] == [
+        "rule failed"
+    ]
 
 
-async def test_the_log_says_why_polling_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_says_why_polling_has_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def polled() -> NodeState:
         return SYNCED
 
@@ -164,7 +172,9 @@ async def test_the_log_says_why_polling_has_ended(caplog: pytest.LogCaptureFixtu
         message = "a fault in who is told"
         raise RuntimeError(message)
 
-    polling = Polling(polled, INTERVAL_SECONDS, DEADLINE_SECONDS, MAX_AGE_SECONDS, Policy())
+    polling = Polling(
+        polled, INTERVAL_SECONDS, DEADLINE_SECONDS, MAX_AGE_SECONDS, Policy()
+    )
     with pytest.raises(RuntimeError):
         await Monitor(polling, switches=Switches, on_verdict=fail).run()
     (record,) = (record for record in caplog.records if record.exc_info)
@@ -173,11 +183,15 @@ async def test_the_log_says_why_polling_has_ended(caplog: pytest.LogCaptureFixtu
 
 async def test_a_policy_is_decided_once_a_poll_and_never_after_the_next() -> None:
     poller = ScriptedPoller(DONOR, SYNCED, SYNCED, DOWN)
-    lenient = [Policy(available_when_donor=True, max_recv_queue=limit) for limit in range(200)]
+    lenient = [
+        Policy(available_when_donor=True, max_recv_queue=limit) for limit in range(200)
+    ]
     donors = [replace(policy, max_recv_queue=None) for policy in lenient]
     async with running(poller, interval_seconds=0.1) as monitor:
         await monitor.fresh_verdict()
-        verdicts = [await monitor.fresh_verdict(policy) for policy in (*donors[:2], None)]
+        verdicts = [
+            await monitor.fresh_verdict(policy) for policy in (*donors[:2], None)
+        ]
         assert [verdict.available for verdict in verdicts] == [True, True, False]
         assert verdicts[0] is verdicts[1]
         # More policies than are kept get their verdicts too.
@@ -215,14 +229,18 @@ async def test_each_change_of_verdict_is_kept_and_logged_once(
         reasons = [change.verdict.reason for change in monitor.changes]
     assert reasons == [Reason.SYNCED, Reason.UNREACHABLE, Reason.SYNCED]
     fields = ("levelname", "message", "reason", "was")
-    assert [tuple(vars(record)[field] for field in fields) for record in caplog.records] == [
+    assert [
+        tuple(vars(record)[field] for field in fields) for record in caplog.records
+    ] == [
         ("INFO", "available", "synced", None),
         ("WARNING", "unavailable", "unreachable", "synced"),
         ("INFO", "available", "synced", "unreachable"),
     ]
 
 
-async def test_a_change_is_logged_as_the_page_shows_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_is_logged_as_the_page_shows_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     async with running(ScriptedPoller(SYNCED, DESYNCED)) as monitor:
         await asked_until(monitor, lambda: monitor.verdict().draining)
@@ -288,13 +306,17 @@ async def test_what_a_replaced_way_of_polling_still_reads_never_counts() -> None
         assert (await monitor.fresh_verdict()).reason is Reason.DONOR
         going_on.set()
         await asked_until(monitor, lambda: after.calls > 1)
-        assert Reason.DESYNCED not in [change.verdict.reason for change in monitor.changes]
+        assert Reason.DESYNCED not in [
+            change.verdict.reason for change in monitor.changes
+        ]
 
 
 async def test_a_shorter_interval_holds_at_once() -> None:
     after = ScriptedPoller(DONOR)
     async with running(ScriptedPoller(SYNCED), interval_seconds=30.0) as monitor:
         await until(lambda: monitor.age_seconds > IDLE_SECONDS)
-        polling = replace(monitor.polling, poll=after.poll, interval_seconds=INTERVAL_SECONDS)
+        polling = replace(
+            monitor.polling, poll=after.poll, interval_seconds=INTERVAL_SECONDS
+        )
         monitor.take(polling, SYNCED, monitor.now())
         await asked_until(monitor, lambda: after.calls > 1)

@@ -44,7 +44,11 @@ def test_the_real_rows_are_read_without_loss() -> None:
 
 def test_bytes_and_text_and_numbers_are_read_alike_under_names_in_either_case() -> None:
     expected = NodeState(wsrep_local_state=4)
-    assert expected == parsed((b"wsrep_local_state", b"4")) == parsed(("WSREP_LOCAL_STATE", 4))
+    assert (
+        expected
+        == parsed((b"wsrep_local_state", b"4"))
+        == parsed(("WSREP_LOCAL_STATE", 4))
+    )
 
 
 def test_a_switch_that_is_1_or_0_is_on_or_off() -> None:
@@ -58,7 +62,9 @@ def test_1_and_0_stay_what_they_are_in_all_else() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [float | None, int | None, str, Annotated[float | None, "s"]])
+@pytest.mark.parametrize(
+    "kind", [float | None, int | None, str, Annotated[float | None, "s"]]
+)
 def test_a_field_of_a_type_that_has_no_parser_fails_at_once(kind: type) -> None:
     variables = make_dataclass("Variables", [("wsrep_flow_control_paused", kind)])
     with pytest.raises(TypeError, match="wsrep_flow_control_paused: no parser"):
@@ -90,11 +96,15 @@ def test_the_list_of_addresses_is_kept_in_full_also_of_ipv6() -> None:
 
 
 def test_the_same_row_twice_is_one() -> None:
-    assert NodeState(wsrep_ready="ON") == parsed(("wsrep_ready", "ON"), ("WSREP_READY", b"ON"))
+    assert NodeState(wsrep_ready="ON") == parsed(
+        ("wsrep_ready", "ON"), ("WSREP_READY", b"ON")
+    )
 
 
 def test_a_server_that_contradicts_itself_is_a_failed_poll() -> None:
-    expected = PollFailure(Reason.ERROR, "the server sent two different values for wsrep_ready")
+    expected = PollFailure(
+        Reason.ERROR, "the server sent two different values for wsrep_ready"
+    )
     assert expected == parse_node_state([("wsrep_ready", "ON"), ("wsrep_ready", "OFF")])
 
 

@@ -14,9 +14,9 @@ from app.settings.option_file import GROUPS, read_option_file
 def as_mariadb_reads(path: Path) -> dict[str, str | None]:
     """Return what my_print_defaults makes of a file: it shares its code with the client."""
     command = ["my_print_defaults", f"--defaults-file={path}", *GROUPS]
-    printed = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout.decode(
-        "utf-8", "surrogateescape"
-    )
+    printed = subprocess.run(
+        command, capture_output=True, check=True, timeout=10
+    ).stdout.decode("utf-8", "surrogateescape")
     options: dict[str, str | None] = {}
     for line in printed.split("\n")[:-1]:
         name, equals, value = line.removeprefix("--").partition("=")
@@ -67,10 +67,46 @@ host=h2
 """
 
 
-GROUP_PIECES = ("[client]", "[CLIENT]", "[client-server]", "[mysqld]", "[client ]", "[client", "[]")
-DIRECTIVES = ("!include ONE", "!include\tONE", "!includedir MANY", "!include /no/such", "!include")
-BLANKS = (" ", "\t", "\v", "\f", "\r", "\n", "\n", "\n", "\x1c", "\x85", "\u2028", "\ufeff")
-PIECES = (*GROUP_PIECES, *DIRECTIVES, *BLANKS, "!x", "host", "\\s", "\\x", *"[]a=-_é#;'\"\\!")
+GROUP_PIECES = (
+    "[client]",
+    "[CLIENT]",
+    "[client-server]",
+    "[mysqld]",
+    "[client ]",
+    "[client",
+    "[]",
+)
+DIRECTIVES = (
+    "!include ONE",
+    "!include\tONE",
+    "!includedir MANY",
+    "!include /no/such",
+    "!include",
+)
+BLANKS = (
+    " ",
+    "\t",
+    "\v",
+    "\f",
+    "\r",
+    "\n",
+    "\n",
+    "\n",
+    "\x1c",
+    "\x85",
+    "\u2028",
+    "\ufeff",
+)
+PIECES = (
+    *GROUP_PIECES,
+    *DIRECTIVES,
+    *BLANKS,
+    "!x",
+    "host",
+    "\\s",
+    "\\x",
+    *"[]a=-_é#;'\"\\!",
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -84,7 +120,15 @@ def test_any_file_is_read_as_mariadb_reads_it(tmp_path: Path, text: str) -> None
     one = written(tmp_path / "one", "[client]\nuser=one\n[mysqld]\n")
     many = tmp_path / "many"
     (many / "directory.cnf").mkdir(parents=True, exist_ok=True)
-    for name in (".hidden.cnf", "Z.cnf", "a.CNF", "a.b.cnf", "é.cnf", "c.ini", "d.cnf~"):
+    for name in (
+        ".hidden.cnf",
+        "Z.cnf",
+        "a.CNF",
+        "a.b.cnf",
+        "é.cnf",
+        "c.ini",
+        "d.cnf~",
+    ):
         written(many / name, f"[client]\nuser={name}\noption-{name}=1\n")
     text = text.replace("ONE", str(one)).replace("MANY", str(many))
     path = written(tmp_path / "my.cnf", f"[client]\n{text}\n")
@@ -105,11 +149,16 @@ def test_any_file_is_read_as_mariadb_reads_it(tmp_path: Path, text: str) -> None
         ("user=x\n", "line 1: "),
         ("\n[client\n", "line 2: "),
         ("[client]\n!includedir\n", "line 2: "),
-        ("!includedir /no/such/dir\n", "line 1: /no/such/dir: No such file or directory"),
+        (
+            "!includedir /no/such/dir\n",
+            "line 1: /no/such/dir: No such file or directory",
+        ),
         ("!include {path}\n", "line 1: more than 10 files"),
     ],
 )
-def test_what_cannot_be_read_names_file_and_line(tmp_path: Path, text: str, line: str) -> None:
+def test_what_cannot_be_read_names_file_and_line(
+    tmp_path: Path, text: str, line: str
+) -> None:
     path = tmp_path / "my.cnf"
     written(path, text.format(path=path))
     with pytest.raises(SettingsError, match=f"^DEFAULTS_EXTRA_FILE: {path}, {line}"):
@@ -124,5 +173,7 @@ def test_what_is_no_safe_file_is_named(tmp_path: Path) -> None:
         (tmp_path, "not a regular file"),
         (writable, "is writable by every user: run chmod o-w "),
     ):
-        with pytest.raises(SettingsError, match=f"^DEFAULTS_EXTRA_FILE: {path}:? {words}"):
+        with pytest.raises(
+            SettingsError, match=f"^DEFAULTS_EXTRA_FILE: {path}:? {words}"
+        ):
             read_option_file(str(path))

@@ -44,7 +44,10 @@ def test_a_mistake_in_the_words_is_one_line_that_names_the_help(
     typed: str, command: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = error_of(typed, capsys)
-    assert error == f"clustercheckd: {line}; for help, run: clustercheckd {command}--help\n"
+    assert (
+        error
+        == f"clustercheckd: {line}; for help, run: clustercheckd {command}--help\n"
+    )
     assert SECRET not in error
 
 
@@ -57,11 +60,23 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
         ("status db1:99999", "status: 'db1:99999' is not an address"),
         ("status http://db1:9200/", "status: 'http://db1:9200/' is not an address"),
         (f"status me:{SECRET}@db1:9200", "status: not an address"),
-        ("--host a..b --port 0", f"{NOT_LISTENING}a..b CLUSTERCHECK_PORT=0: not an address"),
-        ("--host 192.0.2.1 --port 0", f"{NOT_LISTENING}192.0.2.1 CLUSTERCHECK_PORT=0: Cannot"),
+        (
+            "--host a..b --port 0",
+            f"{NOT_LISTENING}a..b CLUSTERCHECK_PORT=0: not an address",
+        ),
+        (
+            "--host 192.0.2.1 --port 0",
+            f"{NOT_LISTENING}192.0.2.1 CLUSTERCHECK_PORT=0: Cannot",
+        ),
         ("check --max-recv-queue -1", "--max-recv-queue: MAX_RECV_QUEUE: -1: "),
-        ("check --mysql-password-file geheim", "MYSQL_PASSWORD_FILE: not an absolute path"),
-        ("check --mysql-password-file /dev", "MYSQL_PASSWORD_FILE: /dev: not a regular file"),
+        (
+            "check --mysql-password-file geheim",
+            "MYSQL_PASSWORD_FILE: not an absolute path",
+        ),
+        (
+            "check --mysql-password-file /dev",
+            "MYSQL_PASSWORD_FILE: /dev: not a regular file",
+        ),
         (
             "check --mysql-host db2 --mysql-ssl-ca /none",
             "MYSQL_SSL_CA or ssl-ca: /none: No such file",
@@ -97,7 +112,11 @@ def test_without_a_command_it_serves(typed: str) -> None:
     ("typed", "name", "expected"),
     [
         ("--available-when-donor", "available_when_donor", True),
-        ("--available-when-donor --available-when-donor=0", "available_when_donor", False),
+        (
+            "--available-when-donor --available-when-donor=0",
+            "available_when_donor",
+            False,
+        ),
         ("--any-path=yes", "clustercheck_any_path", True),
         ("--any-path off", "clustercheck_any_path", False),
         ("--deadline 1000ms", "clustercheck_deadline", 1),
@@ -113,7 +132,11 @@ def test_a_switch_may_stand_alone_and_a_duration_may_have_a_unit(
 
 def test_arguments_of_status_may_stand_among_its_flags() -> None:
     typed = parse(["status", "--json", "db1", "--port", "9300", "db2:9200", "--watch"])
-    assert (typed.addresses, typed.json, typed.watch) == (["db1", "db2:9200"], True, True)
+    assert (typed.addresses, typed.json, typed.watch) == (
+        ["db1", "db2:9200"],
+        True,
+        True,
+    )
     assert typed.flags == {"clustercheck_port": "9300"}
 
 
@@ -122,7 +145,9 @@ def flags_of(name: str) -> set[str]:
     return set(re.findall(r"^  (--[a-z-]+)", Parser(name).format_help(), re.MULTILINE))
 
 
-def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password() -> None:
+def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password() -> (
+    None
+):
     flags = {name: flags_of(name) - {"--help", "--env-file"} for name in COMMANDS}
     settable = set(Settings.model_fields) - set(WITHOUT_FLAG)
     assert flags["serve"] >= set(map(flag_of, settable))
@@ -133,7 +158,9 @@ def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_help_ends_with_an_example_that_can_be_typed_and_the_exit_statuses(name: str) -> None:
+def test_every_help_ends_with_an_example_that_can_be_typed_and_the_exit_statuses(
+    name: str,
+) -> None:
     _, _, end = Parser(name).format_help().partition("\n\nExample:\n  $ clustercheckd ")
     example, _, statuses = end.partition("\n\nExit status:\n")
     assert parse(shlex.split(example)).command == name

@@ -44,25 +44,52 @@ def fails_statements(peer: fake.Peer) -> None:
 
 def resets(peer: fake.Peer) -> None:
     """Reset the connection instead of a greeting."""
-    peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.connection.setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )
 
 
 CONNECTING, LOGGING_IN = "while connecting", "while logging in"
 READING = "while reading the node's state"
 BROKEN: list[tuple[str, fake.Behaviour, Reason, str]] = [
     ("never greets", fake.Peer.hang, Reason.TIMEOUT, CONNECTING),
-    ("logs in and never answers", fake.greets_then(fake.OK), Reason.TIMEOUT, LOGGING_IN),
+    (
+        "logs in and never answers",
+        fake.greets_then(fake.OK),
+        Reason.TIMEOUT,
+        LOGGING_IN,
+    ),
     ("never answers a poll", fake.greets_then(*[fake.OK] * 2), Reason.TIMEOUT, READING),
     ("closes at once", lambda _: None, Reason.CONNECTION_LOST, CONNECTING),
     ("resets", resets, Reason.CONNECTION_LOST, CONNECTING),
     ("cuts after login", cuts_after_login, Reason.CONNECTION_LOST, LOGGING_IN),
     ("cuts mid-packet", cuts_mid_packet, Reason.CONNECTION_LOST, READING),
-    ("a web server", fake.says(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9), Reason.ERROR, CONNECTING),
+    (
+        "a web server",
+        fake.says(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9),
+        Reason.ERROR,
+        CONNECTING,
+    ),
     ("zeros", fake.says(bytes(400)), Reason.ERROR, CONNECTING),
-    ("no greeting", fake.says(fake.packet(0, b"\x0a\x00\x01")), Reason.ERROR, CONNECTING),
+    (
+        "no greeting",
+        fake.says(fake.packet(0, b"\x0a\x00\x01")),
+        Reason.ERROR,
+        CONNECTING,
+    ),
     ("an empty packet", fake.says(fake.packet(0, b"")), Reason.ERROR, CONNECTING),
-    ("full", fake.says(fake.packet(0, fake.error(1040))), Reason.TOO_MANY_CONNECTIONS, "1040"),
-    ("a login refused", fake.greets_then(fake.error(1045)), Reason.ACCESS_DENIED, "1045"),
+    (
+        "full",
+        fake.says(fake.packet(0, fake.error(1040))),
+        Reason.TOO_MANY_CONNECTIONS,
+        "1040",
+    ),
+    (
+        "a login refused",
+        fake.greets_then(fake.error(1045)),
+        Reason.ACCESS_DENIED,
+        "1045",
+    ),
     (
         "init_connect fails",
         fake.greets_then(fake.OK, fake.error(1184)),
@@ -75,7 +102,9 @@ BROKEN: list[tuple[str, fake.Behaviour, Reason, str]] = [
 
 @LOOPS
 @pytest.mark.parametrize(
-    ("behaviour", "reason", "words"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN]
+    ("behaviour", "reason", "words"),
+    [row[1:] for row in BROKEN],
+    ids=[row[0] for row in BROKEN],
 )
 def test_a_failure_is_a_value_with_its_cause(
     behaviour: fake.Behaviour, reason: Reason, words: str, new_loop: Loop
@@ -119,10 +148,15 @@ def test_a_full_accept_queue_is_a_timeout_until_there_is_room(
     new_loop: Loop, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "mysqld.sock")
-    with fake.FakeMySQL(fake.galera(), path) as server, socket.socket(socket.AF_UNIX) as waiting:
+    with (
+        fake.FakeMySQL(fake.galera(), path) as server,
+        socket.socket(socket.AF_UNIX) as waiting,
+    ):
         server.socket.listen(0)
         waiting.connect(path)
-        with polls_of(Database(socket=path, username="someone"), new_loop=new_loop) as polls:
+        with polls_of(
+            Database(socket=path, username="someone"), new_loop=new_loop
+        ) as polls:
             assert polls.failure().reason is Reason.TIMEOUT
             with server.serving():
                 polls.state()
@@ -150,7 +184,9 @@ HELD_CONNECTION_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("payloads", HELD_CONNECTION_FAULTS.values(), ids=HELD_CONNECTION_FAULTS)
+@pytest.mark.parametrize(
+    "payloads", HELD_CONNECTION_FAULTS.values(), ids=HELD_CONNECTION_FAULTS
+)
 def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(
     payloads: tuple[bytes, ...],
 ) -> None:
@@ -168,7 +204,9 @@ ENDLESS_ROWS = (
     fake.packet(1, b"\x01")
     + fake.packet(2, b"\x03def\0\0\0\x01n\0\x0c" + bytes(12))
     + fake.packet(3, fake.EOF),
-    b"".join(fake.packet((4 + number) % 256, b"\xc8" + b"x" * 200) for number in range(256)),
+    b"".join(
+        fake.packet((4 + number) % 256, b"\xc8" + b"x" * 200) for number in range(256)
+    ),
 )
 
 

@@ -56,7 +56,9 @@ def test_without_a_thread_for_it_a_lookup_is_no_fault_of_the_servers() -> None:
     try:
         # More than the limit: no thread can start, as where the limit on threads is reached.
         resource.setrlimit(resource.RLIMIT_AS, (1 << 39, limits[1]))
-        with pytest.raises(socket.gaierror, match="clustercheckd could not start a thread"):
+        with pytest.raises(
+            socket.gaierror, match="clustercheckd could not start a thread"
+        ):
             addresses_of("db.invalid")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)

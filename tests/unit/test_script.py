@@ -29,7 +29,8 @@ def test_positionals_set_the_variables_in_order_and_a_dash_is_an_empty_account(
         " DEFAULTS_EXTRA_FILE"
     )
     assert positionals(arguments, "here") == [
-        Variable(name, value, "here") for name, value in zip(names.split(), values, strict=False)
+        Variable(name, value, "here")
+        for name, value in zip(names.split(), values, strict=False)
     ]
 
 
@@ -69,13 +70,20 @@ def test_lines_are_read_as_a_shell_reads_them_and_what_cannot_be_is_reported(
     assert where == [f"{file}, line 2"] * complaints
 
 
-def test_a_file_that_cannot_be_read_is_reported_and_a_missing_one_is_not(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported_and_a_missing_one_is_not(
+    tmp_path: Path,
+) -> None:
     complaints: list[str] = []
-    assert [*assignments(tmp_path, complaints), *assignments(tmp_path / "none", complaints)] == []
+    assert [
+        *assignments(tmp_path, complaints),
+        *assignments(tmp_path / "none", complaints),
+    ] == []
     assert complaints == [f"{tmp_path}: not a regular file"]
 
 
-def test_the_last_value_applies_and_empty_means_the_default_except_for_the_account() -> None:
+def test_the_last_value_applies_and_empty_means_the_default_except_for_the_account() -> (
+    None
+):
     variables = [
         Variable("MYSQL_PASSWORD", ""),
         Variable("MYSQL_HOST", ""),

@@ -31,10 +31,19 @@ def verbs(server: fake.FakeMySQL) -> list[str]:
     ]
 
 
-def test_after_one_show_a_connection_is_asked_by_select_for_what_the_server_has() -> None:
-    with polling(fake.galera(variables=VARIABLES | {"evil, SLEEP(9)": "1"})) as (polls, server):
+def test_after_one_show_a_connection_is_asked_by_select_for_what_the_server_has() -> (
+    None
+):
+    with polling(fake.galera(variables=VARIABLES | {"evil, SLEEP(9)": "1"})) as (
+        polls,
+        server,
+    ):
         first = polls.state()
-        assert (first.wsrep_on, first.wsrep_desync, first.super_read_only) == ("ON", "ON", "OFF")
+        assert (first.wsrep_on, first.wsrep_desync, first.super_read_only) == (
+            "ON",
+            "ON",
+            "OFF",
+        )
         assert [first, first] == [polls.poll(), polls.poll()]
         # Names from a server are never sent back.
         assert "evil" not in server.statements[-1]
@@ -88,7 +97,9 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
 def test_a_further_result_is_refused_before_it_arrives() -> None:
     more_results_exist = fake.OK[:3] + b"\x08\x00\x00\x00"
     with polling(fake.greets_then(fake.OK, more_results_exist)) as (polls, _):
-        assert "sent more than it was asked for while logging in" in polls.failure().detail
+        assert (
+            "sent more than it was asked for while logging in" in polls.failure().detail
+        )
 
 
 def test_rows_that_make_no_sense_end_the_connection() -> None:
@@ -106,8 +117,12 @@ def test_rows_that_make_no_sense_end_the_connection() -> None:
         assert server.connections == 2
 
 
-@pytest.mark.parametrize("rows", [[], [["1"]], [["1"], ["1"]]], ids=["none", "half", "two"])
-def test_a_select_that_answers_nothing_or_half_ends_the_connection(rows: list[list[str]]) -> None:
+@pytest.mark.parametrize(
+    "rows", [[], [["1"]], [["1"], ["1"]]], ids=["none", "half", "two"]
+)
+def test_a_select_that_answers_nothing_or_half_ends_the_connection(
+    rows: list[list[str]],
+) -> None:
     def behaviour(peer: fake.Peer) -> None:
         peer.poll_once()
         peer.receive()

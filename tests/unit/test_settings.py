@@ -51,7 +51,11 @@ def error_of(load: Load, **environ: str) -> str:
 
 def test_the_defaults_are_those_of_the_database_and_the_policy(load: Load) -> None:
     settings, warnings = load()
-    assert (settings.database(), settings.policy(), warnings) == (Database(), Policy(), [])
+    assert (settings.database(), settings.policy(), warnings) == (
+        Database(),
+        Policy(),
+        [],
+    )
 
 
 def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> None:
@@ -61,7 +65,11 @@ def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> 
     others = {"port": 1, "ssl": True, "ssl_verify": "ca", "password_file": None}
     assert asdict(database) == {name: name for name in texts.values()} | others
     environ = dict.fromkeys(map(str.upper, POLICY), "0")
-    environ |= {"AVAILABLE_WHEN_DONOR": "1", "MIN_CLUSTER_SIZE": "3", "MAX_SYNC_WAIT": "1500ms"}
+    environ |= {
+        "AVAILABLE_WHEN_DONOR": "1",
+        "MIN_CLUSTER_SIZE": "3",
+        "MAX_SYNC_WAIT": "1500ms",
+    }
     policy = load(**environ)[0].policy()
     assert policy == Policy(True, False, False, 3, 0, 1.5)  # noqa: FBT003 (the fields' order)
 
@@ -79,15 +87,28 @@ DURATION = "must be a duration, such as 0.25, 250ms, 1s, 5m, 2h"
 NETWORKS = "must be addresses and networks, such as 10.0.0.0/8 fd00::7: "
 PATH = "must be an absolute path, such as /var/tmp/clustercheck.disabled"
 MANY = "9" * 5000
-FREE_TEXT = {"clustercheck_host", *DATABASE} - {"mysql_port", "mysql_ssl", "mysql_ssl_verify"}
+FREE_TEXT = {"clustercheck_host", *DATABASE} - {
+    "mysql_port",
+    "mysql_ssl",
+    "mysql_ssl_verify",
+}
 MISTAKES: dict[str, dict[str, str]] = {
-    "mysql_port": {"x": NUMBER, "0": "must be at least 1", "65536": "must be at most 65535"},
+    "mysql_port": {
+        "x": NUMBER,
+        "0": "must be at least 1",
+        "65536": "must be at most 65535",
+    },
     "mysql_ssl": {"maybe": BOOLEAN},
     "mysql_ssl_verify": {"all": "must be identity, ca or none"},
     "available_when_donor": {"maybe": BOOLEAN, "2": BOOLEAN, "\udcff": TEXT},
     "available_when_readonly": {"nein": BOOLEAN},
     "available_when_full": {"01": BOOLEAN},
-    "max_recv_queue": {"hundred": NUMBER, "1.5": NUMBER, MANY: NUMBER, "-1": "must be at least 0"},
+    "max_recv_queue": {
+        "hundred": NUMBER,
+        "1.5": NUMBER,
+        MANY: NUMBER,
+        "-1": "must be at least 0",
+    },
     "min_cluster_size": {"two": NUMBER, "-1": "must be at least 0"},
     "max_sync_wait": {"2 days": DURATION, "50ms": "must be at least 0.1 s"},
     "clustercheck_disabled_file": {"x": PATH, "": PATH, "\udcff": PATH},
@@ -95,7 +116,11 @@ MISTAKES: dict[str, dict[str, str]] = {
     "clustercheck_drain_seconds": {"-1": DURATION, "2h": "must be at most 3600 s"},
     "clustercheck_poll_interval": {"10ms": "must be at least 0.05 s"},
     "clustercheck_login_interval": {"never": DURATION},
-    "clustercheck_deadline": {"nan": DURATION, "5x": DURATION, "800": "must be at most 60 s"},
+    "clustercheck_deadline": {
+        "nan": DURATION,
+        "5x": DURATION,
+        "800": "must be at most 60 s",
+    },
     "clustercheck_port": {"http": NUMBER, "65536": "must be at most 65535"},
     "clustercheck_allow_from": {
         "db1": f"{NETWORKS}db1 does not appear to be an IPv4 or IPv6 network",
@@ -123,7 +148,9 @@ def test_a_bad_value_is_one_line_with_the_setting_and_what_it_must_be(
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_no_message_about_a_value_is_in_the_words_of_a_library(load: Load, name: str) -> None:
+def test_no_message_about_a_value_is_in_the_words_of_a_library(
+    load: Load, name: str
+) -> None:
     told = []
     for value in ("maybe", "", " ", "-1", "1e9", "1.5", "\udcff", "\n", MANY, "{0}"):
         try:
@@ -151,10 +178,15 @@ def test_no_message_about_a_value_is_in_the_words_of_a_library(load: Load, name:
         ("MAX_SYNC_WAIT", 0.1, 3600),
     ],
 )
-def test_the_bounds_of_a_number(load: Load, name: str, least: float, most: float | None) -> None:
+def test_the_bounds_of_a_number(
+    load: Load, name: str, least: float, most: float | None
+) -> None:
     for value in filter(None, (least, most)):
         assert getattr(load(**{name: str(value)})[0], name.lower()) == value
-    beyond = [least / 2 if isinstance(least, float) else least - 1, *([most + 1] if most else [])]
+    beyond = [
+        least / 2 if isinstance(least, float) else least - 1,
+        *([most + 1] if most else []),
+    ]
     for value in beyond:
         assert error_of(load, **{name: str(value)}).startswith(f"{name}: ")
 
@@ -183,7 +215,9 @@ def test_settings_that_exclude_each_other_are_named(load: Load) -> None:
         ("MYSQL_HOST", f"{SECRET}@db2:3306"),
     ],
 )
-def test_a_secret_in_the_wrong_variable_is_not_repeated(load: Load, name: str, value: str) -> None:
+def test_a_secret_in_the_wrong_variable_is_not_repeated(
+    load: Load, name: str, value: str
+) -> None:
     message = error_of(load, **{name: value})
     assert message.startswith(name)
     assert SECRET not in message
@@ -204,7 +238,9 @@ def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load) -> None
         'MYSQL_PASSWORD="$A${MYSQL_HOST}"',
     )
     settings, _ = load(CLUSTERCHECK_ENV_FILE=path, A="x")
-    assert settings.database() == Database(host="db1", username="a b", password="$A${MYSQL_HOST}")
+    assert settings.database() == Database(
+        host="db1", username="a b", password="$A${MYSQL_HOST}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,7 +259,9 @@ def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load) -> None
         ),
     ],
 )
-def test_a_mistake_in_an_env_file_is_named_with_its_line(load: Load, line: str, error: str) -> None:
+def test_a_mistake_in_an_env_file_is_named_with_its_line(
+    load: Load, line: str, error: str
+) -> None:
     message = error_of(load, CLUSTERCHECK_ENV_FILE=file_of("MYSQL_PORT=1", line))
     assert message.startswith(error)
     assert SECRET not in message
@@ -233,7 +271,11 @@ def test_an_env_file_that_cannot_be_read_is_named_with_the_reason(load: Load) ->
     # To open a pipe would wait for somebody who writes to it.
     os.mkfifo("pipe")
     Path("latin").write_bytes(b"MYSQL_PASSWORD=\xff")
-    for path, why in (("pipe", "not a regular file"), ("latin", "not UTF-8"), ("none", "No such")):
+    for path, why in (
+        ("pipe", "not a regular file"),
+        ("latin", "not UTF-8"),
+        ("none", "No such"),
+    ):
         message = error_of(load, CLUSTERCHECK_ENV_FILE=path)
         assert message.startswith(f"env file {path}: {why}")
 
@@ -260,7 +302,9 @@ def test_a_misspelt_name_in_the_env_file_is_a_mistake_but_stops_no_start(
     load: Load, name: str, meant: str
 ) -> None:
     path = file_of("MYSQL_HOST=db", f"export {name}=1")
-    told = f"env, line 2: {name} is not a setting" + (f"; did you mean {meant}?" if meant else "")
+    told = f"env, line 2: {name} is not a setting" + (
+        f"; did you mean {meant}?" if meant else ""
+    )
     settings, warnings = load(CLUSTERCHECK_ENV_FILE=path)
     assert (settings.mysql_host, warnings) == ("db", [told])
     with pytest.raises(SettingsError) as caught:
@@ -278,12 +322,14 @@ def test_a_line_that_lacks_its_end_shows_no_secret(load: Load, name: str) -> Non
 
 
 def test_all_mistakes_are_told_at_once(load: Load) -> None:
-    path = file_of("MAX_RECV_QUEUE=many", "nothing", "MYSQL_USER=x", "AVAILABLE_WHEN_FULL=2")
+    path = file_of(
+        "MAX_RECV_QUEUE=many", "nothing", "MYSQL_USER=x", "AVAILABLE_WHEN_FULL=2"
+    )
     with pytest.raises(SettingsError) as caught:
         load_settings({}, path, strict=True)
-    assert [line.partition(" line ")[2][:1] for line in str(caught.value).splitlines()] == [
-        *("2", "3", "4", "1")
-    ]
+    assert [
+        line.partition(" line ")[2][:1] for line in str(caught.value).splitlines()
+    ] == [*("2", "3", "4", "1")]
     # A drain needs none of these.
     assert load_settings({}, path, ["clustercheck_disabled_file"])[0] == load()[0]
 
@@ -308,11 +354,15 @@ def test_a_name_that_may_be_a_secret_is_not_shown(load: Load, name: str) -> None
 
 
 def test_a_name_in_the_environment_is_nobodys_mistake(load: Load) -> None:
-    others = dict.fromkeys(("MYSQL_ROOT_PASSWORD", "MYSQL_DATABASE", "MYSQL_SERVICE_PORT"), "1")
+    others = dict.fromkeys(
+        ("MYSQL_ROOT_PASSWORD", "MYSQL_DATABASE", "MYSQL_SERVICE_PORT"), "1"
+    )
     assert load(**others)[1] == []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AVAILABLE_WHEN_DONER", "1")
-        told = "AVAILABLE_WHEN_DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?"
+        told = (
+            "AVAILABLE_WHEN_DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?"
+        )
         assert load_settings({}, "", strict=True)[1] == [told]
 
 
@@ -323,6 +373,8 @@ def test_a_name_that_is_in_the_file_twice_is_told(load: Load) -> None:
     assert warnings == ["env, line 2: mysql_host is already set: env, line 1"]
 
 
-@pytest.mark.parametrize("host", ["db2.example.org", "10.0.0.2", "fe80::1%eth0", "db_2"])
+@pytest.mark.parametrize(
+    "host", ["db2.example.org", "10.0.0.2", "fe80::1%eth0", "db_2"]
+)
 def test_a_host_is_taken_as_it_is(host: str) -> None:
     assert Database(host=host).target().host == host

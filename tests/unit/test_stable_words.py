@@ -98,7 +98,10 @@ STABLE = {
         set(StatusConnections.model_fields),
     ),
     "fields of a reload": ("at complaints failure successful", names(Reload)),
-    "fields of a change": ("at available detail reason", set(StatusChange.model_fields)),
+    "fields of a change": (
+        "at available detail reason",
+        set(StatusChange.model_fields),
+    ),
     "fields of a failure": ("detail reason", names(PollFailure)),
     "fields of the policy": (
         """
@@ -122,14 +125,23 @@ STABLE = {
         names(NodeState),
     ),
     # Another test compares them with what the command says.
-    "words for a cluster": ("held-up nobody not-asked split versions", words_for_a_cluster()),
+    "words for a cluster": (
+        "held-up nobody not-asked split versions",
+        words_for_a_cluster(),
+    ),
     "commands": ("check drain migrate reload serve status undrain", set(COMMANDS)),
 }
 
 
 EVENTS = {
     *("available", "client refused", "draining", "in sync again", "log lines dropped"),
-    *("login failed", "login works again", "not in sync", "not reloaded", "poller failed"),
+    *(
+        "login failed",
+        "login works again",
+        "not in sync",
+        "not reloaded",
+        "poller failed",
+    ),
     *(
         "polling ended",
         "reloaded",
@@ -152,14 +164,18 @@ def test_the_log_has_the_events_of_1_0() -> None:
     listed = LOG_PAGE.partition("\n- ")[2]
     assert set(re.findall(r"`([a-z ]+)`", listed)) == EVENTS
     sources = "".join(path.read_text() for path in APP.rglob("*.py"))
-    logged = re.findall(r'_log\.(?:info|warning|error|exception)\(\s*"([a-z ]+)"', sources)
+    logged = re.findall(
+        r'_log\.(?:info|warning|error|exception)\(\s*"([a-z ]+)"', sources
+    )
     # Other events are chosen as the program runs.
     chosen = {"available", "draining", "reloaded", "started", "stopping", "unavailable"}
     assert {*logged, *chosen} == EVENTS
 
 
 def test_the_exit_statuses_are_those_of_1_0() -> None:
-    statuses = {name: value for name, value in vars(exit_status).items() if name.isupper()}
+    statuses = {
+        name: value for name, value in vars(exit_status).items() if name.isupper()
+    }
     assert statuses == {
         "DONE": 0,
         "AVAILABLE": 0,

@@ -9,10 +9,19 @@ from app.commands.status import age_since
 
 @pytest.mark.parametrize(
     ("seconds", "age"),
-    [(-60, "0s"), (119.5, "119s"), (121, "2m"), (7100, "118m"), (47.5 * 3600, "47h"), (3e5, "3d")],
+    [
+        (-60, "0s"),
+        (119.5, "119s"),
+        (121, "2m"),
+        (7100, "118m"),
+        (47.5 * 3600, "47h"),
+        (3e5, "3d"),
+    ],
 )
 def test_since_is_an_age(seconds: float, age: str) -> None:
-    assert age_since((datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()) == age
+    assert (
+        age_since((datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()) == age
+    )
 
 
 def test_what_is_no_time_is_a_dash() -> None:

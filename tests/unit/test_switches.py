@@ -29,7 +29,12 @@ def test_a_file_that_does_not_exist_is_none(path: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     # Below something that is no directory, there cannot be one.
-    for missing in (path, path / "below", tmp_path / "file" / "below", tmp_path / "link"):
+    for missing in (
+        path,
+        path / "below",
+        tmp_path / "file" / "below",
+        tmp_path / "link",
+    ):
         assert ManualSwitches(str(missing))() == Switches()
 
 
@@ -42,7 +47,9 @@ def test_a_file_that_exists_is_told_with_its_time(path: Path) -> None:
     )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to somebody else")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root may give a file to somebody else"
+)
 def test_the_owner_is_told_by_name_or_number_and_is_that_of_a_link_itself(
     path: Path, tmp_path: Path
 ) -> None:

@@ -73,7 +73,9 @@ WAITS = {
         ((15, read), (16, refused), (17, read), (18, answered)), 0
     ),
     "lost at once": Row(((15, read), (15.9, lost)), None),
-    "lost at once, and the next one waits": Row(((15, read), (15.9, lost), (17, read)), 3),
+    "lost at once, and the next one waits": Row(
+        ((15, read), (15.9, lost), (17, read)), 3
+    ),
     "lost after a second": Row(((15, read), (16, lost)), 5),
     "lost after a second, and the next one at once": Row(
         ((15, read), (16, lost), (17, read), (17.1, lost)), 5
@@ -109,19 +111,35 @@ RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
     "no gap": (((8, poll), (9, poll), (10, poll)), False),
     "two seconds": (((8, poll), (10, poll)), False),
     "more than two seconds": (((7.9, poll), (10, poll)), True),
-    "the server hung": (((7.9, poll), (8.5, silence), (9.5, silence), (10, poll)), True),
+    "the server hung": (
+        ((7.9, poll), (8.5, silence), (9.5, silence), (10, poll)),
+        True,
+    ),
     "a short hang": (((8.1, poll), (8.5, silence), (9.5, silence), (10, poll)), False),
     "a poll failed meanwhile": (((7.9, poll), (9, failure), (10, poll)), True),
     "it hung at the start": (((9, silence), (10, poll)), True),
     "it was away at the start": (((9, failure), (10, poll)), True),
     "more polls": (((7, poll), (10, poll), (11, poll)), True),
-    "a read in sync answered": (((7, poll), (10, poll), (10, read), (10.1, answered)), False),
-    "one answered late": (((7, poll), (10, poll), (10, read), (10.6, answered)), True),
-    "one answered late, and the next one promptly": (
-        ((7, poll), (10, poll), (10, read), (10.6, answered), (10.7, read), (10.7, answered)),
+    "a read in sync answered": (
+        ((7, poll), (10, poll), (10, read), (10.1, answered)),
         False,
     ),
-    "one that began before": (((7, poll), (9.9, read), (10, poll), (10.1, answered)), True),
+    "one answered late": (((7, poll), (10, poll), (10, read), (10.6, answered)), True),
+    "one answered late, and the next one promptly": (
+        (
+            (7, poll),
+            (10, poll),
+            (10, read),
+            (10.6, answered),
+            (10.7, read),
+            (10.7, answered),
+        ),
+        False,
+    ),
+    "one that began before": (
+        ((7, poll), (9.9, read), (10, poll), (10.1, answered)),
+        True,
+    ),
     "one that waits": (((7, poll), (10, poll), (10, read)), True),
     "one refused": (((7, poll), (10, poll), (10, read), (10.1, refused)), True),
     "one lost": (((7, poll), (10, poll), (10, read), (10.1, lost)), True),
@@ -133,7 +151,9 @@ RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
 
 
 @pytest.mark.parametrize(("events", "returning"), RETURNS.values(), ids=RETURNS)
-def test_row_of_the_return(events: tuple[tuple[float, Event], ...], *, returning: bool) -> None:
+def test_row_of_the_return(
+    events: tuple[tuple[float, Event], ...], *, returning: bool
+) -> None:
     sync = after(events)
     assert sync.is_returning(11.0) is returning
     assert not sync.is_returning(10.9 + RETURN_SECONDS)
@@ -145,13 +165,21 @@ DUE: dict[str, tuple[tuple[tuple[float, Event], ...], float]] = {
     "after a refusal": (((8, poll), (10, read), (10, refused)), 11),
     "after a loss": (((8, poll), (10, read), (11, lost)), 11),
     "after a gap": (((7, poll), (9.9, read), (9.9, answered), (10, poll)), 0),
-    "refused while the node returns": (((7, poll), (10, poll), (10, read), (10, refused)), 10.2),
-    "late while the node returns": (((7, poll), (10, poll), (10, read), (10.6, answered)), 10.2),
+    "refused while the node returns": (
+        ((7, poll), (10, poll), (10, read), (10, refused)),
+        10.2,
+    ),
+    "late while the node returns": (
+        ((7, poll), (10, poll), (10, read), (10.6, answered)),
+        10.2,
+    ),
 }
 
 
 @pytest.mark.parametrize(("events", "due_at"), DUE.values(), ids=DUE)
-def test_row_of_the_next_read(events: tuple[tuple[float, Event], ...], due_at: float) -> None:
+def test_row_of_the_next_read(
+    events: tuple[tuple[float, Event], ...], due_at: float
+) -> None:
     sync = after(events)
     assert sync.read_is_due(max(due_at, 10.0), 2.0)
     assert not due_at or not sync.read_is_due(due_at - 0.01, 2.0)

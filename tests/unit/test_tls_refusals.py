@@ -42,10 +42,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 @pytest.fixture(scope="module")
-def context(authority: Certificate, tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+def context(
+    authority: Certificate, tmp_path_factory: pytest.TempPathFactory
+) -> ssl.SSLContext:
     """Make a server's side of TLS."""
     return server_context(
-        make_certificate(tmp_path_factory.mktemp("server"), "server", authority, LOOPBACK)
+        make_certificate(
+            tmp_path_factory.mktemp("server"), "server", authority, LOOPBACK
+        )
     )
 
 
@@ -74,7 +78,10 @@ def polling_over_tls(
     ],
 )
 def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
-    authority: Certificate, context: ssl.SSLContext, new_loop: Loop, answer: bytes | None
+    authority: Certificate,
+    context: ssl.SSLContext,
+    new_loop: Loop,
+    answer: bytes | None,
 ) -> None:
     over = threading.Event()
 
@@ -88,7 +95,10 @@ def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
         over.wait(_LONGEST_SECONDS)
 
     with (
-        polling_over_tls(neither_reads_nor_closes, authority, new_loop) as (polls, server),
+        polling_over_tls(neither_reads_nor_closes, authority, new_loop) as (
+            polls,
+            server,
+        ),
         ExitStack() as exits,
     ):
         exits.callback(over.set)
@@ -119,7 +129,11 @@ def test_a_server_without_tls_is_told_nothing_and_paced_where_tls_is_required(
         received.append(peer.connection.recv(65536))
 
     with polling_over_tls(greets_and_listens, authority) as (polls, server):
-        check_paced(polls, server, "offers no TLS, but MYSQL_SSL* or the option file requires it")
+        check_paced(
+            polls,
+            server,
+            "offers no TLS, but MYSQL_SSL* or the option file requires it",
+        )
         wait_for("the server to see the end of the connection", lambda: received)
     assert received == [b""]
 

@@ -39,7 +39,9 @@ def test_a_200_on_an_unusable_node_is_false_even_if_it_is_a_donor() -> None:
     assert judge(said, always(USABLE), always(NOT_DESYNCED))[FALSE_200] == []
 
 
-def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced_or_cannot_be_read() -> None:
+def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced_or_cannot_be_read() -> (
+    None
+):
     said, usable = always(SAYS_503), samples(UNUSABLE, *[USABLE] * 5)
     seen = judge(
         said,
@@ -90,7 +92,12 @@ def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> No
 
 @pytest.mark.parametrize(
     ("kind", "longest"),
-    [("SIGSTOP", 0.35), ("read-only", 0.35), (NO_THREADS, 3.1), (BROKEN_INIT_CONNECT, 3.1)],
+    [
+        ("SIGSTOP", 0.35),
+        ("read-only", 0.35),
+        (NO_THREADS, 3.1),
+        (BROKEN_INIT_CONNECT, 3.1),
+    ],
 )
 def test_a_200_may_rest_on_a_poll_of_a_quarter_of_a_second_ago_and_on_a_login_of_three(
     kind: str, longest: float
@@ -103,7 +110,9 @@ def test_a_200_may_rest_on_a_poll_of_a_quarter_of_a_second_ago_and_on_a_login_of
         assert len(report(kind, said, DOWN).violations()) == violations
 
 
-def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_own() -> None:
+def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_own() -> (
+    None
+):
     said = [Sample(3.0, 3.59, SAYS_200, "")]
     during = report(SIGSTOP, said, DOWN)
     afterwards = report(SIGSTOP, said, DOWN, ended_at=2.0)

@@ -69,7 +69,11 @@ ROWS = [
         Reason.INCONSISTENT,
         replace(NON_PRIMARY, wsrep_local_state=5),
     ),
-    Row("synced, shutting down", Reason.NON_PRIMARY, real_rows.parsed(real_rows.SHUTTING_DOWN)),
+    Row(
+        "synced, shutting down",
+        Reason.NON_PRIMARY,
+        real_rows.parsed(real_rows.SHUTTING_DOWN),
+    ),
     Row(
         "end of incremental transfer",
         Reason.JOINING,
@@ -80,7 +84,9 @@ ROWS = [
     Row("desynced", Reason.DESYNCED, DESYNCED, detail="AVAILABLE_WHEN_DONOR=0"),
     Row("desynced, allowed", Reason.DONOR, DESYNCED, DONORS),
     # From documents and server sources.
-    Row("wsrep_on without a global scope, as on PXC", Reason.SYNCED, but(wsrep_on=None)),
+    Row(
+        "wsrep_on without a global scope, as on PXC", Reason.SYNCED, but(wsrep_on=None)
+    ),
     Row(
         "no networking in maintenance, which would keep sessions",
         Reason.NO_NETWORKING,
@@ -93,7 +99,10 @@ ROWS = [
         replace(NON_PRIMARY, pxc_maint_mode="MAINTENANCE"),
     ),
     Row(
-        "joined", Reason.JOINED, real_rows.parsed(real_rows.JOINED), detail="AVAILABLE_WHEN_DONOR=0"
+        "joined",
+        Reason.JOINED,
+        real_rows.parsed(real_rows.JOINED),
+        detail="AVAILABLE_WHEN_DONOR=0",
     ),
     Row(
         "logins rejected",
@@ -113,7 +122,9 @@ ROWS = [
         replace(NON_PRIMARY, rejects_logins="error 1135"),
     ),
     Row("alone, allowed by default", Reason.SYNCED, but(wsrep_cluster_size=1)),
-    Row("as many members as asked for", Reason.SYNCED, but(wsrep_cluster_size=3), THREE),
+    Row(
+        "as many members as asked for", Reason.SYNCED, but(wsrep_cluster_size=3), THREE
+    ),
     *(
         Row(
             f"{word} members",
@@ -122,7 +133,12 @@ ROWS = [
             THREE,
             detail=f"wsrep_cluster_size is {word}; MIN_CLUSTER_SIZE=3",
         )
-        for size, word in ((2, "2"), (0, "0"), (None, "missing"), (NOT_A_NUMBER, "unreadable"))
+        for size, word in (
+            (2, "2"),
+            (0, "0"),
+            (None, "missing"),
+            (NOT_A_NUMBER, "unreadable"),
+        )
     ),
     Row(
         "too small a cluster, not primary",
@@ -144,7 +160,13 @@ ROWS = [
             ("logins rejected", but(rejects_logins="")),
         )
     ),
-    Row("back from a hang", Reason.BLOCKED, but(returning=True), DONORS, detail="no read in sync"),
+    Row(
+        "back from a hang",
+        Reason.BLOCKED,
+        but(returning=True),
+        DONORS,
+        detail="no read in sync",
+    ),
     Row(
         "back from a hang, logins rejected",
         Reason.REJECTS_LOGINS,
@@ -179,10 +201,19 @@ ROWS = [
         LIMITED,
         detail="MAX_RECV_QUEUE=64",
     ),
-    Row("queue empty, none allowed", Reason.SYNCED, SYNCED, replace(STRICT, max_recv_queue=0)),
+    Row(
+        "queue empty, none allowed",
+        Reason.SYNCED,
+        SYNCED,
+        replace(STRICT, max_recv_queue=0),
+    ),
     *(
         Row(
-            f"queue {word}", Reason.LAGGING, but(wsrep_local_recv_queue=queue), LIMITED, detail=word
+            f"queue {word}",
+            Reason.LAGGING,
+            but(wsrep_local_recv_queue=queue),
+            LIMITED,
+            detail=word,
         )
         for queue, word in ((None, "missing"), (NOT_A_NUMBER, "unreadable"))
     ),
@@ -199,7 +230,10 @@ ROWS = [
         detail="MAX_SYNC_WAIT=1 s",
     ),
     Row(
-        "a read in sync waits as long as it may", Reason.SYNCED, but(sync_wait_seconds=1.0), IN_SYNC
+        "a read in sync waits as long as it may",
+        Reason.SYNCED,
+        but(sync_wait_seconds=1.0),
+        IN_SYNC,
     ),
     Row(
         "a read in sync refused",
@@ -207,7 +241,9 @@ ROWS = [
         but(sync_wait_seconds=0.1, sync_refused=True),
         IN_SYNC,
     ),
-    Row("no read in sync yet", Reason.SYNCED, SYNCED, replace(STRICT, max_sync_wait=0.0)),
+    Row(
+        "no read in sync yet", Reason.SYNCED, SYNCED, replace(STRICT, max_sync_wait=0.0)
+    ),
     Row(
         "a read in sync of no sensible time",
         Reason.BLOCKED,
@@ -223,7 +259,12 @@ ROWS = [
         detail="AVAILABLE_WHEN_FULL=0",
     ),
     *(
-        Row(f"{connected} connected", Reason.SYNCED, but(threads_connected=connected), NOT_FULL)
+        Row(
+            f"{connected} connected",
+            Reason.SYNCED,
+            but(threads_connected=connected),
+            NOT_FULL,
+        )
         for connected in (0, 150)
     ),
     *(
@@ -252,13 +293,20 @@ ROWS = [
     ),
     # Whatever the node says.
     *(
-        Row(f"not read, {cause}", cause, PollFailure(cause, "why"), DONORS, detail="why")
+        Row(
+            f"not read, {cause}", cause, PollFailure(cause, "why"), DONORS, detail="why"
+        )
         for cause in POLL_FAILURES
     ),
     Row("no poll yet", Reason.STARTING, None, DONORS),
     Row("at the age limit", Reason.SYNCED, age_seconds=1.15),
     *(
-        Row(f"{age} s old", Reason.STALE, PollFailure(Reason.TIMEOUT, "why"), age_seconds=age)
+        Row(
+            f"{age} s old",
+            Reason.STALE,
+            PollFailure(Reason.TIMEOUT, "why"),
+            age_seconds=age,
+        )
         for age in (1.1500001, float("nan"))
     ),
     Row(
@@ -274,7 +322,9 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_table_row(row: Row) -> None:
-    verdict = decide(row.result, row.age_seconds, row.policy, row.switches, MAX_AGE_SECONDS)
+    verdict = decide(
+        row.result, row.age_seconds, row.policy, row.switches, MAX_AGE_SECONDS
+    )
     available = row.reason is Reason.SYNCED or (
         row.reason is Reason.DONOR and row.policy.available_when_donor
     )
@@ -302,7 +352,10 @@ def test_a_published_dump_of_another_server_gives_the_reason_of_its_situation(
     dump: pxc.Dump,
 ) -> None:
     verdict = decide(real_rows.parsed(dump.filled_in()), 0.1, STRICT, Switches())
-    assert (dump.reason, dump.reason is Reason.SYNCED) == (verdict.reason, verdict.available)
+    assert (dump.reason, dump.reason is Reason.SYNCED) == (
+        verdict.reason,
+        verdict.available,
+    )
 
 
 HEALTHY: Mapping[str, Cell] = real_rows.SYNCED | pxc.VARIABLES
@@ -313,7 +366,19 @@ cells = st.one_of(
     st.integers(),
     st.floats(),
     st.sampled_from(
-        ["ON", "OFF", "0", "1", "2", "4", "5", "151", b"4", b"ON", "18446744073709551615"]
+        [
+            "ON",
+            "OFF",
+            "0",
+            "1",
+            "2",
+            "4",
+            "5",
+            "151",
+            b"4",
+            b"ON",
+            "18446744073709551615",
+        ]
     ),
     st.sampled_from(["Disconnected", "non-Primary", "ALL", "none"]),
 )
