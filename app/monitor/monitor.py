@@ -156,6 +156,8 @@ class Monitor:
         self.polling = polling
         self._taken.set()
         self._take_result(result, began_at)
+        # It may have begun before the last result, after which the pause was to be a second.
+        self._asked.set()
 
     def now(self) -> float:
         """Return the time of the clock."""
