@@ -13,7 +13,7 @@ from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import OK, Peer, fake_mysql, server_context
+from tests.fake_mysql import OK, FakeMySQL, Peer, fake_mysql, galera, server_context
 from tests.http.test_metrics import scrape
 from tests.http.test_process import run
 
@@ -125,3 +125,43 @@ def test_a_server_is_verified_by_its_name_at_the_second_of_its_addresses(
         }
         done = run("check", through=with_file_in_etc("hosts", hosts), **settings)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_polls_follow_a_name_that_moves_also_from_a_slow_server(
+    services: Services, tmp_path: Path
+) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"{LOOPBACK} {NAME}\n")
+
+    def answer_late(statement: str) -> bool:
+        # A poll is under way whenever a visit comes in.
+        if statement.startswith("SHOW STATUS"):
+            time.sleep(0.35)
+        return False
+
+    def slow(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(hangs_at=answer_late)
+
+    with fake_mysql(slow) as before:
+        there = FakeMySQL(
+            galera({"wsrep_cluster_size": "7"}), ("127.0.0.2", before.port)
+        )
+        with there, there.serving():
+            settings = (
+                settings_for(before) | SETTINGS | {"CLUSTERCHECK_DEADLINE": "0.8"}
+            )
+            service = services.start_through(with_file_in_etc("hosts", hosts), settings)
+            service.wait_until_up()
+            service.wait_for_verdict(200, "synced")
+            hosts.write_text(f"127.0.0.2 {NAME}\n")
+
+            def has_moved() -> bool:
+                node = service.status()["node"]
+                return bool(node and node["wsrep_cluster_size"] == 7)
+
+            wait_for(
+                "the polls to be of the other server",
+                has_moved,
+                seconds=_AT_ONCE_SECONDS,
+            )
