@@ -296,7 +296,7 @@ def test_a_login_that_falls_silent_is_given_up_soon() -> None:
 
 
 def test_a_closed_poller_fails_its_poll_and_logs_in_no_more() -> None:
-    with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
+    with polling(galera()) as (polls, server):
         polls.state()
 
         async def close_in_the_middle_of_a_poll() -> NodeState | PollFailure:
