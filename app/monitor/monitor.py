@@ -9,7 +9,6 @@ An answer rests on a poll that began at most the poll interval ago, or that has 
 """
 
 import asyncio
-import contextlib
 import logging
 import math
 import time
@@ -34,6 +33,7 @@ REFUSAL_SECONDS = 0.05
 _CHANGES_KEPT = 50
 _POLICIES_KEPT = 64  # no client can make memory grow
 _SLACK_SECONDS = 0.1
+_ROUNDING_SECONDS = 1e-6
 _DURATION_BOUNDS_SECONDS = (
     0.001,
     0.002,
@@ -138,8 +138,8 @@ class Monitor:
         # The verdicts of the latest poll, by policy: most health checks get one of these.
         self._decided: dict[Policy | None, Verdict] = {}
         self._rule_failed = False
-        self._asked = asyncio.Event()
-        self._taken = asyncio.Event()
+        self._asked = False
+        self._pausing: asyncio.Future[None] | None = None
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
         self._on_verdict = on_verdict
         self._periods_missed = 0
@@ -154,10 +154,9 @@ class Monitor:
     ) -> None:
         """Poll in another way from now on. result: of a poll of it, which began at this time."""
         self.polling = polling
-        self._taken.set()
         self._take_result(result, began_at)
         # It may have begun before the last result, after which the pause was to be a second.
-        self._asked.set()
+        self._ask()
 
     def now(self) -> float:
         """Return the time of the clock."""
@@ -233,7 +232,7 @@ class Monitor:
     async def _verdict_of_next_poll(self, policy: Policy | None) -> Verdict:
         """Wait for a poll that ends now: after a pause of ours, an earlier one says nothing."""
         while True:
-            self._asked.set()
+            self._ask()
             await self._poll_ended.wait()
             if self._clock() - self._ended_at <= self.polling.interval_seconds:
                 verdict = self.verdict(policy)
@@ -269,7 +268,7 @@ class Monitor:
         self.result, self._decided = result, {}
         # From its start: a value may have changed right after the server sent it.
         self._began_at, self._ended_at = began_at, self._clock()
-        self._asked.clear()
+        self._asked = False
         self._count(result, self._ended_at - began_at)
         self._release_waiters()
         self.note_change()
@@ -310,19 +309,35 @@ class Monitor:
                 _log.exception("poller failed")
             return _POLLER_FAILED
 
+    def _ask(self) -> None:
+        """Have the next poll begin as soon as the interval allows."""
+        self._asked = True
+        if self._pausing is not None:
+            self._end_pause(self._pausing)
+
     async def _pause(self) -> None:
+        """Wait until a poll is due."""
         # Let other tasks run, even if every poll takes longer than the interval.
         await asyncio.sleep(0)
-        await self._wait_for(self._asked, IDLE_SECONDS)
-        while self.age_seconds < self.polling.interval_seconds:
-            self._taken.clear()
-            await self._wait_for(self._taken, self.polling.interval_seconds)
+        loop = asyncio.get_running_loop()
+        while (seconds := self._pause_seconds()) > _ROUNDING_SECONDS:
+            self._pausing = loop.create_future()
+            # As asyncio.sleep does. Who asks meanwhile ends it, and it is measured again.
+            timer = loop.call_later(seconds, self._end_pause, self._pausing)
+            try:
+                await self._pausing
+            finally:
+                timer.cancel()
 
-    async def _wait_for(self, event: asyncio.Event, age_seconds: float) -> None:
-        """Wait for an event, or until the result has this age."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, age_seconds - self.age_seconds)):
-                await event.wait()
+    def _pause_seconds(self) -> float:
+        interval_seconds = self.polling.interval_seconds
+        least_seconds = 0.0 if self._asked else IDLE_SECONDS
+        return max(interval_seconds, least_seconds) - self.age_seconds
+
+    @staticmethod
+    def _end_pause(pausing: "asyncio.Future[None]") -> None:
+        if not pausing.done():
+            pausing.set_result(None)
 
     async def _watch(self) -> None:
         """Count the periods in which no poll ends."""
