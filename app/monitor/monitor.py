@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from app.deadline import boot_seconds, deadline
 from app.verdict.node_state import NodeState, PollFailure
@@ -33,7 +34,6 @@ REFUSAL_SECONDS = 0.05
 _CHANGES_KEPT = 50
 _POLICIES_KEPT = 64  # no client can make memory grow
 _SLACK_SECONDS = 0.1
-_ROUNDING_SECONDS = 1e-6
 _DURATION_BOUNDS_SECONDS = (
     0.001,
     0.002,
@@ -139,7 +139,7 @@ class Monitor:
         self._decided: dict[Policy | None, Verdict] = {}
         self._rule_failed = False
         self._asked = False
-        self._pausing: asyncio.Future[None] | None = None
+        self._pausing: asyncio.Future[bool] | None = None
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
         self._on_verdict = on_verdict
         self._periods_missed = 0
@@ -312,32 +312,30 @@ class Monitor:
     def _ask(self) -> None:
         """Have the next poll begin as soon as the interval allows."""
         self._asked = True
-        if self._pausing is not None:
-            self._end_pause(self._pausing)
+        self._end_pause(is_over=False)
+
+    def _end_pause(self, *, is_over: bool) -> None:
+        if self._pausing is not None and not self._pausing.done():
+            self._pausing.set_result(is_over)
 
     async def _pause(self) -> None:
         """Wait until a poll is due."""
         # Let other tasks run, even if every poll takes longer than the interval.
         await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
-        while (seconds := self._pause_seconds()) > _ROUNDING_SECONDS:
+        is_over = False
+        # Who asks meanwhile ends the pause, and it is measured again.
+        while not is_over and (seconds := self._pause_seconds()) > 0:
             self._pausing = loop.create_future()
-            # As asyncio.sleep does. Who asks meanwhile ends it, and it is measured again.
-            timer = loop.call_later(seconds, self._end_pause, self._pausing)
+            timer = loop.call_later(seconds, partial(self._end_pause, is_over=True))
             try:
-                await self._pausing
+                is_over = await self._pausing
             finally:
                 timer.cancel()
 
     def _pause_seconds(self) -> float:
-        interval_seconds = self.polling.interval_seconds
         least_seconds = 0.0 if self._asked else IDLE_SECONDS
-        return max(interval_seconds, least_seconds) - self.age_seconds
-
-    @staticmethod
-    def _end_pause(pausing: "asyncio.Future[None]") -> None:
-        if not pausing.done():
-            pausing.set_result(None)
+        return max(self.polling.interval_seconds, least_seconds) - self.age_seconds
 
     async def _watch(self) -> None:
         """Count the periods in which no poll ends."""
