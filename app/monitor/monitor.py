@@ -247,10 +247,11 @@ class Monitor:
                 began_at = self._clock()
                 polling = self.polling
                 result = await self._poll(polling)
-                if self._clock() - began_at > polling.max_age_seconds:
-                    # Polls do not take so long: this process was paused. Ask again.
-                    continue
+                # The result of a way to poll that was replaced meanwhile counts no more.
                 if polling is self.polling:
+                    if self._clock() - began_at > polling.max_age_seconds:
+                        # Polls do not take so long: this process was paused. Ask again.
+                        continue
                     self._take_result(result, began_at)
                 await self._pause()
         except Exception:
