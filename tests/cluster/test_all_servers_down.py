@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pymysql
 import pytest
@@ -24,7 +24,7 @@ KEPT_SECONDS = 2.0
 """After a power cut, the nodes may lose the commits of a second: they flush as often."""
 
 
-START, _, KILL, READ, RECOVER, MARK, BOOTSTRAP, JOIN = re.findall(
+START, _, KILL, READ, RECOVER, MARK, BOOTSTRAP, JOIN, FORGET = re.findall(
     r"^db\d# (.+?)(?:  #.*)?$",
     "".join(block.text for block in blocks_under(PAGE, RUNBOOK, "console")),
     re.MULTILINE,
@@ -54,7 +54,7 @@ class Hosts:
                 self.cluster.start_node(node, bootstrap=True, recovered=node.recover())
             case ["galera_recovery"]:
                 return " ".join(node.recover())
-            case ["cat" | "sed", *_]:
+            case ["cat" | "sed" | "rm", *_]:
                 return subprocess.run(
                     words, check=True, capture_output=True, text=True
                 ).stdout
@@ -149,6 +149,27 @@ def test_without_one_node_the_most_advanced_begins_and_the_third_joins_later(
     hosts.check_that_nothing_is_lost(killed_at)
 
 
+def test_a_lost_node_that_has_more_than_the_first_takes_a_full_copy(
+    hosts: Hosts,
+) -> None:
+    *two, lost = hosts.nodes
+    assert lost.commits()
+    wait_for(
+        "the same rows", lambda: all(rows_of(node) == rows_of(lost) for node in two)
+    )
+    lost.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+    with ExitStack() as locks:
+        for node in two:
+            session = locks.enter_context(node.connect())
+            session.cursor().execute("FLUSH TABLES WITH READ LOCK")
+        assert lost.commits()
+        rows = rows_of(lost)
+        for node in hosts.nodes:
+            node.kill()
+    follow_the_runbook(hosts, two)
+    assert all(rows_of(node) < rows for node in hosts.nodes)
+
+
 def test_after_an_orderly_end_the_node_that_was_last_begins(hosts: Hosts) -> None:
     for node in hosts.nodes:
         node.stop()
@@ -170,6 +191,10 @@ def test_a_node_that_has_more_than_the_first_aborts(hosts: Hosts) -> None:
     hosts.run(JOIN, ahead)
     wait_for("the end", lambda: ahead.process.exit_code is not None, seconds=60)
     assert "Reversing history" in ahead.log.read_text()
+
+
+def rows_of(node: Node) -> set[int]:
+    return {row for (row,) in node.sql("SELECT id FROM demo.writes")}
 
 
 def highest(positions: dict[Node, str]) -> Node:
@@ -195,6 +220,8 @@ def follow_the_runbook(
     first.wait_for_state("Synced")
     for node in hosts.nodes:
         if node is not first:
+            if node not in found:
+                hosts.run(FORGET, node)
             hosts.run(JOIN, node)
             node.wait_for_state("Synced")
     wait_for("one cluster of three", hosts.are_up, seconds=60)
