@@ -27,6 +27,8 @@ settings.load_profile("few")
 
 
 TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")
+ALONE = ("unit", "simulation")
+"""The folders whose tests share nothing."""
 CLUSTER = "cluster"
 PROCESSES = 4
 """How many processes run all tests. Tests wait more than they work."""
@@ -43,12 +45,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of the shared cluster in one process, and those of a file.
+    """Keep the tests of the shared cluster in one process, and those of a file that start
+    servers.
 
     The cluster, the longest, comes first.
     """
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        if item.path.parent.name not in ALONE:
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
     items.sort(
         key=lambda item: (
             group_of(item) != CLUSTER,
