@@ -21,6 +21,15 @@ def words_of(fault: OSError) -> str:
     return str(fault.strerror)
 
 
+def stamp_of(path: str | None) -> object:
+    """Return a value that changes when a file does; None if there is none."""
+    try:
+        status = os.stat(path or "")
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def read_file(path: str, errors: str = "strict") -> str:
     """Return a file's text. Raises OSError and UnicodeError. errors: as for `bytes.decode`."""
     # To open a pipe would block.

@@ -10,7 +10,7 @@ import ssl
 from dataclasses import asdict, dataclass, field
 
 from app.settings.address import Address, resolve_address
-from app.settings.files import SettingsError, read_file, words_of
+from app.settings.files import SettingsError, read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
 from app.settings.tls import VERIFY_IDENTITY, Tls
 
@@ -88,7 +88,7 @@ class Database:
             self.ssl_cert,
             self.ssl_key,
         )
-        return [_stamp(path) for path in paths if path]
+        return [stamp_of(path) for path in paths]
 
     def _tls(self, options: Options) -> Tls:
         settings = (self.ssl, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify)
@@ -109,14 +109,6 @@ class Database:
         if self.password is not None:
             return self.password
         return options.get("password") or ""
-
-
-def _stamp(path: str) -> object:
-    try:
-        now = os.stat(path)
-    except OSError:
-        return None
-    return now.st_ino, now.st_size, now.st_mtime_ns
 
 
 def _own_name() -> str:

@@ -4,12 +4,12 @@ A file can never weaken the TLS that the settings ask for, and one that names a 
 TLS: docs/reference/settings.md, "Option files".
 """
 
-import os
 import ssl
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
-from app.settings.files import SettingsError, words_of
+from app.settings.files import SettingsError, stamp_of, words_of
 from app.settings.option_file import Options
 
 VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
@@ -42,29 +42,14 @@ class Tls:
         """Return the context; None if TLS is not required. Raises `SettingsError`."""
         if not self.required:
             return None
-        # Load the files again only if one has changed: the system's take 50 ms.
         system = ssl.get_default_verify_paths()
         files = (self.ca, self.cert, self.key, system.cafile, system.capath)
-        key = (self, *map(_changed_at, files))
-        if key not in _loaded:
-            _loaded.clear()
-            _loaded[key] = _context(self)
-        return _loaded[key]
+        return _context(self, *map(stamp_of, files))
 
 
-_loaded: dict[object, ssl.SSLContext] = {}
-"""The latest context, by its settings and when their files had changed."""
-
-
-def _changed_at(path: str | None) -> int:
-    """Return when a file was changed; 0 if there is none."""
-    try:
-        return os.stat(path or "").st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _context(tls: Tls) -> ssl.SSLContext:
+# Load the files again only if one has changed: the system's take 50 ms.
+@lru_cache(maxsize=1)
+def _context(tls: Tls, *_stamps: object) -> ssl.SSLContext:
     setting = f"MYSQL_SSL_CA or ssl-ca: {tls.ca}"
     try:
         context = ssl.create_default_context(cafile=tls.ca)
