@@ -24,7 +24,7 @@ from app.commands.status import status
 from app.script.migrate import migrate
 from app.service.log import goes_to_journal
 from app.settings.files import SettingsError
-from app.settings.settings import LISTENING, Settings, load_settings, sources
+from app.settings.settings import LISTENING, Settings, load_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,15 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(typed: Namespace) -> int:
     match typed.command:
-        case "serve" if typed.check_settings or typed.show_settings:
-            shown = partial(sources, typed.flags, typed.env_file)
-            load = partial(_load, typed, strict=True)
-            return check_settings(load, shown if typed.show_settings else None)
         case "serve":
+            load = partial(load_settings, typed.flags, typed.env_file)
+            if typed.check_settings or typed.show_settings:
+                return check_settings(load, showing=typed.show_settings)
             # Imported here, because it would double the start of every other command.
             from app.service.serve import serve  # noqa: PLC0415
 
-            return serve(partial(load_settings, typed.flags, typed.env_file))
+            return serve(load)
         case "check":
             return check(_load(typed), as_json=typed.json)
         case "status":
@@ -78,7 +77,7 @@ def _disabled_file(typed: Namespace) -> str:
 
 def _services(typed: Namespace) -> list[Service]:
     # Without the warnings: this user may not be able to read the env file.
-    settings, _ = load_settings(typed.flags, typed.env_file, LISTENING)
+    settings, *_ = load_settings(typed.flags, typed.env_file, LISTENING)
     services = [
         service_at(address, settings.clustercheck_port) for address in typed.addresses
     ]
@@ -90,11 +89,9 @@ def _find_service(typed: Namespace) -> Service:
     return own_service(load_settings(typed.flags, typed.env_file, LISTENING)[0])
 
 
-def _load(
-    typed: Namespace, only: Collection[str] | None = None, *, strict: bool = False
-) -> Settings:
+def _load(typed: Namespace, only: Collection[str] | None = None) -> Settings:
     """Load the settings that a command uses, and print the warnings."""
-    settings, warnings = load_settings(typed.flags, typed.env_file, only, strict=strict)
+    settings, warnings, _ = load_settings(typed.flags, typed.env_file, only)
     for line in warnings:
         complain(line)
     return settings

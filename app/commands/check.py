@@ -4,13 +4,13 @@ import dataclasses
 import json
 import os
 import pwd
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.listening import check_listening
-from app.settings.settings import WITHOUT_FLAG, Settings, default_of
+from app.settings.settings import WITHOUT_FLAG, Loaded, Settings, default_of
 from app.settings.switches import ManualSwitches
 from app.settings.variables import Variable
 from app.text import one_line
@@ -51,25 +51,24 @@ def check(settings: Settings, *, as_json: bool) -> int:
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def check_settings(
-    load: Callable[[], Settings], sources: Callable[[], Mapping[str, Variable]] | None
-) -> int:
+def check_settings(load: Callable[..., Loaded], *, showing: bool) -> int:
     """Check what the service would check at its start, as its user; return the exit status.
 
-    sources: what sets each field, to print it too. Raises `SettingsError`.
+    showing: whether to print what sets each setting. Raises `SettingsError`.
     """
     # Before the settings are loaded: the service must be able to read the env file too.
     if complaint := _become_service_user():
         complain(complaint)
-    settings = load()
+    settings, warnings, used = load(strict=True)
+    for line in warnings:
+        complain(line)
     settings.policy()
     check_listening(settings)
     database = settings.database()
     # Only the service can read what LoadCredential= gives it.
     if not any(str(value).startswith("/run/credentials/") for _, value in settings):
         database.target()
-    if sources is not None:
-        used = sources()
+    if showing:
         for name in Settings.model_fields:
             say(_shown(name, used.get(name)))
         # With what the option file and defaults add.

@@ -20,7 +20,7 @@ from app.commands.output import complain, say
 from app.script import inputs as script
 from app.settings.env_file import read_env_file
 from app.settings.files import SettingsError
-from app.settings.settings import settings_of
+from app.settings.settings import effective, settings_of
 from app.settings.switches import DISABLED_FILE
 from app.settings.variables import Variable
 from app.text import one_line
@@ -107,7 +107,7 @@ def migrate(
         if password.value:
             place = str(Path(password_file).absolute())
             settings.append(Variable("MYSQL_PASSWORD_FILE", place, password.where))
-        settings_of(settings)
+        settings_of(effective(settings))
         to_check += _other_values(service, variables, arguments, values)
         if output and password.value and Path(password_file).exists():
             to_check.append(

@@ -8,22 +8,14 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from app.settings.files import SettingsError
-from app.settings.settings import LISTENING, Settings
+from app.settings.settings import LISTENING, Loaded, Settings
 
 _log = logging.getLogger(__name__)
 
-
-class Load(Protocol):
-    """Reads the settings."""
-
-    def __call__(self, *, strict: bool = False) -> tuple[Settings, list[str]]:
-        """Return the settings, and warnings to log. Raises `SettingsError`.
-
-        strict: whether what a start only warns of is a mistake.
-        """
+Load = Callable[..., Loaded]
+"""Loads the settings. strict: whether what a start only warns of is a mistake."""
 
 
 async def reload_at_each_sighup(reload: Callable[[], Awaitable[None]]) -> None:
@@ -45,7 +37,7 @@ async def reload_at_each_sighup(reload: Callable[[], Awaitable[None]]) -> None:
 
 def settings_to_reload(load: Load, current: Settings) -> Settings:
     """Return the settings as they are now. Raises `SettingsError` if they cannot be used."""
-    settings, warnings = load(strict=True)
+    settings, warnings, _ = load(strict=True)
     for line in warnings:
         _log.warning("setting ignored", extra={"detail": line})
     if any(getattr(settings, name) != getattr(current, name) for name in LISTENING):

@@ -45,7 +45,7 @@ def serve(load: Load) -> int:
     # Until the server sets its own handlers, there is nothing to shut down, and a reload waits.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
-    settings, warnings = load()
+    settings, warnings, _ = load()
     settings.require_usable()
     log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format)
     for line in warnings:

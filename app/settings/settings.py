@@ -196,6 +196,9 @@ class Settings(BaseModel, frozen=True):
         self.policy()
 
 
+Loaded = tuple[Settings, list[str], Mapping[str, Variable]]
+"""Settings, warnings of one line each, and the variable that decides each field that has one."""
+
 DATABASE = [
     name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))
 ]
@@ -248,30 +251,13 @@ def load_settings(
     only: Collection[str] | None = None,
     *,
     strict: bool = False,
-) -> tuple[Settings, list[str]]:
-    """Read flags, environment and env file; return the settings and warnings, one line each.
+) -> Loaded:
+    """Read flags, environment and env file.
 
     flags: field to the text that was typed. only: the fields that the caller uses; a mistake
     elsewhere in the env file is then a warning. strict: a name in it that is no setting is a
     mistake. Raises `SettingsError`.
     """
-    in_file, others, mistakes = read_variables(flags, env_file)
-    like_ours = [each for each in others if each.name.upper().startswith(_LIKE_OURS)]
-    warnings = misspelt(like_ours, _MEANT)
-    warnings += repetitions(in_file, _MEANT)
-    (mistakes if strict else warnings).extend(misspelt(in_file, _MEANT))
-    if only is not None:
-        warnings += mistakes
-        mistakes = []
-    return settings_of(
-        [*in_file, *others], only or Settings.model_fields, mistakes
-    ), warnings
-
-
-def read_variables(
-    flags: Mapping[str, str], env_file: str | None
-) -> tuple[list[Variable], list[Variable], list[str]]:
-    """Return the variables of the env file, others, which take precedence, and mistakes."""
     if env_file is None:
         env_file = os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
     in_file, mistakes = read_env_file(env_file) if env_file else ([], [])
@@ -279,19 +265,21 @@ def read_variables(
     typed = [
         Variable(name.upper(), value, flag_of(name)) for name, value in flags.items()
     ]
-    return in_file, [*environ, *typed], mistakes
-
-
-def sources(flags: Mapping[str, str], env_file: str | None) -> dict[str, Variable]:
-    """Return the variable that decides each field of `Settings` that has one."""
-    in_file, others, _ = read_variables(flags, env_file)
-    return effective([*in_file, *others])
+    like_ours = [each for each in environ if each.name.upper().startswith(_LIKE_OURS)]
+    warnings = misspelt(like_ours, _MEANT)
+    warnings += repetitions(in_file, _MEANT)
+    (mistakes if strict else warnings).extend(misspelt(in_file, _MEANT))
+    if only is not None:
+        warnings += mistakes
+        mistakes = []
+    used = effective([*in_file, *environ, *typed], only or Settings.model_fields)
+    return settings_of(used, mistakes), warnings, used
 
 
 def effective(
     variables: Iterable[Variable], only: Collection[str] = Settings.model_fields
 ) -> dict[str, Variable]:
-    """Return the variable that decides each field of `Settings` that has one."""
+    """Return the variable that decides each field of `Settings` that has one: the last one."""
     used: dict[str, Variable] = {}
     for variable in variables:
         field = variable.name.lower()
@@ -300,13 +288,18 @@ def effective(
     return used
 
 
-def settings_of(
-    variables: Iterable[Variable],
-    only: Collection[str] = Settings.model_fields,
-    mistakes: Sequence[str] = (),
-) -> Settings:
-    """Return the settings of variables. Raises `SettingsError`, with the mistakes found before."""
-    settings = _validated(effective(variables, only), mistakes)
+def settings_of(used: Mapping[str, Variable], mistakes: Sequence[str] = ()) -> Settings:
+    """Return the settings of variables, by field.
+
+    mistakes: found before. Raises `SettingsError`.
+    """
+    try:
+        settings = Settings.model_validate(
+            {field: variable.value for field, variable in used.items()}
+        )
+    except ValidationError as fault:
+        lines = [_line(error, used[str(error["loc"][0])]) for error in fault.errors()]
+        raise SettingsError(*mistakes, *lines) from None
     if mistakes:
         raise SettingsError(*mistakes)
     return settings
@@ -314,18 +307,10 @@ def settings_of(
 
 def overridden(policy: Policy, values: Mapping[str, str]) -> Policy:
     """Return policy with other values for some of its fields. Raises `SettingsError`."""
-    settings = _validated(
+    settings = settings_of(
         {name: Variable(name, value) for name, value in values.items()}
     )
-    return replace(policy, **{name: getattr(settings, name) for name in values})
-
-
-def _validated(used: Mapping[str, Variable], mistakes: Sequence[str] = ()) -> Settings:
-    try:
-        return Settings.model_validate({field: used[field].value for field in used})
-    except ValidationError as fault:
-        lines = [_line(error, used[str(error["loc"][0])]) for error in fault.errors()]
-        raise SettingsError(*mistakes, *lines) from None
+    return replace(policy, **settings.model_dump(exclude_unset=True))
 
 
 def _line(error: ErrorDetails, variable: Variable) -> str:

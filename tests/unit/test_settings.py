@@ -31,7 +31,8 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
             for name, value in environ.items():
                 patch.setenv(name, value)
             typed = parse(arguments)
-            return load_settings(typed.flags, typed.env_file)
+            settings, warnings, _ = load_settings(typed.flags, typed.env_file)
+            return settings, warnings
 
     return loading
 
