@@ -27,18 +27,9 @@ _DIRECTIVE = re.compile(
     rf"![{_BLANKS}]*include(?P<is_directory>dir)?(?:[{_BLANKS}]+(?P<path>.*))?",
     re.DOTALL,
 )
-_QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "b": "\b",
-    "s": " ",
-    '"': '"',
-    "'": "'",
-    "\\": "\\",
-}
+_QUOTED = re.compile(r"""\A(["'])(.*)\1\Z""", re.DOTALL)
+_ESCAPE = re.compile(r"""\\([ntrbs"'\\])""")
+_BLANK_OF = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " "}
 
 
 def read_option_file(path: str) -> Options:
@@ -113,17 +104,19 @@ def _included(line: str, where: str) -> list[Path]:
         # The client ignores a file that it cannot open, but not a directory.
         return [path] if os.access(path, os.R_OK) else []
     try:
-        files = [entry for entry in sorted(path.iterdir()) if not entry.is_dir()]
+        return [
+            file
+            for file in sorted(path.iterdir())
+            if file.name.endswith(".cnf")
+            if not file.is_dir()
+        ]
     except OSError as fault:
         raise _error(f"{where}: {path}: {words_of(fault)}") from None
-    return [file for file in files if file.name.endswith(".cnf")]
 
 
 def _unquoted(value: str) -> str:
-    quoted = _QUOTED.fullmatch(value)
-    if quoted:
-        value = quoted[2]
-    return _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[0]), value)
+    value = _QUOTED.sub(r"\2", value)
+    return _ESCAPE.sub(lambda escape: _BLANK_OF.get(escape[1], escape[1]), value)
 
 
 def _error(problem: str) -> SettingsError:
