@@ -11,7 +11,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    SecretStr,
     ValidationError,
 )
 from pydantic_core import ErrorDetails
@@ -67,7 +66,6 @@ def _absolute(path: str) -> str:
     return path
 
 
-LogLevel = Literal["debug", "info", "warning", "error"]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
 Limit = Annotated[float | None, BeforeValidator(seconds_in)]
@@ -91,8 +89,8 @@ class Settings(BaseModel, frozen=True):
     mysql_username: str | None = Field(
         None, description="account (default: clustercheckd's own user)"
     )
-    mysql_password: SecretStr | None = Field(
-        None, description="the account's password; none with unix_socket"
+    mysql_password: str | None = Field(
+        None, repr=False, description="the account's password; none with unix_socket"
     )
     mysql_password_file: str | None = Field(
         None, description="file that contains the password"
@@ -161,7 +159,7 @@ class Settings(BaseModel, frozen=True):
     clustercheck_any_path: bool = Field(
         default=False, description="return the verdict on every path"
     )
-    clustercheck_log_level: LogLevel = Field(
+    clustercheck_log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug, info, warning or error"
     )
     clustercheck_log_format: Literal["text", "json"] = Field(
@@ -174,14 +172,13 @@ class Settings(BaseModel, frozen=True):
             raise SettingsError(
                 "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
             )
-        given = {name.removeprefix("mysql_"): getattr(self, name) for name in DATABASE}
-        if self.mysql_password is not None:
-            given["password"] = self.mysql_password.get_secret_value()
-        return Database(**given)
+        return Database(
+            **{name.removeprefix("mysql_"): getattr(self, name) for name in DATABASE}
+        )
 
     def policy(self) -> Policy:
         """Return the policy for health checks that do not override it. Raises `SettingsError`."""
-        if self.max_sync_wait is not None and not self.clustercheck_login_interval:
+        if self.max_sync_wait and not self.clustercheck_login_interval:
             raise SettingsError(
                 "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
             )
@@ -212,7 +209,7 @@ LISTENING = ["clustercheck_host", "clustercheck_port"]
 
 _LIKE_OURS = (
     "CLUSTERCHECK_",
-    *(f"{name.upper().rpartition('_')[0]}_" for name in POLICY),
+    *("AVAILABLE_WHEN_", "MIN_CLUSTER_", "MAX_RECV_", "MAX_SYNC_"),
     # Close to a name of ours, and used by other programs.
     *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
 )
@@ -227,12 +224,9 @@ def flag_of(name: str) -> str:
 
 
 _MEANT = {
-    **{
-        flag_of(name)[2:].replace("-", "_").upper(): name.upper()
-        for name in Settings.model_fields
-    },
-    **{name.upper(): name.upper() for name in Settings.model_fields},
-    _ENV_FILE_VARIABLE: _ENV_FILE_VARIABLE,
+    word: name.upper()
+    for name in (*Settings.model_fields, _ENV_FILE_VARIABLE)
+    for word in (name.upper(), flag_of(name)[2:].replace("-", "_").upper())
 }
 """Each setting by its name, and by that of its flag."""
 

@@ -359,6 +359,8 @@ def test_a_name_in_the_environment_is_nobodys_mistake(load: Load) -> None:
         ("MYSQL_ROOT_PASSWORD", "MYSQL_DATABASE", "MYSQL_SERVICE_PORT"), "1"
     )
     assert load(**others)[1] == []
+    for name in POLICY:
+        assert load(**{f"{name.upper()}S": "1"})[1] != []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AVAILABLE_WHEN_DONER", "1")
         told = (
