@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from typing import Annotated
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, get_type_hints
 
 from app.verdict.reason import Reason
 
@@ -32,10 +33,6 @@ def _text(cell: Cell, limit: int = _TEXT_LIMIT) -> str:
     return _UNSAFE.sub("?", text.strip()[:limit])
 
 
-def _long_text(cell: Cell) -> str:
-    return _text(cell, _LIST_LIMIT)
-
-
 def _word(cell: Cell) -> str:
     text = _text(cell)
     return _SWITCH_POSITIONS.get(text, text)
@@ -43,17 +40,15 @@ def _word(cell: Cell) -> str:
 
 def _integer(cell: Cell) -> int:
     text = _text(cell)
-    # 64 bits have 20 digits. _text removed those outside ASCII.
-    if not text.isdecimal() or len(text) > 20:  # noqa: PLR2004
-        return NOT_A_NUMBER
-    number = int(text)
-    return NOT_A_NUMBER if number >= _UNSIGNED_MINUS_ONE else number
+    # _text removed digits outside ASCII.
+    number = int(text) if text.isdecimal() else NOT_A_NUMBER
+    return number if number < _UNSIGNED_MINUS_ONE else NOT_A_NUMBER
 
 
 Number = Annotated[int | None, _integer]
 Word = Annotated[str | None, _word]
 Text = Annotated[str | None, _text]
-LongText = Annotated[str | None, _long_text]
+LongText = Annotated[str | None, partial(_text, limit=_LIST_LIMIT)]
 """None if the server sent no such row. Text is short and printable ASCII."""
 
 
@@ -125,14 +120,9 @@ class NodeState(SystemVariables, StatusVariables):
 
 
 def parsers_of(variables: type) -> dict[str, Callable[[Cell], int | str]]:
-    """Return the parser of each field. Raises `TypeError` if a type has none."""
-    parsers = {}
-    for field in fields(variables):
-        (parser,) = getattr(field.type, "__metadata__", (None,))
-        if not callable(parser):
-            raise TypeError(f"{field.name}: no parser belongs to the type {field.type}")
-        parsers[field.name] = parser
-    return parsers
+    """Return the parser of each field. Raises `AttributeError` if a type has none."""
+    types = get_type_hints(variables, include_extras=True)
+    return {name: annotated.__metadata__[0] for name, annotated in types.items()}
 
 
 _STATUS, _SYSTEM = parsers_of(StatusVariables), parsers_of(SystemVariables)
