@@ -3,13 +3,7 @@
 from app.verdict.reason import Reason
 from app.verdict.rules import Verdict
 
-_SYNCED = "Percona XtraDB Cluster Node is synced."
-_NOT_SYNCED = "Percona XtraDB Cluster Node is not synced."
-
-_OF_REASON = {
-    Reason.READ_ONLY: "Percona XtraDB Cluster Node is read-only.",
-    Reason.DISABLED: "Percona XtraDB Cluster Node is manually disabled.",
-}
+_WORDS = {Reason.READ_ONLY: "read-only", Reason.DISABLED: "manually disabled"}
 
 
 def body_of(verdict: Verdict) -> str:
@@ -23,7 +17,5 @@ def body_of(verdict: Verdict) -> str:
 
 def script_body_of(verdict: Verdict) -> str:
     """Return the script's body."""
-    sentence = (
-        _SYNCED if verdict.available else _OF_REASON.get(verdict.reason, _NOT_SYNCED)
-    )
-    return f"{sentence}\r\n"
+    words = "synced" if verdict.available else _WORDS.get(verdict.reason, "not synced")
+    return f"Percona XtraDB Cluster Node is {words}.\r\n"
