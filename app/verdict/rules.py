@@ -155,7 +155,9 @@ def _component_verdict(node: NodeState, policy: Policy) -> Verdict | None:
         )
     if not _absent_or(node.wsrep_on, "ON"):
         return _no(Reason.NOT_GALERA, _seen(node, "wsrep_on"))
-    if not _is_provider(node.wsrep_provider):
+    provider = node.wsrep_provider or "none"
+    # A path has letters or digits: no more is certain.
+    if provider.upper() == "NONE" or not any(map(str.isalnum, provider)):
         return _no(Reason.NOT_GALERA, _seen(node, "wsrep_provider"))
     if state >= _INCONSISTENT:
         return _no(Reason.INCONSISTENT, _state(node))
@@ -223,16 +225,18 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
             Reason.LAGGING,
             f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={longest}",
         )
-    if policy.max_sync_wait is not None and not _is_in_sync(node, policy.max_sync_wait):
+    # None: no read in sync yet. NaN is no short time.
+    waited, limit = node.sync_wait_seconds or 0.0, policy.max_sync_wait
+    if limit is not None and (node.sync_refused or not waited <= limit):
         what = "was refused" if node.sync_refused else "waits longer"
         return _no(
             Reason.BLOCKED,
-            f"a read in sync {what}; MAX_SYNC_WAIT={policy.max_sync_wait:g} s",
+            f"a read in sync {what}; MAX_SYNC_WAIT={limit:g} s",
         )
     if not policy.available_when_full:
-        connected, limit = node.threads_connected, node.max_connections
-        if connected is None or limit is None or not 0 <= connected < limit:
-            used = f"Threads_connected is {_count(connected)} of max_connections {_count(limit)}"
+        connected, most = node.threads_connected, node.max_connections
+        if connected is None or most is None or not 0 <= connected < most:
+            used = f"Threads_connected is {_count(connected)} of max_connections {_count(most)}"
             return _no(Reason.FULL, f"{used}; AVAILABLE_WHEN_FULL=0")
     return None
 
@@ -270,25 +274,12 @@ def _yes(node: NodeState) -> Verdict:
     return Verdict(available=True, reason=Reason.DONOR, detail=detail)
 
 
-def _is_in_sync(node: NodeState, limit_seconds: float) -> bool:
-    # None: no read in sync yet. NaN is no short time.
-    waited_seconds = node.sync_wait_seconds or 0.0
-    return waited_seconds <= limit_seconds and not node.sync_refused
-
-
 def _is(value: str | None, word: str) -> bool:
     return value is not None and value.upper() == word
 
 
 def _absent_or(value: str | None, word: str) -> bool:
     return value is None or _is(value, word)
-
-
-def _is_provider(value: str | None) -> bool:
-    # A path has letters or digits: no more is certain.
-    return (
-        value is not None and value.upper() != "NONE" and any(map(str.isalnum, value))
-    )
 
 
 def _seen(node: NodeState, name: str) -> str:
