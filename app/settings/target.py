@@ -6,13 +6,13 @@ certificate therefore needs no restart.
 
 import os
 import pwd
-import ssl
 from dataclasses import asdict, dataclass, field
+from ssl import SSLContext
 
 from app.settings.address import Address, resolve_address
 from app.settings.files import SettingsError, read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
-from app.settings.tls import VERIFY_IDENTITY, Tls
+from app.settings.tls import VERIFY_IDENTITY, context_of, context_of_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Target(Address):
 
     username: str
     password: str = field(repr=False)
-    tls: ssl.SSLContext | None = None
+    tls: SSLContext | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Database:
         return Target(
             username=self.username or options.get("user") or _own_name(),
             password=self._password(options),
-            tls=None if address.socket else self._tls(options).context(),
+            tls=None if address.socket else self._tls(options),
             **asdict(address),
         )
 
@@ -90,18 +90,14 @@ class Database:
         )
         return [stamp_of(path) for path in paths]
 
-    def _tls(self, options: Options) -> Tls:
-        settings = (self.ssl, self.ssl_ca, self.ssl_cert, self.ssl_key, self.ssl_verify)
-        if settings == (None,) * len(settings):
-            return Tls.of_file(options)
-        return Tls(
-            # A setting that says what to verify or trust asks for TLS, unless MYSQL_SSL=0.
-            required=self.ssl is not False,
-            ca=self.ssl_ca,
-            cert=self.ssl_cert,
-            key=self.ssl_key,
-            verify=self.ssl_verify or VERIFY_IDENTITY,
-        )
+    def _tls(self, options: Options) -> SSLContext | None:
+        if self.ssl is False:
+            return None
+        files = (self.ssl_ca, self.ssl_cert, self.ssl_key)
+        # A setting that says what to verify or trust asks for TLS.
+        if self.ssl or any(files) or self.ssl_verify:
+            return context_of(self.ssl_verify or VERIFY_IDENTITY, *files)
+        return context_of_file(options)
 
     def _password(self, options: Options) -> str:
         if self.password_file:

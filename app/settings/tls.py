@@ -5,9 +5,7 @@ TLS: docs/reference/settings.md, "Option files".
 """
 
 import ssl
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
 
 from app.settings.files import SettingsError, stamp_of, words_of
 from app.settings.option_file import Options
@@ -18,50 +16,50 @@ VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
 _FILES = ("ssl-ca", "ssl-cert", "ssl-key")
 
 
-@dataclass(frozen=True)
-class Tls:
-    """The TLS settings. cert and key: the client's; each may contain the other."""
+def context_of_file(options: Options) -> ssl.SSLContext | None:
+    """Return the context for the options of a file; None for plain text. Raises `SettingsError`."""
+    ca, cert, key = (options.get(option) or None for option in _FILES)
+    # MySQL's option. The others are MariaDB's.
+    mode = (options.get("ssl-mode") or "").lower()
+    if not _is_required(options, mode):
+        return None
+    return context_of(_verification(options, mode), ca, cert, key)
 
-    required: bool
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-    verify: str = VERIFY_IDENTITY
 
-    @classmethod
-    def of_file(cls, options: Options) -> Self:
-        """Return the TLS options of a file."""
-        ca, cert, key = (options.get(option) or None for option in _FILES)
-        # MySQL's option. The others are MariaDB's.
-        mode = (options.get("ssl-mode") or "").lower()
-        return cls(
-            _is_required(options, mode), ca, cert, key, _verification(options, mode)
-        )
+def context_of(
+    verify: str,
+    ca: str | None = None,
+    cert: str | None = None,
+    key: str | None = None,
+) -> ssl.SSLContext:
+    """Return the context. Raises `SettingsError`.
 
-    def context(self) -> ssl.SSLContext | None:
-        """Return the context; None if TLS is not required. Raises `SettingsError`."""
-        if not self.required:
-            return None
-        system = ssl.get_default_verify_paths()
-        files = (self.ca, self.cert, self.key, system.cafile, system.capath)
-        return _context(self, *map(stamp_of, files))
+    cert and key: the client's; each may contain the other.
+    """
+    system = ssl.get_default_verify_paths()
+    files = (ca, cert, key, system.cafile, system.capath)
+    return _loaded(verify, ca, cert, key, *map(stamp_of, files))
 
 
 # Load the files again only if one has changed: the system's take 50 ms.
 @lru_cache(maxsize=1)
-def _context(tls: Tls, *_stamps: object) -> ssl.SSLContext:
-    setting = f"MYSQL_SSL_CA or ssl-ca: {tls.ca}"
+def _loaded(
+    verify: str, ca: str | None, cert: str | None, key: str | None, *_stamps: object
+) -> ssl.SSLContext:
+    setting = f"MYSQL_SSL_CA or ssl-ca: {ca}"
     try:
-        context = ssl.create_default_context(cafile=tls.ca)
+        context = ssl.create_default_context(cafile=ca)
         # The default of Python 3.13 rejects certificates that MySQL's own clients accept.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        context.check_hostname = tls.verify == VERIFY_IDENTITY
-        if tls.verify == VERIFY_NOTHING:
+        context.check_hostname = verify == VERIFY_IDENTITY
+        if verify == VERIFY_NOTHING:
             context.verify_mode = ssl.CERT_NONE
-        if tls.cert or tls.key:
-            setting = f"MYSQL_SSL_CERT, MYSQL_SSL_KEY, ssl-cert or ssl-key: {tls.cert}, {tls.key}"
+        if cert or key:
+            setting = (
+                f"MYSQL_SSL_CERT, MYSQL_SSL_KEY, ssl-cert or ssl-key: {cert}, {key}"
+            )
             # Without a password, OpenSSL would ask on the terminal for that of an encrypted key.
-            context.load_cert_chain(tls.cert or tls.key or "", tls.key, password="")
+            context.load_cert_chain(cert or key or "", key, password="")
     except ssl.SSLError as fault:
         words = (
             words_of_tls(fault) if fault.reason else "not a usable certificate or key"
