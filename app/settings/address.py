@@ -67,8 +67,16 @@ def resolve_address(
     )
     protocol = (options.get("protocol") or "").strip().lower()
     if host in _UNSET_OR_LOCALHOST and protocol != "tcp" and port is None:
-        return Address(_socket(options))
-    return Address(host=host or "127.0.0.1", port=port or _port(options))
+        path = options.get("socket")
+        if path is None:
+            # Path.exists raises PermissionError.
+            path = next(filter(os.path.exists, USUAL_SOCKETS), USUAL_SOCKETS[0])
+        return Address(_checked_socket("socket" + _IN_FILE, path))
+    # The client takes 0 and an empty port as the default.
+    file_port = options.get("port") or "0"
+    if port is None and file_port != "0":
+        port = parse_port("port" + _IN_FILE, file_port)
+    return Address(host=host or "127.0.0.1", port=port or DEFAULT_PORT)
 
 
 def parse_port(name: str, value: str) -> int:
@@ -76,24 +84,6 @@ def parse_port(name: str, value: str) -> int:
     if not (_PORT.fullmatch(value) and 0 < int(value) <= MOST_PORT):
         raise SettingsError(f"{name} is not a port: set it to a number from 1 to 65535")
     return int(value)
-
-
-def _socket(options: Options) -> str:
-    socket = options.get("socket")
-    if socket is not None:
-        return _checked_socket("socket" + _IN_FILE, socket)
-    for usual in USUAL_SOCKETS:
-        # Path.exists raises PermissionError.
-        if os.path.exists(usual):  # noqa: PTH110
-            return usual
-    return USUAL_SOCKETS[0]
-
-
-def _port(options: Options) -> int:
-    port = options.get("port")
-    if port in (None, "", "0"):  # the client takes these as the default
-        return DEFAULT_PORT
-    return parse_port("port" + _IN_FILE, port)
 
 
 def _checked_socket(name: str, socket: str) -> str:

@@ -24,7 +24,7 @@ _CLOSE = 0.75
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     """Return the variables of an env file, and one line for each mistake, without a value."""
     try:
-        text = read_file(path)
+        text = read_file(path, errors="strict")
     except (OSError, UnicodeError) as fault:
         if path == ENV_FILE and isinstance(fault, FileNotFoundError):
             return [], []

@@ -30,7 +30,7 @@ def stamp_of(path: str | None) -> object:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def read_file(path: str, errors: str = "strict") -> str:
+def read_file(path: str, errors: str = "surrogateescape") -> str:
     """Return a file's text. Raises OSError and UnicodeError. errors: as for `bytes.decode`."""
     # To open a pipe would block.
     if not stat.S_ISREG(os.stat(path).st_mode):

@@ -81,7 +81,7 @@ def _option(line: str) -> tuple[str, str | None]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        text = read_file(str(path), errors="surrogateescape")
+        text = read_file(str(path))
         # The mysql client ignores such a file too.
         is_writable_by_all = path.stat().st_mode & stat.S_IWOTH
     except OSError as fault:

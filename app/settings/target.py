@@ -100,11 +100,20 @@ class Database:
         return context_of_file(options)
 
     def _password(self, options: Options) -> str:
-        if self.password_file:
-            return _password_in(self.password_file)
-        if self.password is not None:
-            return self.password
-        return options.get("password") or ""
+        path = self.password_file
+        if not path:
+            return self.password or options.get("password") or ""
+        if not path.startswith("/"):
+            # Without the path: it may be the password, in the wrong variable.
+            raise SettingsError("MYSQL_PASSWORD_FILE: not an absolute path")
+        try:
+            text = read_file(path)
+        except OSError as fault:
+            raise SettingsError(
+                f"MYSQL_PASSWORD_FILE: {path}: {words_of(fault)}"
+            ) from None
+        # Editors and echo add a newline at the end, and no password ends with one.
+        return text.rstrip("\r\n")
 
 
 def _own_name() -> str:
@@ -116,15 +125,3 @@ def _own_name() -> str:
         raise SettingsError(
             f"MYSQL_USERNAME: set it, because user id {os.geteuid()} has no name"
         ) from None
-
-
-def _password_in(path: str) -> str:
-    if not path.startswith("/"):
-        # Without the path: it may be the password, in the wrong variable.
-        raise SettingsError("MYSQL_PASSWORD_FILE: not an absolute path")
-    try:
-        text = read_file(path, errors="surrogateescape")
-    except OSError as fault:
-        raise SettingsError(f"MYSQL_PASSWORD_FILE: {path}: {words_of(fault)}") from None
-    # Editors and echo add a newline at the end, and no password ends with one.
-    return text.rstrip("\r\n")
