@@ -5,7 +5,7 @@ waits for the next one: see `Monitor.fresh_verdict`.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.monitor.monitor import Monitor
 from app.settings.files import SettingsError
-from app.settings.settings import POLICY, Settings, overridden
+from app.settings.settings import POLICY, Settings, settings_of
+from app.settings.variables import Variable
 from app.text import one_line
 from app.verdict.body import body_of
 from app.verdict.reason import Reason
@@ -113,16 +114,16 @@ def policy_of(query: bytes, policy: Policy) -> Policy:
     # To parse as many as fit would take five times the work of a health check.
     if query.count(b"&") > len(POLICY):
         raise SettingsError("too many parameters")
-    values: dict[str, str] = {}
+    overrides: dict[str, Variable] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in POLICY:
             raise SettingsError(
                 f"unknown parameter {_quoted(key)}: the parameters are {', '.join(POLICY)}"
             )
-        if key in values:
+        if key in overrides:
             raise SettingsError(f"{key} is given twice")
-        values[key] = value
-    return overridden(policy, values)
+        overrides[key] = Variable(key, value)
+    return replace(policy, **settings_of(overrides).model_dump(exclude_unset=True))
 
 
 @lru_cache(maxsize=64)

@@ -1,8 +1,12 @@
 """The settings: flags, environment variables and an env file, read once into a frozen model."""
 
+# All imported with this module: a service reads its settings again after an upgrade has replaced
+# the files of its program.
+import difflib
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
 
@@ -16,7 +20,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from app.settings.address import MOST_PORT
-from app.settings.env_file import ENV_FILE, misspelt, read_env_file, repetitions
+from app.settings.env_file import ENV_FILE, read_env_file
 from app.settings.files import SettingsError
 from app.settings.switches import DISABLED_FILE
 from app.settings.target import Database
@@ -231,6 +235,12 @@ _MEANT = {
 """Each setting by its name, and by that of its flag."""
 
 
+# Pasted keys have longer runs, lower case or more digits.
+_WORDS = re.compile(r"[A-Z]{1,12}(_[A-Z]{1,12}){0,5}[0-9]?")
+# As difflib counts: MYSQL_PWD is just as close to MYSQL_PASSWORD.
+_CLOSE = 0.75
+
+
 def default_of(name: str) -> str:
     """Return the default of a field of `Settings` as it is typed; empty for None."""
     default = Settings.model_fields[name].default
@@ -260,14 +270,43 @@ def load_settings(
         Variable(name.upper(), value, flag_of(name)) for name, value in flags.items()
     ]
     like_ours = [each for each in environ if each.name.upper().startswith(_LIKE_OURS)]
-    warnings = misspelt(like_ours, _MEANT)
-    warnings += repetitions(in_file, _MEANT)
-    (mistakes if strict else warnings).extend(misspelt(in_file, _MEANT))
+    warnings = _misspelt(like_ours)
+    warnings += _repetitions(in_file)
+    (mistakes if strict else warnings).extend(_misspelt(in_file))
     if only is not None:
         warnings += mistakes
         mistakes = []
     used = effective([*in_file, *environ, *typed], only or Settings.model_fields)
     return settings_of(used, mistakes), warnings, used
+
+
+def _misspelt(variables: Iterable[Variable]) -> list[str]:
+    """Return one line for each name that is no setting, with the one that was probably meant.
+
+    What may be a pasted key or password is not shown.
+    """
+    lines = []
+    for variable in variables:
+        name = variable.name.upper()
+        if _MEANT.get(name) == name:
+            continue
+        meant = difflib.get_close_matches(name, _MEANT, 1, _CLOSE)
+        hint = f"; did you mean {_MEANT[meant[0]]}?" if meant else ""
+        # Lower case is as good for a setting, but may as well be a passphrase.
+        is_harmless = _WORDS.fullmatch(name if meant else variable.name)
+        shown = variable if is_harmless else Variable("a name", "", variable.where)
+        lines.append(f"{shown.called} is not a setting{hint}")
+    return lines
+
+
+def _repetitions(variables: Iterable[Variable]) -> Iterator[str]:
+    """Yield one line for each setting that comes again."""
+    earlier: dict[str, str] = {}
+    for variable in variables:
+        name = variable.name.upper()
+        if name in earlier and name in _MEANT:
+            yield f"{variable.called} is already set: {earlier[name]}"
+        earlier[name] = variable.where
 
 
 def effective(
@@ -297,14 +336,6 @@ def settings_of(used: Mapping[str, Variable], mistakes: Sequence[str] = ()) -> S
     if mistakes:
         raise SettingsError(*mistakes)
     return settings
-
-
-def overridden(policy: Policy, values: Mapping[str, str]) -> Policy:
-    """Return policy with other values for some of its fields. Raises `SettingsError`."""
-    settings = settings_of(
-        {name: Variable(name, value) for name, value in values.items()}
-    )
-    return replace(policy, **settings.model_dump(exclude_unset=True))
 
 
 def _line(error: ErrorDetails, variable: Variable) -> str:
