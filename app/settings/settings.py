@@ -41,6 +41,7 @@ _MUST_BE = {
     "less_than_equal": "at most {le:g}",
     "literal_error": "{expected}",
     "string_unicode": "UTF-8",
+    "too_short": "a network, or nobody could connect; to allow everybody, remove it",
     "value_error": "{error}",
 }
 """What a value must be, by the type of pydantic's error."""
@@ -51,16 +52,11 @@ _NEVER_EMPTY = ("clustercheck_allow_from", "clustercheck_disabled_file")
 
 def _networks_in(text: str) -> list[IPv4Network | IPv6Network]:
     try:
-        networks = [ip_network(word) for word in text.replace(",", " ").split()]
+        return [ip_network(word) for word in text.replace(",", " ").split()]
     except ValueError as fault:
         raise ValueError(
             f"addresses and networks, such as 10.0.0.0/8 fd00::7: {fault}"
         ) from None
-    if not networks:
-        raise ValueError(
-            "a network, or nobody could connect; to allow everybody, remove it"
-        )
-    return networks
 
 
 def _absolute(path: str) -> str:
@@ -158,7 +154,7 @@ class Settings(BaseModel, frozen=True):
         9200, ge=0, le=MOST_PORT, description="the service's port; 0 is any"
     )
     clustercheck_allow_from: Networks = Field(
-        None, description="clients, e.g. 10.0.0.0/8 (default: everybody)"
+        None, min_length=1, description="clients, e.g. 10.0.0.0/8 (default: everybody)"
     )
     clustercheck_any_path: bool = Field(
         default=False, description="return the verdict on every path"
