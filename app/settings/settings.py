@@ -258,9 +258,9 @@ def load_settings(
     elsewhere in the env file is then a warning. strict: a name in it that is no setting is a
     mistake. Raises `SettingsError`.
     """
-    if env_file is None:
-        env_file = os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
-    in_file, mistakes = read_env_file(env_file) if env_file else ([], [])
+    in_file, mistakes = read_env_file(
+        env_file or os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
+    )
     environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
     typed = [
         Variable(name.upper(), value, flag_of(name)) for name, value in flags.items()

@@ -366,7 +366,7 @@ def test_a_name_in_the_environment_is_nobodys_mistake(load: Load) -> None:
         told = (
             "AVAILABLE_WHEN_DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?"
         )
-        assert load_settings({}, "", strict=True)[1] == [told]
+        assert load_settings({}, strict=True)[1] == [told]
 
 
 def test_a_name_that_is_in_the_file_twice_is_told(load: Load) -> None:
