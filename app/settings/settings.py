@@ -11,7 +11,6 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -40,6 +39,7 @@ _MUST_BE = {
     "greater_than_equal": "at least {ge:g}",
     "less_than_equal": "at most {le:g}",
     "literal_error": "{expected}",
+    "string_pattern_mismatch": f"an absolute path, such as {DISABLED_FILE}",
     "string_unicode": "UTF-8",
     "too_short": "a network, or nobody could connect; to allow everybody, remove it",
     "value_error": "{error}",
@@ -59,14 +59,6 @@ def _networks_in(text: str) -> list[IPv4Network | IPv6Network]:
         ) from None
 
 
-def _absolute(path: str) -> str:
-    # Otherwise it would depend on where each command is started.
-    if not path.startswith("/"):
-        raise ValueError(f"an absolute path, such as {DISABLED_FILE}")
-    return path
-
-
-AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Seconds = Annotated[float, BeforeValidator(seconds_in)]
 Limit = Annotated[float | None, BeforeValidator(seconds_in)]
 Networks = Annotated[
@@ -131,8 +123,11 @@ class Settings(BaseModel, frozen=True):
         None, ge=0.1, le=3600, description="longest wait of a read in sync (no limit)"
     )
 
-    clustercheck_disabled_file: AbsolutePath = Field(
-        DISABLED_FILE, description="the node is drained while it exists"
+    # A relative path would depend on where each command is started.
+    clustercheck_disabled_file: str = Field(
+        DISABLED_FILE,
+        pattern="^/",
+        description="the node is drained while it exists",
     )
     clustercheck_drain_status: Literal["404", "503"] = Field(
         "503", description="HTTP status for planned reasons"

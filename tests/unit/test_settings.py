@@ -112,7 +112,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     },
     "min_cluster_size": {"two": NUMBER, "-1": "must be at least 0"},
     "max_sync_wait": {"2 days": DURATION, "50ms": "must be at least 0.1 s"},
-    "clustercheck_disabled_file": {"x": PATH, "": PATH, "\udcff": PATH},
+    "clustercheck_disabled_file": {"x": PATH, "": PATH, "\udcff": TEXT},
     "clustercheck_drain_status": {"200": "must be 404 or 503"},
     "clustercheck_drain_seconds": {"-1": DURATION, "2h": "must be at most 3600 s"},
     "clustercheck_poll_interval": {"10ms": "must be at least 0.05 s"},
