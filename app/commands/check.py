@@ -4,13 +4,12 @@ import dataclasses
 import json
 import os
 import pwd
-from collections.abc import Callable
 
 from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.listening import check_listening
-from app.settings.settings import WITHOUT_FLAG, Loaded, Settings, default_of
+from app.settings.settings import WITHOUT_FLAG, Load, Settings, default_of
 from app.settings.switches import ManualSwitches
 from app.settings.variables import Variable
 from app.text import one_line
@@ -51,7 +50,7 @@ def check(settings: Settings, *, as_json: bool) -> int:
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def check_settings(load: Callable[..., Loaded], *, showing: bool) -> int:
+def check_settings(load: Load, *, showing: bool) -> int:
     """Check what the service would check at its start, as its user; return the exit status.
 
     showing: whether to print what sets each setting. Raises `SettingsError`.

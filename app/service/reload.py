@@ -10,12 +10,9 @@ import signal
 from collections.abc import Awaitable, Callable
 
 from app.settings.files import SettingsError
-from app.settings.settings import LISTENING, Loaded, Settings
+from app.settings.settings import LISTENING, Load, Settings
 
 _log = logging.getLogger(__name__)
-
-Load = Callable[..., Loaded]
-"""Loads the settings. strict: whether what a start only warns of is a mistake."""
 
 
 async def reload_at_each_sighup(reload: Callable[[], Awaitable[None]]) -> None:

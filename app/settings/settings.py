@@ -5,7 +5,7 @@
 import difflib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
@@ -271,6 +271,10 @@ def load_settings(
     return settings_of(used, mistakes), warnings, used
 
 
+Load = Callable[..., Loaded]
+"""`load_settings` with the flags and the env file that were typed."""
+
+
 def _misspelt(variables: Iterable[Variable]) -> list[str]:
     """Return one line for each name that is no setting, with the one that was probably meant.
 
@@ -317,15 +321,15 @@ def settings_of(used: Mapping[str, Variable], mistakes: Sequence[str] = ()) -> S
 
     mistakes: found before. Raises `SettingsError`.
     """
+    lines = list(mistakes)
     try:
         settings = Settings.model_validate(
             {field: variable.value for field, variable in used.items()}
         )
     except ValidationError as fault:
-        lines = [_line(error, used[str(error["loc"][0])]) for error in fault.errors()]
-        raise SettingsError(*mistakes, *lines) from None
-    if mistakes:
-        raise SettingsError(*mistakes)
+        lines += [_line(error, used[str(error["loc"][0])]) for error in fault.errors()]
+    if lines:
+        raise SettingsError(*lines)
     return settings
 
 
