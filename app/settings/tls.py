@@ -21,9 +21,20 @@ def context_of_file(options: Options) -> ssl.SSLContext | None:
     ca, cert, key = (options.get(option) or None for option in _FILES)
     # MySQL's option. The others are MariaDB's.
     mode = (options.get("ssl-mode") or "").lower()
-    if not _is_required(options, mode):
+    if mode:
+        is_required = mode not in ("disabled", "preferred")
+    else:
+        verifies = options.get("ssl-verify-server-cert", "0")
+        names_files = any(option in options for option in _FILES)
+        is_required = names_files or _is_on(options.get("ssl", verifies))
+    if not is_required:
         return None
-    return context_of(_verification(options, mode), ca, cert, key)
+    verify = VERIFY_IDENTITY
+    if mode == "verify_ca":
+        verify = VERIFY_CA
+    elif mode == "required" or not _is_on(options.get("ssl-verify-server-cert")):
+        verify = VERIFY_NOTHING
+    return context_of(verify, ca, cert, key)
 
 
 def context_of(
@@ -73,23 +84,6 @@ def _loaded(
 def words_of_tls(fault: ssl.SSLError) -> str:
     """Return OpenSSL's word for a fault."""
     return (fault.reason or type(fault).__name__).lower().replace("_", " ")
-
-
-def _is_required(options: Options, mode: str) -> bool:
-    if mode:
-        return mode not in ("disabled", "preferred")
-    if any(option in options for option in _FILES):
-        return True
-    verifies = options.get("ssl-verify-server-cert", "0")
-    return _is_on(options.get("ssl", verifies))
-
-
-def _verification(options: Options, mode: str) -> str:
-    if mode == "verify_ca":
-        return VERIFY_CA
-    if mode == "required" or not _is_on(options.get("ssl-verify-server-cert")):
-        return VERIFY_NOTHING
-    return VERIFY_IDENTITY
 
 
 def _is_on(value: str | None) -> bool:
