@@ -17,9 +17,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from app.settings.address import MOST_PORT
 from app.settings.files import SettingsError
 from app.settings.settings import Settings
+from app.settings.target import MOST_PORT
 from app.text import host_and_port, one_line
 from app.verdict.node_state import NodeState
 from app.verdict.rules import word_of

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.settings.address import DEFAULT_PORT, USUAL_SOCKETS, parse_port
 from app.settings.files import SettingsError
-from app.settings.target import Database
+from app.settings.target import DEFAULT_PORT, USUAL_SOCKETS, Database, parse_port
 from tests.fake_mysql import Address, FakeMySQL, Peer, error, fake_mysql, packet
 
 FILES_HOST, OUR_HOST = "127.0.0.2", "127.0.0.3"

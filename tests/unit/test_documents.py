@@ -14,9 +14,9 @@ from app.commands.parser import parse
 from app.http.api import Status, StatusChange, StatusConnections
 from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS
 from app.http.sources import Reload
-from app.settings.address import USUAL_SOCKETS
 from app.settings.env_file import read_env_file
 from app.settings.settings import POLICY, Settings, default_of
+from app.settings.target import USUAL_SOCKETS
 from app.verdict.node_state import NodeState
 from app.verdict.reason import PLANNED, Reason
 from app.verdict.rules import Policy
