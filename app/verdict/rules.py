@@ -172,7 +172,7 @@ def _component_verdict(node: NodeState, policy: Policy) -> Verdict | None:
             return _no(reason, f"{_seen(node, name)}, {_state(node)}")
     size, least = node.wsrep_cluster_size, policy.min_cluster_size
     if least and (size is None or size < least):
-        seen = f"wsrep_cluster_size is {_count(size)}"
+        seen = _seen(node, "wsrep_cluster_size")
         return _no(Reason.CLUSTER_TOO_SMALL, f"{seen}; MIN_CLUSTER_SIZE={least}")
     return None
 
@@ -221,10 +221,8 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
                 )
     queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
     if longest is not None and (queue is None or not 0 <= queue <= longest):
-        return _no(
-            Reason.LAGGING,
-            f"wsrep_local_recv_queue is {_count(queue)}; MAX_RECV_QUEUE={longest}",
-        )
+        seen = _seen(node, "wsrep_local_recv_queue")
+        return _no(Reason.LAGGING, f"{seen}; MAX_RECV_QUEUE={longest}")
     # None: no read in sync yet. NaN is no short time.
     waited, limit = node.sync_wait_seconds or 0.0, policy.max_sync_wait
     if limit is not None and (node.sync_refused or not waited <= limit):
@@ -236,7 +234,7 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     if not policy.available_when_full:
         connected, most = node.threads_connected, node.max_connections
         if connected is None or most is None or not 0 <= connected < most:
-            used = f"Threads_connected is {_count(connected)} of max_connections {_count(most)}"
+            used = f"Threads_connected is {_shown(connected)} of max_connections {_shown(most)}"
             return _no(Reason.FULL, f"{used}; AVAILABLE_WHEN_FULL=0")
     return None
 
@@ -283,19 +281,17 @@ def _absent_or(value: str | None, word: str) -> bool:
 
 
 def _seen(node: NodeState, name: str) -> str:
-    return f"{name} is {_or_missing(getattr(node, name))}"
+    return f"{name} is {_shown(getattr(node, name))}"
 
 
-def _or_missing(value: str | None) -> str:
-    return "missing" if value is None else value or "empty"
-
-
-def _count(value: int | None) -> str:
+def _shown(value: str | int | None) -> str:
     if value is None:
         return "missing"
-    return "unreadable" if value == NOT_A_NUMBER else str(value)
+    if value == NOT_A_NUMBER:
+        return "unreadable"
+    return str(value) or "empty"
 
 
 def _state(node: NodeState) -> str:
-    comment = _or_missing(node.wsrep_local_state_comment)
-    return f"wsrep_local_state is {_count(node.wsrep_local_state)} ({comment})"
+    comment = _shown(node.wsrep_local_state_comment)
+    return f"{_seen(node, 'wsrep_local_state')} ({comment})"
