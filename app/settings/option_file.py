@@ -24,8 +24,7 @@ _BEFORE_COMMENT = re.compile(
     r"""([^#'"]|"([^"\\]|\\.)*"?|'([^'\\]|\\.)*'?)*""", re.DOTALL
 )
 _DIRECTIVE = re.compile(
-    rf"![{_BLANKS}]*include(?P<is_directory>dir)?(?:[{_BLANKS}]+(?P<path>.*))?",
-    re.DOTALL,
+    r"!\s*include(?P<is_directory>dir)?(?:\s+(?P<path>.*))?", re.ASCII | re.DOTALL
 )
 _QUOTED = re.compile(r"""\A(["'])(.*)\1\Z""", re.DOTALL)
 _ESCAPE = re.compile(r"""\\([ntrbs"'\\])""")
@@ -93,7 +92,6 @@ def _lines(path: Path) -> list[str]:
 
 
 def _included(line: str, where: str) -> list[Path]:
-    """Return the files that a line includes."""
     directive = _DIRECTIVE.fullmatch(line)
     if directive is None:
         return []  # the client ignores it too
