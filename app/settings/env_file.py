@@ -1,7 +1,5 @@
 """Env files: lines of NAME=value."""
 
-# All imported with this module: a service reads its settings again after an upgrade has replaced
-# the files of its program.
 import io
 
 from dotenv.parser import parse_stream

@@ -35,7 +35,10 @@ def listening_socket(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         if kept is not None:
-            if (kept.getsockname(), _is_dual_stack(kept)) == (address, dual_stack):
+            is_dual_stack = kept.family == socket.AF_INET6 and not kept.getsockopt(
+                socket.IPPROTO_IPV6, socket.IPV6_V6ONLY
+            )
+            if (kept.getsockname(), is_dual_stack) == (address, dual_stack):
                 return kept
             # systemd has it open too: closing alone would not free the port.
             kept.shutdown(socket.SHUT_RDWR)
@@ -57,9 +60,3 @@ def check_listening(settings: Settings) -> None:
     """Raise `SettingsError` if no service could listen so. A port that is in use may be its own."""
     with contextlib.suppress(PortInUseError):
         listening_socket(settings).close()
-
-
-def _is_dual_stack(listening: socket.socket) -> bool:
-    return listening.family == socket.AF_INET6 and not listening.getsockopt(
-        socket.IPPROTO_IPV6, socket.IPV6_V6ONLY
-    )

@@ -224,7 +224,6 @@ _MEANT = {
 }
 """Each setting by its name, and by that of its flag."""
 
-
 # Pasted keys have longer runs, lower case or more digits.
 _WORDS = re.compile(r"[A-Z]{1,12}(_[A-Z]{1,12}){0,5}[0-9]?")
 # As difflib counts: MYSQL_PWD is just as close to MYSQL_PASSWORD.
@@ -294,7 +293,6 @@ def _misspelt(variables: Iterable[Variable]) -> list[str]:
 
 
 def _repetitions(variables: Iterable[Variable]) -> Iterator[str]:
-    """Yield one line for each setting that comes again."""
     earlier: dict[str, str] = {}
     for variable in variables:
         name = variable.name.upper()
@@ -306,7 +304,7 @@ def _repetitions(variables: Iterable[Variable]) -> Iterator[str]:
 def effective(
     variables: Iterable[Variable], only: Collection[str] = Settings.model_fields
 ) -> dict[str, Variable]:
-    """Return the variable that decides each field of `Settings` that has one: the last one."""
+    """Return the last variable that sets each field, if any does."""
     used: dict[str, Variable] = {}
     for variable in variables:
         field = variable.name.lower()
@@ -333,7 +331,6 @@ def settings_of(used: Mapping[str, Variable], mistakes: Sequence[str] = ()) -> S
 
 
 def _line(error: ErrorDetails, variable: Variable) -> str:
-    """Say what is wrong with a value, and where it is set."""
     value = one_line(variable.value)
     allowed = _MUST_BE[error["type"]].format(**error.get("ctx", {})).replace("'", "")
     # A password may be in the wrong one of these, or in a line that lacks its end.

@@ -71,8 +71,7 @@ class Target(Address):
 class Database:
     """The operator's settings for the database; None for any that is missing.
 
-    The option file supplies those. The module `tls` has the rules for TLS, which applies to
-    TCP only, never to a unix socket.
+    The option file supplies those. TLS applies to TCP only, never to a unix socket.
     """
 
     socket: str | None = None
