@@ -46,21 +46,17 @@ def _options(path: Path, *, depth: int) -> Iterator[tuple[str, str | None]]:
         if first == "!":
             if depth == _DEPTH_LIMIT:
                 raise _error(
-                    f"{where}: more than {_DEPTH_LIMIT} files include each other"
+                    where, f"more than {_DEPTH_LIMIT} files include each other"
                 )
             for file in _included(line, where):
                 yield from _options(file, depth=depth + 1)
         elif first == "[":
             name, bracket, _ = line[1:].partition("]")
             if not bracket:
-                raise _error(
-                    f"{where}: the group has no closing bracket: write [client]"
-                )
+                raise _error(where, "the group has no closing bracket: write [client]")
             group = name.rstrip(_BLANKS).lower()
         elif group is None:
-            raise _error(
-                f"{where}: the option is not in a group: write [client] above it"
-            )
+            raise _error(where, "the option is not in a group: write [client] above it")
         elif group in GROUPS:
             yield _option(line)
 
@@ -84,9 +80,11 @@ def _lines(path: Path) -> list[str]:
         # The mysql client ignores such a file too.
         is_writable_by_all = path.stat().st_mode & stat.S_IWOTH
     except OSError as fault:
-        raise _error(f"{path}: {words_of(fault)}") from None
+        raise _error(path, words_of(fault)) from None
     if is_writable_by_all:
-        raise _error(f"{path} is writable by every user: run chmod o-w {path}")
+        raise SettingsError(
+            f"DEFAULTS_EXTRA_FILE: {path} is writable by every user: run chmod o-w {path}"
+        )
     # The client is written in C: for it, a line ends at a zero byte.
     return [line.partition("\0")[0].strip(_BLANKS) for line in text.split("\n")]
 
@@ -96,7 +94,7 @@ def _included(line: str, where: str) -> list[Path]:
     if directive is None:
         return []  # the client ignores it too
     if not directive["path"]:
-        raise _error(f"{where}: the path is missing")
+        raise _error(where, "the path is missing")
     path = Path(directive["path"])
     if not directive["is_directory"]:
         # The client ignores a file that it cannot open, but not a directory.
@@ -109,7 +107,7 @@ def _included(line: str, where: str) -> list[Path]:
             if not file.is_dir()
         ]
     except OSError as fault:
-        raise _error(f"{where}: {path}: {words_of(fault)}") from None
+        raise _error(f"{where}: {path}", words_of(fault)) from None
 
 
 def _unquoted(value: str) -> str:
@@ -117,5 +115,5 @@ def _unquoted(value: str) -> str:
     return _ESCAPE.sub(lambda escape: _BLANK_OF.get(escape[1], escape[1]), value)
 
 
-def _error(problem: str) -> SettingsError:
-    return SettingsError(f"DEFAULTS_EXTRA_FILE: {problem}")
+def _error(where: str | Path, problem: str) -> SettingsError:
+    return SettingsError(f"DEFAULTS_EXTRA_FILE: {where}: {problem}")
