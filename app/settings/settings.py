@@ -207,7 +207,7 @@ _LIKE_OURS = (
     # Close to a name of ours, and used by other programs.
     *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
 )
-"""How a misspelt setting may begin. All other names in the environment are of other programs."""
+"""How a misspelt setting may begin in the environment."""
 
 
 def flag_of(name: str) -> str:
@@ -258,8 +258,7 @@ def load_settings(
     typed = [
         Variable(name.upper(), value, flag_of(name)) for name, value in flags.items()
     ]
-    like_ours = [each for each in environ if each.name.upper().startswith(_LIKE_OURS)]
-    warnings = _misspelt(like_ours)
+    warnings = _misspelt(environ)
     warnings += _repetitions(in_file)
     (mistakes if strict else warnings).extend(_misspelt(in_file))
     if only is not None:
@@ -281,7 +280,9 @@ def _misspelt(variables: Iterable[Variable]) -> list[str]:
     lines = []
     for variable in variables:
         name = variable.name.upper()
-        if _MEANT.get(name) == name:
+        # Other programs have variables in the environment too.
+        is_ours = variable.where or name.startswith(_LIKE_OURS)
+        if not is_ours or _MEANT.get(name) == name:
             continue
         meant = difflib.get_close_matches(name, _MEANT, 1, _CLOSE)
         hint = f"; did you mean {_MEANT[meant[0]]}?" if meant else ""
