@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from app import __version__
 from app.http.health_checks import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
-from app.http.metrics import registry_of
+from app.http.metrics import Metrics
 from app.http.sources import Reload, Sources
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -76,7 +76,7 @@ class Status(BaseModel):
 
 def create_application(sources: Sources) -> FastAPI:
     """Return the application that answers `APPLICATION_PATHS`, from the sources of both."""
-    monitor, registry = sources.monitor, registry_of(sources)
+    monitor, measured = sources.monitor, Metrics(sources)
     application = FastAPI(
         title="clustercheckd",
         version=__version__,
@@ -129,7 +129,7 @@ def create_application(sources: Sources) -> FastAPI:
 
     async def metrics(_request: Request) -> Response:
         """Answer 200 whatever the verdict, always in the text format."""
-        text = document(METRICS_PATH, lambda: generate_latest(registry))
+        text = document(METRICS_PATH, lambda: generate_latest(measured))
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     # A route of Starlette takes HEAD too, and is not in the schema, which describes only JSON.
