@@ -1,9 +1,9 @@
 """The FastAPI application: /status, /metrics and the schema."""
 
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -97,20 +97,19 @@ def create_application(sources: Sources) -> FastAPI:
 
     # Made once a poll, and once a second while a poll hangs: 256 clients that ask for a document at
     # once would delay a health check by a second.
-    documents: dict[str, tuple[object, bytes]] = {}
+    @lru_cache(maxsize=1)
+    def status_at(_moment: object) -> bytes:
+        return _status(sources).model_dump_json().encode()
 
-    def document(path: str, make: Callable[[], bytes]) -> bytes:
+    @lru_cache(maxsize=1)
+    def metrics_at(_moment: object) -> bytes:
+        return generate_latest(measured)
+
+    def moment() -> object:
         # A drain since the latest poll must be among the changes too.
         monitor.note_change()
-        now = (
-            monitor.polls.total(),
-            monitor.verdict(),
-            sources.last_reload,
-            int(monitor.age_seconds),
-        )
-        if path not in documents or documents[path][0] != now:
-            documents[path] = now, make()
-        return documents[path][1]
+        polls, age_seconds = monitor.polls.total(), int(monitor.age_seconds)
+        return polls, age_seconds, monitor.verdict(), sources.last_reload.at
 
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)
@@ -122,15 +121,11 @@ def create_application(sources: Sources) -> FastAPI:
     async def status() -> Response:
         """Answer 200 whatever the verdict."""
         await monitor.fresh_verdict()
-        json = document(
-            STATUS_PATH, lambda: _status(sources).model_dump_json().encode()
-        )
-        return Response(json, media_type="application/json")
+        return Response(status_at(moment()), media_type="application/json")
 
     async def metrics(_request: Request) -> Response:
         """Answer 200 whatever the verdict, always in the text format."""
-        text = document(METRICS_PATH, lambda: generate_latest(measured))
-        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(metrics_at(moment()), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     # A route of Starlette takes HEAD too, and is not in the schema, which describes only JSON.
     application.add_route(METRICS_PATH, metrics)
