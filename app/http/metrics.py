@@ -130,8 +130,7 @@ def _gauges(
         ),
         (
             "login_refused",
-            "1 if the latest login failed because of the account or the path to the server,"
-            " else 0.",
+            "1 if the latest login failed for the account or the path to the server, else 0.",
             sources.poller.logins.account_refused,
         ),
         (

@@ -9,7 +9,8 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from app.http.guard import ConnectionRegister, GuardedProtocol
+from app.http.guard import GuardedProtocol
+from app.http.sources import Sources
 from app.settings.listening import BACKLOG
 
 _ANSWER_SECONDS = 0.2
@@ -26,13 +27,13 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         application: ASGIApp,
-        register: ConnectionRegister,
-        deadline_seconds: float,
+        sources: Sources,
         *,
         give_up: Callable[[], object],
         on_signal: Callable[[str], object],
     ) -> None:
         self.ended = asyncio.Event()
+        self._sources = sources
         self._give_up = give_up
         self._on_signal = on_signal
         self._loop = asyncio.get_running_loop()
@@ -40,7 +41,7 @@ class Server(uvicorn.Server):
         class Protocol(GuardedProtocol):
             """A connection to this server."""
 
-            _register = register
+            _register = sources.connections
 
         super().__init__(
             uvicorn.Config(
@@ -57,17 +58,6 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
             )
         )
-        self.use(application, deadline_seconds)
-
-    def use(self, application: ASGIApp, deadline_seconds: float) -> None:
-        """Have this application answer the connections from now on.
-
-        deadline_seconds: how long it may hold an answer.
-        """
-        self._deadline_seconds = deadline_seconds
-        self.config.loaded_app = application
-        # An int for type checkers only: it is passed to asyncio.wait_for.
-        self.config.timeout_graceful_shutdown = deadline_seconds + _ANSWER_SECONDS  # type: ignore[assignment]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
         """Tell on_signal. uvicorn would raise the signal again, and change the exit status."""
@@ -81,6 +71,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down, but first answer the held health checks, which uvicorn would answer 500."""
-        giving_up = self._loop.call_later(self._deadline_seconds, self._give_up)
+        deadline_seconds = self._sources.settings.clustercheck_deadline
+        # An int for type checkers only: it is passed to asyncio.wait_for.
+        self.config.timeout_graceful_shutdown = deadline_seconds + _ANSWER_SECONDS  # type: ignore[assignment]
+        giving_up = self._loop.call_later(deadline_seconds, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()

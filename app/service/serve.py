@@ -14,9 +14,9 @@ from app import __version__
 from app.database.poller import Poller
 from app.http.api import create_application
 from app.http.guard import ConnectionRegister
-from app.http.health_checks import HealthCheckCounts, HealthChecks
+from app.http.health_checks import HealthChecks
 from app.http.server import Server
-from app.http.sources import Reload, Sources
+from app.http.sources import HealthCheckCounts, Reload, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.log import Log, set_up_log
 from app.service.reload import Load, reload_at_each_sighup, settings_to_reload
@@ -87,11 +87,9 @@ class _Service:
             Reload(datetime.now(UTC)),
             lambda: log.dropped,
         )
-        self._application = create_application(self._sources)
         self._server = Server(
-            self._health_checks(settings),
-            self._sources.connections,
-            settings.clustercheck_deadline,
+            HealthChecks(self._sources, create_application(self._sources)),
+            self._sources,
             give_up=self._give_up,
             on_signal=self._stop,
         )
@@ -116,11 +114,6 @@ class _Service:
                 task.cancel()
             await asyncio.wait(tasks)
             await self._sources.poller.aclose()
-
-    def _health_checks(self, settings: Settings) -> HealthChecks:
-        return HealthChecks(
-            settings, self._monitor, self._application, self._sources.health_checks
-        )
 
     def _tell(self, event: str) -> None:
         settings = self._sources.settings
@@ -216,7 +209,6 @@ class _Service:
         self._log.format_as(
             settings.clustercheck_log_level, settings.clustercheck_log_format
         )
-        self._server.use(self._health_checks(settings), settings.clustercheck_deadline)
 
 
 def _poller(settings: Settings, before: Poller | None = None) -> Poller:
