@@ -27,7 +27,7 @@ class StatusChange(BaseModel):
     detail: str
 
 
-class StatusConnections(BaseModel):
+class StatusConnections(BaseModel, from_attributes=True):
     """The connections of clients: how many are open, and how many were closed, by cause.
 
     refused: the client is not in CLUSTERCHECK_ALLOW_FROM; refused_client and refused_at tell of the
@@ -135,10 +135,11 @@ def create_application(sources: Sources) -> FastAPI:
 def _status(sources: Sources) -> Status:
     monitor = sources.monitor
     verdict, seen, switches = monitor.verdict(), monitor.result, monitor.switches()
-    otherwise = None
+    disabled_since = otherwise = None
+    if switches.disabled_at is not None:
+        disabled_since = datetime.fromtimestamp(switches.disabled_at, UTC)
     if switches.any_on:
         otherwise = monitor.verdict(switches=Switches())
-    register = sources.connections
     changes = [
         StatusChange(at=datetime.fromtimestamp(one.at, UTC), **asdict(one.verdict))
         for one in monitor.changes
@@ -150,7 +151,7 @@ def _status(sources: Sources) -> Status:
         draining=verdict.draining,
         otherwise=otherwise,
         since=changes[-1].at,
-        disabled_since=_time_of(switches.disabled_at),
+        disabled_since=disabled_since,
         age_seconds=round(monitor.age_seconds, 3),
         max_age_seconds=monitor.polling.max_age_seconds,
         node=seen if isinstance(seen, NodeState) else None,
@@ -158,15 +159,6 @@ def _status(sources: Sources) -> Status:
         policy=monitor.policy,
         login_failure=sources.poller.logins.failure,
         last_reload=sources.last_reload,
-        connections=StatusConnections(
-            open=len(register),
-            closed=register.closed,
-            refused_client=register.refused_client,
-            refused_at=_time_of(register.refused_at),
-        ),
+        connections=StatusConnections.model_validate(sources.connections),
         changes=changes,
     )
-
-
-def _time_of(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

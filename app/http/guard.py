@@ -8,13 +8,12 @@ the version is pinned.
 import asyncio
 import logging
 import re
-import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from datetime import UTC, datetime
+from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 DEADLINE_SECONDS = 2.0
@@ -69,24 +68,21 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Set up the connection as uvicorn does, and register it or refuse it."""
-        # uvicorn's own method reads both addresses in seven system calls. This is one.
-        peer = transport.get_extra_info("peername")
-        self.address: str = peer[0] if peer else ""
-        self.counted_as = _client_of(self.address)
-        self.connections.add(self)
-        self.transport = transport
-        self.flow = FlowControl(transport)
-        self.scheme = "http"
-        if self._register.allows(self.address) or self._is_from_this_host():
+        super().connection_made(transport)
+        if self.client is None:
+            # It has left already.
+            transport.abort()
+            return
+        address = self.client[0]
+        packed = ip_address(address.removeprefix(_MAPPED_IPV4)).packed
+        self.counted_as = packed[:_NETWORK_BYTES]
+        # The commands of this host ask too: status, drain, reload.
+        is_own = self.server is not None and self.server[0] == address
+        if is_own or self._register.allows(address):
             self._register.add(self)
         else:
-            self._register.note_refusal(self.address)
+            self._register.note_refusal(address)
             transport.abort()
-
-    def _is_from_this_host(self) -> bool:
-        # The commands of this host ask too: status, drain, reload.
-        own = self.transport.get_extra_info("sockname")
-        return bool(own) and own[0] == self.address
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection."""
@@ -109,9 +105,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """Begin the answer. uvicorn adds `connection: close`, and closes after it."""
         if len(self.url) > TARGET_BYTES:
             raise ValueError("the target is too long")
-        if not self.url.startswith(b"/"):
-            # The parser would refuse a host with an underscore, and a target without a path.
-            self.url = _ORIGIN.sub(b"/", self.url)
+        # The parser would refuse a host with an underscore, and a target without a path.
+        self.url = _ORIGIN.sub(b"/", self.url)
         super().on_headers_complete()
         self.cycle.keep_alive = False
 
@@ -150,15 +145,16 @@ class ConnectionRegister:
     ) -> None:
         self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
         self.allowed = allowed
-        # The latest client that was refused, and when, in Unix time.
+        # The latest client that was refused, and when.
         self.refused_client: str | None = None
-        self.refused_at: float | None = None
+        self.refused_at: datetime | None = None
         self._logged_at = -_LOG_SECONDS
         self._made_at: dict[GuardedProtocol, float] = {}  # the oldest first
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        """Return the number of open connections."""
+    @property
+    def open(self) -> int:
+        """The number of open connections."""
         return len(self._made_at)
 
     def allow(self, networks: Sequence[IPv4Network | IPv6Network] | None) -> None:
@@ -168,14 +164,18 @@ class ConnectionRegister:
             self.refused_client = self.refused_at = None
 
     def allows(self, address: str) -> bool:
-        """Return whether a client may connect. Without an address, it has left already."""
-        return self.allowed is None or not address or _is_in(address, self.allowed)
+        """Return whether a client may connect."""
+        if self.allowed is None:
+            return True
+        # An IPv4 client of a dual-stack socket has an address of either form.
+        forms = ip_address(address), ip_address(address.removeprefix(_MAPPED_IPV4))
+        return any(form in network for form in forms for network in self.allowed)
 
     def note_refusal(self, address: str) -> None:
         """Count a client that may not connect; log one a minute."""
         self.closed["refused"] += 1
         self.refused_client = address.removeprefix(_MAPPED_IPV4)
-        self.refused_at = time.time()
+        self.refused_at = datetime.now(UTC)
         now = time.monotonic()
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
@@ -232,19 +232,3 @@ class ConnectionRegister:
             if self._made_at
             else None
         )
-
-
-def _client_of(address: str) -> str | bytes:
-    if ":" not in address or address.startswith(_MAPPED_IPV4):
-        return address
-    return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:_NETWORK_BYTES]
-
-
-def _is_in(host: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    address = ip_address(host)
-    # An IPv4 client of a dual-stack socket has an address of either form.
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return any(
-        address in network or (mapped is not None and mapped in network)
-        for network in networks
-    )

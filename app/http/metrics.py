@@ -143,7 +143,7 @@ def _gauges(
             "When the latest reload, or the start, read the settings, in Unix time.",
             sources.last_reload.at.timestamp(),
         ),
-        ("connections", "Open connections of clients.", len(sources.connections)),
+        ("connections", "Open connections of clients.", sources.connections.open),
     ]
 
 

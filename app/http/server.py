@@ -52,8 +52,6 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
                 access_log=False,
                 log_config=None,
-                server_header=False,
-                date_header=False,
                 # Do not trust what a client says about its own address.
                 proxy_headers=False,
             )
