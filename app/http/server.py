@@ -36,7 +36,6 @@ class Server(uvicorn.Server):
         self._sources = sources
         self._give_up = give_up
         self._on_signal = on_signal
-        self._loop = asyncio.get_running_loop()
 
         class Protocol(GuardedProtocol):
             """A connection to this server."""
@@ -61,7 +60,8 @@ class Server(uvicorn.Server):
         """Tell on_signal. uvicorn would raise the signal again, and change the exit status."""
         # On the loop: a signal handler must not log, because what it interrupts may hold the lock
         # of the log's queue.
-        self._loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
+        loop = asyncio.get_running_loop()
+        loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
         """Wait until told to stop. uvicorn's own loop wakes ten times a second."""
@@ -72,6 +72,7 @@ class Server(uvicorn.Server):
         deadline_seconds = self._sources.settings.clustercheck_deadline
         # An int for type checkers only: it is passed to asyncio.wait_for.
         self.config.timeout_graceful_shutdown = deadline_seconds + _ANSWER_SECONDS  # type: ignore[assignment]
-        giving_up = self._loop.call_later(deadline_seconds, self._give_up)
+        loop = asyncio.get_running_loop()
+        giving_up = loop.call_later(deadline_seconds, self._give_up)
         await super().shutdown(sockets)
         giving_up.cancel()

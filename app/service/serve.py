@@ -50,17 +50,12 @@ def serve(load: Load) -> int:
     log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format)
     for line in warnings:
         _log.warning("setting ignored", extra={"detail": line})
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, log, load))
+    uvloop.run(_Service(settings, log, load).run())
     # The interpreter drops its signal handlers as it exits. A second signal at that moment would
     # turn the exit status into a failure.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     return 0
-
-
-async def _serve(settings: Settings, log: Log, load: Load) -> None:
-    await _Service(settings, log, load).run()
 
 
 class _Service:
