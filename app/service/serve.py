@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -19,11 +20,10 @@ from app.http.server import Server
 from app.http.sources import HealthCheckCounts, Reload, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.log import Log, set_up_log
-from app.service.reload import Load, reload_at_each_sighup, settings_to_reload
 from app.service.systemd import Systemd, kept_socket
 from app.settings.files import SettingsError
 from app.settings.listening import listening_socket
-from app.settings.settings import Settings
+from app.settings.settings import LISTENING, Settings
 from app.settings.switches import ManualSwitches
 from app.text import host_and_port
 from app.verdict.node_state import NodeState, PollFailure
@@ -31,6 +31,12 @@ from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
 _log = logging.getLogger(__name__)
+
+Load = Callable[..., tuple[Settings, list[str]]]
+"""Returns the settings, and warnings to log. With strict=True, more is a mistake than a warning.
+
+Raises `SettingsError`.
+"""
 
 _RELOAD_FAILED = PollFailure(
     Reason.ERROR, "clustercheckd failed to reload: see its log"
@@ -48,8 +54,7 @@ def serve(load: Load) -> int:
     settings, warnings = load()
     settings.require_usable()
     log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format)
-    for line in warnings:
-        _log.warning("setting ignored", extra={"detail": line})
+    _tell_ignored(warnings)
     uvloop.run(_Service(settings, log, load).run())
     # The interpreter drops its signal handlers as it exits. A second signal at that moment would
     # turn the exit status into a failure.
@@ -97,7 +102,7 @@ class _Service:
         """Serve until a signal."""
         self._tell("started")
         self._polling = asyncio.create_task(self._monitor.run())
-        self._reloading = asyncio.create_task(reload_at_each_sighup(self._reload))
+        self._reloading = asyncio.create_task(self._reload_at_each_sighup())
         feeding = asyncio.create_task(
             self._systemd.feed_watchdog(lambda: self._monitor.alive)
         )
@@ -123,12 +128,9 @@ class _Service:
             },
         )
 
-    def _shut_down(self) -> None:
-        self._switches.without_file = Switches(shutting_down=True)
-
     def _give_up(self) -> None:
         """Release the health checks that still wait."""
-        self._shut_down()
+        self._switches.without_file = Switches(shutting_down=True)
         self._polling.cancel()
 
     def _stop(self, signal_name: str) -> None:
@@ -139,7 +141,7 @@ class _Service:
         # A reload that took over now would not know of the shutdown.
         self._reloading.cancel()
         if drain_seconds:
-            self._shut_down()
+            self._switches.without_file = Switches(shutting_down=True)
         self._systemd.stopping(drain_seconds + settings.clustercheck_deadline)
         event = "draining" if drain_seconds else "stopping"
         _log.info(
@@ -147,18 +149,30 @@ class _Service:
         )
         asyncio.get_running_loop().call_later(drain_seconds, self._server.ended.set)
 
+    async def _reload_at_each_sighup(self) -> None:
+        """Reload, one reload at a time, whenever SIGHUP has arrived."""
+        asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        signal.signal(
+            signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set)
+        )
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+        try:
+            while await asked.wait():
+                asked.clear()
+                await self._reload()
+        finally:
+            # The loop is about to end: its handler could not be called any more.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
     async def _reload(self) -> None:
         """Take the settings as they are now, or say why not."""
         at = datetime.now(UTC)
         failure: PollFailure | None = None
         complaints: list[str] = []
         try:
-            failure = await self._take(
-                settings_to_reload(self._load, self._sources.settings)
-            )
-            if failure is None:
-                self._tell("reloaded")
-            else:
+            failure = await self._take(self._settings_to_reload())
+            if failure is not None:
                 seen = f"{failure.reason}: {failure.detail}"
                 complaints = [
                     f"the node can be read, and could not be with these settings: {seen}"
@@ -173,13 +187,25 @@ class _Service:
         for line in complaints:
             _log.error("not reloaded", extra={"detail": line})
 
+    def _settings_to_reload(self) -> Settings:
+        """Return the settings as they are now. Raises `SettingsError` if they cannot be used."""
+        settings, warnings = self._load(strict=True)
+        _tell_ignored(warnings)
+        current = self._sources.settings
+        if any(getattr(settings, name) != getattr(current, name) for name in LISTENING):
+            raise SettingsError(
+                "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
+            )
+        settings.require_usable()
+        return settings
+
     async def _take(self, settings: Settings) -> PollFailure | None:
         """Use other settings, or return why the node cannot be read with them.
 
         A node that cannot be read now need not be: the new settings may be what mends that.
         """
-        monitor, unused = self._monitor, _poller(settings, self._sources.poller)
-        poller = unused
+        monitor, sources = self._monitor, self._sources
+        unused = poller = _poller(settings, sources.poller)
         try:
             began_at = monitor.now()
             result = await poller.poll()
@@ -188,22 +214,24 @@ class _Service:
                 await monitor.fresh_verdict()
                 if isinstance(monitor.result, NodeState):
                     return result
-            unused = self._sources.poller
+            unused = sources.poller
             monitor.take(_polling(settings, poller), result, began_at)
-            self._adopt(settings, poller)
+            sources.settings, sources.poller = settings, poller
+            sources.connections.allow(settings.clustercheck_allow_from)
+            self._switches.disabled_file = settings.clustercheck_disabled_file
+            self._log.format_as(
+                settings.clustercheck_log_level, settings.clustercheck_log_format
+            )
+            self._tell("reloaded")
         finally:
             # Also if this was cancelled meanwhile.
             await unused.aclose()
         return None
 
-    def _adopt(self, settings: Settings, poller: Poller) -> None:
-        self._sources.settings = settings
-        self._sources.poller = poller
-        self._sources.connections.allow(settings.clustercheck_allow_from)
-        self._switches.disabled_file = settings.clustercheck_disabled_file
-        self._log.format_as(
-            settings.clustercheck_log_level, settings.clustercheck_log_format
-        )
+
+def _tell_ignored(warnings: Sequence[str]) -> None:
+    for line in warnings:
+        _log.warning("setting ignored", extra={"detail": line})
 
 
 def _poller(settings: Settings, before: Poller | None = None) -> Poller:
