@@ -19,7 +19,7 @@ from app.http.health_checks import HealthChecks
 from app.http.server import Server
 from app.http.sources import HealthCheckCounts, Reload, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
-from app.service.log import Log, set_up_log
+from app.service.log import Log
 from app.service.systemd import Systemd, kept_socket
 from app.settings.files import SettingsError
 from app.settings.listening import listening_socket
@@ -38,10 +38,6 @@ Load = Callable[..., tuple[Settings, list[str]]]
 Raises `SettingsError`.
 """
 
-_RELOAD_FAILED = PollFailure(
-    Reason.ERROR, "clustercheckd failed to reload: see its log"
-)
-
 
 def serve(load: Load) -> int:
     """Run the service until a signal stops it, and return the exit status.
@@ -53,7 +49,8 @@ def serve(load: Load) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     settings, warnings = load()
     settings.require_usable()
-    log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format)
+    log = Log()
+    log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
     _tell_ignored(warnings)
     uvloop.run(_Service(settings, log, load).run())
     # The interpreter drops its signal handlers as it exits. A second signal at that moment would
@@ -181,7 +178,9 @@ class _Service:
             complaints = str(fault).splitlines()
         except Exception:  # noqa: BLE001 (no fault may end the reloading)
             _log.exception("not reloaded")
-            failure = _RELOAD_FAILED
+            failure = PollFailure(
+                Reason.ERROR, "clustercheckd failed to reload: see its log"
+            )
             complaints = [failure.detail]
         self._sources.last_reload = Reload(at, not complaints, complaints, failure)
         for line in complaints:
@@ -245,12 +244,10 @@ def _poller(settings: Settings, before: Poller | None = None) -> Poller:
 
 
 def _polling(settings: Settings, poller: Poller) -> Polling:
-    interval_seconds = settings.clustercheck_poll_interval
-    deadline_seconds = settings.clustercheck_deadline
+    pace = settings.clustercheck_poll_interval, settings.clustercheck_deadline
     return Polling(
         poller.poll,
-        interval_seconds,
-        deadline_seconds,
-        oldest_usable_seconds(interval_seconds, deadline_seconds),
+        *pace,
+        oldest_usable_seconds(*pace),
         settings.policy(),
     )
