@@ -58,11 +58,7 @@ def main(
         return AVAILABLE
     complaints: list[str] = []
     in_environment = [Variable(name, value) for name, value in os.environ.items()]
-    in_files = [
-        variable
-        for path in configuration_files
-        for variable in assignments(path, complaints)
-    ]
+    in_files = assignments(configuration_files, complaints)
     used = effective([*in_environment, *in_files, *positionals(arguments)])
     values = _DEFAULTS | {name: variable.value for name, variable in used.items()}
     try:
@@ -114,7 +110,7 @@ def _database(values: Mapping[str, str]) -> Database:
         socket=values.get("MYSQL_SOCKET"),
         host=values.get("MYSQL_HOST"),
         port=parse_port("MYSQL_PORT", port) if port else None,
-        username=values["MYSQL_USERNAME"] or None,
+        username=values["MYSQL_USERNAME"],
         # If the password is empty, the defaults file supplies it.
         password=values["MYSQL_PASSWORD"] or None,
         # The script ignores a file that it cannot read.
@@ -126,15 +122,18 @@ def _database(values: Mapping[str, str]) -> Database:
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:
     """Write the mistakes to the script's file of errors; ignore a failure."""
-    with contextlib.suppress(OSError):
-        # Like the script, truncate the file. O_NONBLOCK: do not wait for a reader of a pipe.
-        descriptor = os.open(
-            err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644
-        )
-        with os.fdopen(
-            descriptor, "w", encoding="ascii", errors="backslashreplace"
-        ) as file:
-            file.writelines(f"{line}\n" for line in complaints)
+    # O_NONBLOCK: do not wait for a reader of a pipe.
+    with (
+        contextlib.suppress(OSError),
+        open(
+            err_file,
+            "w",
+            encoding="ascii",
+            errors="backslashreplace",
+            opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK, 0o644),
+        ) as file,
+    ):
+        file.writelines(f"{line}\n" for line in complaints)
 
 
 def _answer(verdict: Verdict) -> None:
