@@ -31,8 +31,8 @@ CONNECTIONS = 256
 _LAST_REQUEST_SECONDS = 0.2
 """How long an accepted connection may take to send its request while the service stops."""
 
-_SWEEP_SECONDS = 0.25
-"""How late the guard may close a connection whose time is over."""
+_LATE_SECONDS = 0.25
+"""How late the guard may close a connection whose answer was held."""
 
 _MAPPED_IPV4 = "::ffff:"  # an IPv4 client of a dual-stack socket
 
@@ -69,6 +69,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Set up the connection as uvicorn does, and register it or refuse it."""
         super().connection_made(transport)
+        self._timer = self.loop.call_later(DEADLINE_SECONDS, self._end_overdue)
         if self.client is None:
             # It has left already.
             transport.abort()
@@ -84,8 +85,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._register.note_refusal(address)
             transport.abort()
 
+    def _end_overdue(self) -> None:
+        if self.being_answered:
+            # A held answer waits for the node, not for the client.
+            self._timer = self.loop.call_later(_LATE_SECONDS, self._end_overdue)
+        else:
+            self._register.end("timed-out", self)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection."""
+        self._timer.cancel()
         self._register.remove(self)
         super().connection_lost(exc)
 
@@ -149,13 +158,12 @@ class ConnectionRegister:
         self.refused_client: str | None = None
         self.refused_at: datetime | None = None
         self._logged_at = -_LOG_SECONDS
-        self._made_at: dict[GuardedProtocol, float] = {}  # the oldest first
-        self._timer: asyncio.TimerHandle | None = None
+        self._open: dict[GuardedProtocol, None] = {}  # the oldest first
 
     @property
     def open(self) -> int:
         """The number of open connections."""
-        return len(self._made_at)
+        return len(self._open)
 
     def allow(self, networks: Sequence[IPv4Network | IPv6Network] | None) -> None:
         """Let other networks connect from now on. Refusals by the ones before are over."""
@@ -195,40 +203,22 @@ class ConnectionRegister:
         those, it is the oldest without a complete request, or else the newest: several clients may
         have the most, and who has waited longest is not to lose the answer.
         """
-        if len(self._made_at) >= CONNECTIONS:
-            count = Counter(other.counted_as for other in self._made_at)
+        if len(self._open) >= CONNECTIONS:
+            count = Counter(other.counted_as for other in self._open)
             most = max(count.values())
-            crowd = [
-                other for other in self._made_at if count[other.counted_as] == most
-            ]
-            self._end(
+            crowd = [other for other in self._open if count[other.counted_as] == most]
+            self.end(
                 "evicted",
                 next((other for other in crowd if not other.being_answered), crowd[-1]),
             )
-        self._made_at[protocol] = time.monotonic()
-        # One timer for all is much cheaper than one for each.
-        if self._timer is None:
-            self._timer = protocol.loop.call_later(
-                DEADLINE_SECONDS, self._end_overdue, protocol.loop
-            )
+        self._open[protocol] = None
 
     def remove(self, protocol: GuardedProtocol) -> None:
         """Remove a connection that has ended."""
-        self._made_at.pop(protocol, None)
+        self._open.pop(protocol, None)
 
-    def _end(self, cause: str, protocol: GuardedProtocol) -> None:
+    def end(self, cause: str, protocol: GuardedProtocol) -> None:
+        """Close a connection for this cause."""
         self.closed[cause] += 1
         self.remove(protocol)
         protocol.transport.abort()
-
-    def _end_overdue(self, loop: asyncio.AbstractEventLoop) -> None:
-        overdue_at = time.monotonic() - DEADLINE_SECONDS
-        for protocol, made_at in list(self._made_at.items()):
-            # A held answer waits for the node, not for the client.
-            if made_at <= overdue_at and not protocol.being_answered:
-                self._end("timed-out", protocol)
-        self._timer = (
-            loop.call_later(_SWEEP_SECONDS, self._end_overdue, loop)
-            if self._made_at
-            else None
-        )
