@@ -36,12 +36,6 @@ Variables: MYSQL_USERNAME, MYSQL_PASSWORD, MYSQL_HOST, MYSQL_PORT, MYSQL_SOCKET,
 AVAILABLE_WHEN_DONOR, AVAILABLE_WHEN_READONLY, ERR_FILE, DEFAULTS_EXTRA_FILE,
 CLUSTERCHECK_DISABLED_FILE, CLUSTERCHECK_DEADLINE."""
 
-# In addition to the script's own.
-_DEFAULTS = {
-    "CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE,
-    "CLUSTERCHECK_DEADLINE": "0.8",
-}
-
 # How long to wait for a client's request, and after the answer for the end of its connection.
 _CLIENT_SECONDS = 0.1
 _REQUEST_BYTES = 8192
@@ -60,7 +54,7 @@ def main(
     in_environment = [Variable(name, value) for name, value in os.environ.items()]
     in_files = assignments(configuration_files, complaints)
     used = effective([*in_environment, *in_files, *positionals(arguments)])
-    values = _DEFAULTS | {name: variable.value for name, variable in used.items()}
+    values = {name: variable.value for name, variable in used.items()}
     try:
         verdict = _verdict(values)
     except SettingsError as fault:
@@ -81,17 +75,18 @@ def run() -> None:
 
 def _verdict(values: Mapping[str, str]) -> Verdict:
     """Return the verdict. Raises `SettingsError`."""
-    switches = ManualSwitches(values["CLUSTERCHECK_DISABLED_FILE"])()
+    disabled_file = values.get("CLUSTERCHECK_DISABLED_FILE", DISABLED_FILE)
+    switches = ManualSwitches(disabled_file)()
     if switches.disabled_file is not None:
         # This needs no poll, so it works while the server hangs or a setting is wrong.
         return decide(None, 0.0, Policy(), switches)
     for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
         if values[name] not in ("0", "1"):
             raise SettingsError(f"{name} must be 0 or 1")
-    if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
+    if not disabled_file.startswith("/"):
         raise SettingsError("CLUSTERCHECK_DISABLED_FILE must be an absolute path")
     try:
-        deadline_seconds = seconds_in(values["CLUSTERCHECK_DEADLINE"])
+        deadline_seconds = seconds_in(values.get("CLUSTERCHECK_DEADLINE", "0.8"))
     except ValueError as fault:
         raise SettingsError(f"CLUSTERCHECK_DEADLINE must be {fault}") from None
     policy = Policy(

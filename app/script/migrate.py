@@ -179,16 +179,13 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
             "found no port: write CLUSTERCHECK_PORT and CLUSTERCHECK_ALLOW_FROM"
         )
     for variable in service.values():
-        if variable.name not in _SETTINGS_OF.values():
-            continue
-        if variable.name != "CLUSTERCHECK_ALLOW_FROM" or _ONLY_FROM.fullmatch(
-            variable.value
-        ):
-            yield variable
-        else:
+        is_list = variable.name == "CLUSTERCHECK_ALLOW_FROM"
+        if is_list and not _ONLY_FROM.fullmatch(variable.value):
             to_check.append(
                 f"{variable.called}: everybody may connect until you write it by hand"
             )
+        elif variable.name in _SETTINGS_OF.values():
+            yield variable
     yield Variable("CLUSTERCHECK_ANY_PATH", "1", "not needed if all checks ask for /")
 
 
