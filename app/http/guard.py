@@ -17,7 +17,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 DEADLINE_SECONDS = 2.0
-"""How long a connection may stay open. The time for which its answer is held does not count."""
+"""How long a connection may stay open while no answer is held."""
 
 REQUEST_BYTES = 8192
 """How many bytes a client may send before its request is complete."""
@@ -67,7 +67,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Set up the connection as uvicorn does, and register it or refuse it."""
+        """Register the connection, or refuse it."""
         super().connection_made(transport)
         self._timer = self.loop.call_later(DEADLINE_SECONDS, self._end_overdue)
         if self.client is None:
@@ -93,7 +93,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._register.end("timed-out", self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection."""
+        """Forget the connection."""
         self._timer.cancel()
         self._register.remove(self)
         super().connection_lost(exc)
@@ -111,7 +111,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.being_answered
 
     def on_headers_complete(self) -> None:
-        """Begin the answer. uvicorn adds `connection: close`, and closes after it."""
+        """Begin the answer, after which uvicorn closes the connection."""
         if len(self.url) > TARGET_BYTES:
             raise ValueError("the target is too long")
         # The parser would refuse a host with an underscore, and a target without a path.
@@ -144,9 +144,8 @@ class ConnectionRegister:
 
     A client is an IPv4 address, or an IPv6 network of 64 bits, all of which one host may have.
 
-    allowed: the networks that may connect, beside this host; None for all. closed: how many
-    connections the guard has closed since the start, by cause. All but the malformed requests,
-    which got a 400, got no answer.
+    allowed: the networks that may connect, beside this host; None for all. closed: how many it has
+    closed since the start, by cause. Only malformed requests got an answer, a 400.
     """
 
     def __init__(
@@ -166,13 +165,13 @@ class ConnectionRegister:
         return len(self._open)
 
     def allow(self, networks: Sequence[IPv4Network | IPv6Network] | None) -> None:
-        """Let other networks connect from now on. Refusals by the ones before are over."""
+        """Let other networks connect, and forget the refusals by the ones before."""
         if networks != self.allowed:
             self.allowed = networks
             self.refused_client = self.refused_at = None
 
     def allows(self, address: str) -> bool:
-        """Return whether a client may connect."""
+        """Whether a client may connect."""
         if self.allowed is None:
             return True
         # An IPv4 client of a dual-stack socket has an address of either form.
@@ -199,9 +198,9 @@ class ConnectionRegister:
     def add(self, protocol: GuardedProtocol) -> None:
         """Register a new connection. If there are too many, close one.
 
-        It is one of the client that has the most: so no client can cost another one its answer. Of
-        those, it is the oldest without a complete request, or else the newest: several clients may
-        have the most, and who has waited longest is not to lose the answer.
+        It is one of the client that has the most, so that no client costs another one its answer:
+        the oldest without a complete request, or else the newest, for several clients may have the
+        most, and who has waited longest is not to lose the answer.
         """
         if len(self._open) >= CONNECTIONS:
             count = Counter(other.counted_as for other in self._open)
@@ -214,7 +213,7 @@ class ConnectionRegister:
         self._open[protocol] = None
 
     def remove(self, protocol: GuardedProtocol) -> None:
-        """Remove a connection that has ended."""
+        """Forget a connection."""
         self._open.pop(protocol, None)
 
     def end(self, cause: str, protocol: GuardedProtocol) -> None:

@@ -1,7 +1,6 @@
 """The fast path: answers health checks, and passes other requests on to FastAPI.
 
-If the latest poll is fresh enough, the answer leaves in the same step of the event loop. If not, it
-waits for the next one: see `Monitor.fresh_verdict`.
+If the latest poll is fresh enough, the answer leaves in the same step of the event loop.
 """
 
 from functools import lru_cache
@@ -32,10 +31,7 @@ OTHER_PATHS = "other"
 
 
 class HealthChecks:
-    """An ASGI application that answers health checks from the monitor.
-
-    It passes `APPLICATION_PATHS` on.
-    """
+    """An ASGI application that answers all but `APPLICATION_PATHS`, which it passes on."""
 
     def __init__(self, sources: Sources, application: ASGIApp) -> None:
         self._sources = sources
@@ -84,7 +80,7 @@ def policy_of(query: bytes, policy: Policy) -> Policy:
     values: dict[str, str] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in POLICY:
-            # It must not break the one-line body, nor a terminal that shows it.
+            # It must not break the one-line body, nor a terminal.
             raise SettingsError(
                 f"unknown parameter '{one_line(key[:40])}': the parameters are {', '.join(POLICY)}"
             )
@@ -96,17 +92,14 @@ def policy_of(query: bytes, policy: Policy) -> Policy:
 
 @lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Response:
-    """Return the answer for a verdict. Most are the same."""
+    """Return the answer for a verdict."""
     return plain_answer(
         status_of(verdict, drain_status), body_of(verdict), verdict.reason
     )
 
 
 def plain_answer(status: int, body: str, reason: Reason | None = None) -> Response:
-    """Return an answer in plain text that must not be cached.
-
-    The guard adds `connection: close`.
-    """
+    """Return an answer in plain text. The guard adds `connection: close`."""
     headers = {"content-type": "text/plain", "cache-control": "no-store"}
     if reason is not None:
         headers["x-clustercheck-reason"] = reason

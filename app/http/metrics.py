@@ -1,8 +1,7 @@
 """/metrics: the state and the counts of the service, in the text format of Prometheus.
 
-This module measures nothing: the monitor, the guard and the fast path keep counts, and a scrape
-reads them. A value that was not read from the node is left out. Names and units follow Prometheus'
-conventions (prometheus.io/docs/practices/naming). No label value comes from a client.
+This module measures nothing: others keep counts, and a scrape reads them. Names and units follow
+prometheus.io/docs/practices/naming. No label value comes from a client.
 """
 
 import math
@@ -53,9 +52,9 @@ class Metrics(ProcessCollector):
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics, with their values at this moment."""
-        monitor, node = self._sources.monitor, self._sources.monitor.result
-        verdict = monitor.verdict()
+        """Yield all metrics. A value that was not read from the node is left out."""
+        monitor = self._sources.monitor
+        verdict, node = monitor.verdict(), monitor.result
         # A stale poll says nothing about the node now.
         is_stale = monitor.age_seconds > monitor.polling.max_age_seconds
         if is_stale or not isinstance(node, NodeState):

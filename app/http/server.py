@@ -64,7 +64,7 @@ class Server(uvicorn.Server):
         loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
-        """Wait until told to stop. uvicorn's own loop wakes ten times a second."""
+        """Wait. uvicorn's own loop wakes ten times a second."""
         await self.ended.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -33,10 +33,7 @@ from app.verdict.rules import Switches
 _log = logging.getLogger(__name__)
 
 Load = Callable[..., tuple[Settings, list[str]]]
-"""Returns the settings, and warnings to log. With strict=True, more is a mistake than a warning.
-
-Raises `SettingsError`.
-"""
+"""Returns settings, and warnings to log. strict=True: what a start only warns of is a mistake."""
 
 
 def serve(load: Load) -> int:
