@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
-from app.commands.output import open_missing_streams
+from app.commands.output import open_missing_streams, say
 from app.database.poller import poll_once
 from app.script.inputs import CONFIGURATION_FILES, assignments, effective, positionals
 from app.settings.address import parse_port
@@ -43,16 +43,16 @@ _STANDARD_INPUT = 0
 _STANDARD_OUTPUT = 1
 
 
-def main(
-    arguments: Sequence[str], configuration_files: Sequence[str] = CONFIGURATION_FILES
-) -> int:
+def run() -> int:
     """Answer one health check on standard output; return the exit status."""
+    open_missing_streams()
+    arguments = sys.argv[1:]
     if arguments and arguments[0] in ("-h", "--help"):
-        print(USAGE)
+        say(USAGE)
         return AVAILABLE
     complaints: list[str] = []
     in_environment = [Variable(name, value) for name, value in os.environ.items()]
-    in_files = assignments(configuration_files, complaints)
+    in_files = assignments(CONFIGURATION_FILES, complaints)
     used = effective([*in_environment, *in_files, *positionals(arguments)])
     values = {name: variable.value for name, variable in used.items()}
     try:
@@ -65,12 +65,6 @@ def main(
     _answer(verdict)
     _tell(values["ERR_FILE"], complaints)
     return AVAILABLE if verdict.available else NOT_AVAILABLE
-
-
-def run() -> None:
-    """Run the command and exit."""
-    open_missing_streams()
-    sys.exit(main(sys.argv[1:]))
 
 
 def _verdict(values: Mapping[str, str]) -> Verdict:
@@ -161,4 +155,4 @@ def _read(client: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    run()
+    sys.exit(run())
