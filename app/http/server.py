@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import socket
 from collections.abc import Callable
 from types import FrameType
 
@@ -13,28 +12,25 @@ from app.http.guard import GuardedProtocol
 from app.http.sources import Sources
 from app.settings.listening import BACKLOG
 
-_ANSWER_SECONDS = 0.2
-"""How long the answers of held health checks may take to leave while the service stops."""
+_ANSWER_SECONDS = 1.0
+"""How much later than the deadline held health checks may be answered while the service stops."""
 
 
 class Server(uvicorn.Server):
     """A uvicorn server that stops when `ended` is set, with exit status 0.
 
-    on_signal: called on the event loop with the name of each SIGTERM and SIGINT. give_up: called
-    shortly before the server stops if answers are still held; it must release them.
+    It answers the held health checks before. on_signal: called on the event loop with the name of
+    each SIGTERM and SIGINT.
     """
 
     def __init__(
         self,
         application: ASGIApp,
         sources: Sources,
-        *,
-        give_up: Callable[[], object],
         on_signal: Callable[[str], object],
     ) -> None:
         self.ended = asyncio.Event()
         self._sources = sources
-        self._give_up = give_up
         self._on_signal = on_signal
 
         class Protocol(GuardedProtocol):
@@ -66,13 +62,7 @@ class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Wait. uvicorn's own loop wakes ten times a second."""
         await self.ended.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down, but first answer the held health checks, which uvicorn would answer 500."""
-        deadline_seconds = self._sources.settings.clustercheck_deadline
-        # An int for type checkers only: it is passed to asyncio.wait_for.
-        self.config.timeout_graceful_shutdown = deadline_seconds + _ANSWER_SECONDS  # type: ignore[assignment]
-        loop = asyncio.get_running_loop()
-        giving_up = loop.call_later(deadline_seconds, self._give_up)
-        await super().shutdown(sockets)
-        giving_up.cancel()
+        # uvicorn answers 500 for what takes longer. An int for type checkers only: it is passed to
+        # asyncio.wait_for.
+        held_seconds = self._sources.settings.clustercheck_deadline
+        self.config.timeout_graceful_shutdown = held_seconds + _ANSWER_SECONDS  # type: ignore[assignment]

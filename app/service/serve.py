@@ -84,8 +84,7 @@ class _Service:
         self._server = Server(
             HealthChecks(self._sources, create_application(self._sources)),
             self._sources,
-            give_up=self._give_up,
-            on_signal=self._stop,
+            self._stop,
         )
         kept = kept_socket()
         self._listening = listening_socket(settings, kept)
@@ -95,12 +94,12 @@ class _Service:
     async def run(self) -> None:
         """Serve until a signal."""
         self._tell("started")
-        self._polling = asyncio.create_task(self._monitor.run())
+        polling = asyncio.create_task(self._monitor.run())
         self._reloading = asyncio.create_task(self._reload_at_each_sighup())
         feeding = asyncio.create_task(
             self._systemd.feed_watchdog(lambda: self._monitor.alive)
         )
-        tasks = (self._polling, self._reloading, feeding)
+        tasks = (polling, self._reloading, feeding)
         try:
             await self._server.serve([self._listening])
         finally:
@@ -121,11 +120,6 @@ class _Service:
                 **asdict(self._monitor.policy),
             },
         )
-
-    def _give_up(self) -> None:
-        """Release the health checks that still wait."""
-        self._switches.without_file = Switches(shutting_down=True)
-        self._polling.cancel()
 
     def _stop(self, signal_name: str) -> None:
         """After the first signal, drain. After a second one, stop at once."""
