@@ -10,11 +10,12 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import ip_address
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.settings.settings import Networks
 
 DEADLINE_SECONDS = 2.0
 """How long a connection may stay open while no answer is held."""
@@ -148,9 +149,7 @@ class ConnectionRegister:
     closed since the start, by cause. Only malformed requests got an answer, a 400.
     """
 
-    def __init__(
-        self, allowed: Sequence[IPv4Network | IPv6Network] | None = None
-    ) -> None:
+    def __init__(self, allowed: Networks = None) -> None:
         self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
         self.allowed = allowed
         # The latest client that was refused, and when.
@@ -164,7 +163,7 @@ class ConnectionRegister:
         """The number of open connections."""
         return len(self._open)
 
-    def allow(self, networks: Sequence[IPv4Network | IPv6Network] | None) -> None:
+    def allow(self, networks: Networks) -> None:
         """Let other networks connect, and forget the refusals by the ones before."""
         if networks != self.allowed:
             self.allowed = networks

@@ -4,7 +4,6 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from app.settings.files import read_file
 from app.settings.variables import Variable
@@ -54,16 +53,14 @@ def positionals(arguments: Sequence[str], where: str = "") -> list[Variable]:
     ]
 
 
-def assignments(
-    paths: Iterable[str | Path], complaints: list[str]
-) -> Iterator[Variable]:
+def assignments(paths: Iterable[str], complaints: list[str]) -> Iterator[Variable]:
     """Parse those files of NAME=value lines that exist, as a shell does.
 
     Expand and run nothing. complaints: where to append each mistake.
     """
     for path in paths:
         try:
-            lines = read_file(str(path), errors="surrogateescape").split("\n")
+            lines = read_file(path, errors="surrogateescape").split("\n")
         except FileNotFoundError:
             continue
         except OSError as fault:

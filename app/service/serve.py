@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -219,7 +219,7 @@ class _Service:
         return None
 
 
-def _tell_ignored(warnings: Sequence[str]) -> None:
+def _tell_ignored(warnings: list[str]) -> None:
     for line in warnings:
         _log.warning("setting ignored", extra={"detail": line})
 
