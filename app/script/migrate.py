@@ -103,8 +103,13 @@ def migrate(
         ]
         settings_of(settings)
         to_check += _other_values(service, variables, arguments, values)
-        password = values["MYSQL_PASSWORD"].value
-        _write_both(output, settings, to_check, Path(password_file), password)
+        _write_both(
+            output,
+            settings,
+            to_check,
+            Path(password_file),
+            values["MYSQL_PASSWORD"].value,
+        )
     except OSError as fault:
         raise SettingsError(f"{fault.filename or output}: {fault.strerror}") from None
     for line in to_check:
@@ -114,9 +119,15 @@ def migrate(
 
 def _find_service(path: str | None, xinetd: str) -> _Service:
     """Return the service that runs the script; one without attributes if there is none."""
-    # xinetd ignores some files.
-    found = sorted(file for file in Path(xinetd).glob("*[!~]") if "." not in file.name)
-    files = [Path(path)] if path else filter(Path.is_file, found)
+    if path:
+        files = [Path(path)]
+    else:
+        # xinetd ignores some files.
+        files = [
+            file
+            for file in sorted(Path(xinetd).glob("*[!~]"))
+            if file.is_file() and "." not in file.name
+        ]
     services = [service for file in files for service in _services(file)]
     if len(services) > 1 or (path and not services):
         raise SettingsError(
@@ -218,7 +229,8 @@ def _other_lines(
 ) -> Iterator[str]:
     """Yield each line of the script that may set a variable otherwise, and each that is missing."""
     missing = list(_CERTAIN)
-    for number, line in enumerate(_HARMLESS.sub("", _text_of(path)).splitlines(), 1):
+    text = _HARMLESS.sub("", _text_of(path))
+    for number, line in enumerate(text.splitlines(), 1):
         if assignment := _ASSIGNMENT.fullmatch(line):
             name, source, default = assignment.groups()
             missing = [other for other in missing if other != name]
