@@ -75,7 +75,7 @@ class Status(BaseModel):
 
 
 def create_application(sources: Sources) -> FastAPI:
-    """Return the application that answers `APPLICATION_PATHS`, from the sources of both."""
+    """Return the application that answers `APPLICATION_PATHS`."""
     monitor, measured = sources.monitor, Metrics(sources)
     application = FastAPI(
         title="clustercheckd",
@@ -124,7 +124,7 @@ def create_application(sources: Sources) -> FastAPI:
         return Response(status_at(moment()), media_type="application/json")
 
     async def metrics(_request: Request) -> Response:
-        """Answer 200 whatever the verdict, always in the text format."""
+        """Answer 200 whatever the verdict."""
         return Response(metrics_at(moment()), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     # A route of Starlette takes HEAD too, and is not in the schema, which describes only JSON.

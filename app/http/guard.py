@@ -1,8 +1,7 @@
 """uvicorn's HTTP protocol with limits: no client can delay another client's answer.
 
 uvicorn lets a connection stay silent for ever. Its only limit (limit_concurrency) answers 503 under
-load, and a load balancer takes that for a database that is down. This module uses its internals:
-the version is pinned.
+load, and a load balancer takes that for a database that is down.
 """
 
 import asyncio
@@ -152,7 +151,6 @@ class ConnectionRegister:
     def __init__(self, allowed: Networks = None) -> None:
         self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
         self.allowed = allowed
-        # The latest client that was refused, and when.
         self.refused_client: str | None = None
         self.refused_at: datetime | None = None
         self._logged_at = -_LOG_SECONDS

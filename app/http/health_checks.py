@@ -24,7 +24,7 @@ LIVENESS_PATH = "/livez"
 
 STATUS_PATH, METRICS_PATH, SCHEMA_PATH = "/status", "/metrics", "/openapi.json"
 APPLICATION_PATHS = (STATUS_PATH, METRICS_PATH, SCHEMA_PATH)
-"""The paths that the FastAPI application answers."""
+"""Those that FastAPI answers."""
 
 OTHER_PATHS = "other"
 """Stands for all other paths in the counts."""
@@ -69,11 +69,7 @@ class HealthChecks:
 # A load balancer asks the same again and again.
 @lru_cache(maxsize=64)
 def policy_of(query: bytes, policy: Policy) -> Policy:
-    """Return policy with the overrides of a raw query string: settings of it, in lower case.
-
-    Raises `SettingsError` if a parameter is unknown, comes twice or has an invalid value, or if
-    there are too many.
-    """
+    """Return policy with the overrides of a raw query string. Raises `SettingsError`."""
     # To parse as many as fit would take five times the work of a health check.
     if query.count(b"&") > len(POLICY):
         raise SettingsError("too many parameters")
@@ -92,7 +88,7 @@ def policy_of(query: bytes, policy: Policy) -> Policy:
 
 @lru_cache(maxsize=64)
 def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Response:
-    """Return the answer for a verdict."""
+    """Return the answer of a verdict."""
     return plain_answer(
         status_of(verdict, drain_status), body_of(verdict), verdict.reason
     )

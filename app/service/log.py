@@ -38,7 +38,7 @@ class LineFormatter(logging.Formatter):
         self._in_journal = in_journal
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, with its exception as a field."""
+        """Return the record as one line."""
         fields = {
             name: value
             for name, value in vars(record).items()
@@ -84,8 +84,6 @@ def goes_to_journal() -> bool:
 class Log(QueueHandler):
     """Formats each record and has a thread write it, so that no health check waits for that.
 
-    The only handler of this process, whose times are UTC.
-
     A write may block for ever. So nothing joins the thread, as logging's own QueueListener does.
     """
 
@@ -96,9 +94,8 @@ class Log(QueueHandler):
         self.dropped = 0
         threading.Thread(target=self._write_lines, daemon=True).start()
         logging.basicConfig(handlers=[self])
-        # uvicorn warns of each malformed request: any client could fill the disk. On this very
-        # logger, because uvicorn reads its `level`, not the effective one, to decide whether to
-        # trace.
+        # uvicorn warns of each malformed request: any client could fill the disk. It reads the
+        # `level` of this very logger, not the effective one, to decide whether to trace.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
     def format_as(self, level: str, layout: str) -> None:

@@ -138,7 +138,7 @@ class _Service:
         asyncio.get_running_loop().call_later(drain_seconds, self._server.ended.set)
 
     async def _reload_at_each_sighup(self) -> None:
-        """Reload, one reload at a time, whenever SIGHUP has arrived."""
+        """Reload, one at a time, whenever SIGHUP has arrived."""
         asked = asyncio.Event()
         loop = asyncio.get_running_loop()
         signal.signal(
