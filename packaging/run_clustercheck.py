@@ -1,5 +1,7 @@
 """The packaged `clustercheck`, the script's drop-in."""
 
+import sys
+
 from app.script.clustercheck import run
 
-run()
+sys.exit(run())

@@ -1,9 +1,9 @@
 """The FastAPI application: /status, /metrics and the schema."""
 
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from app import __version__
 from app.http.health_checks import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
-from app.http.metrics import registry_of
+from app.http.metrics import Metrics
 from app.http.sources import Reload, Sources
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -27,7 +27,7 @@ class StatusChange(BaseModel):
     detail: str
 
 
-class StatusConnections(BaseModel):
+class StatusConnections(BaseModel, from_attributes=True):
     """The connections of clients: how many are open, and how many were closed, by cause.
 
     refused: the client is not in CLUSTERCHECK_ALLOW_FROM; refused_client and refused_at tell of the
@@ -75,8 +75,8 @@ class Status(BaseModel):
 
 
 def create_application(sources: Sources) -> FastAPI:
-    """Return the application that answers `APPLICATION_PATHS`, from the sources of both."""
-    monitor, registry = sources.monitor, registry_of(sources)
+    """Return the application that answers `APPLICATION_PATHS`."""
+    monitor, measured = sources.monitor, Metrics(sources)
     application = FastAPI(
         title="clustercheckd",
         version=__version__,
@@ -97,20 +97,19 @@ def create_application(sources: Sources) -> FastAPI:
 
     # Made once a poll, and once a second while a poll hangs: 256 clients that ask for a document at
     # once would delay a health check by a second.
-    documents: dict[str, tuple[object, bytes]] = {}
+    @lru_cache(maxsize=1)
+    def status_at(_moment: object) -> bytes:
+        return _status(sources).model_dump_json().encode()
 
-    def document(path: str, make: Callable[[], bytes]) -> bytes:
+    @lru_cache(maxsize=1)
+    def metrics_at(_moment: object) -> bytes:
+        return generate_latest(measured)
+
+    def moment() -> object:
         # A drain since the latest poll must be among the changes too.
         monitor.note_change()
-        now = (
-            monitor.polls.total(),
-            monitor.verdict(),
-            sources.last_reload,
-            int(monitor.age_seconds),
-        )
-        if path not in documents or documents[path][0] != now:
-            documents[path] = now, make()
-        return documents[path][1]
+        polls, age_seconds = monitor.polls.total(), int(monitor.age_seconds)
+        return polls, age_seconds, monitor.verdict(), sources.last_reload.at
 
     # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
     @application.head(STATUS_PATH, include_in_schema=False)
@@ -122,15 +121,11 @@ def create_application(sources: Sources) -> FastAPI:
     async def status() -> Response:
         """Answer 200 whatever the verdict."""
         await monitor.fresh_verdict()
-        json = document(
-            STATUS_PATH, lambda: _status(sources).model_dump_json().encode()
-        )
-        return Response(json, media_type="application/json")
+        return Response(status_at(moment()), media_type="application/json")
 
     async def metrics(_request: Request) -> Response:
-        """Answer 200 whatever the verdict, always in the text format."""
-        text = document(METRICS_PATH, lambda: generate_latest(registry))
-        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        """Answer 200 whatever the verdict."""
+        return Response(metrics_at(moment()), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     # A route of Starlette takes HEAD too, and is not in the schema, which describes only JSON.
     application.add_route(METRICS_PATH, metrics)
@@ -140,10 +135,11 @@ def create_application(sources: Sources) -> FastAPI:
 def _status(sources: Sources) -> Status:
     monitor = sources.monitor
     verdict, seen, switches = monitor.verdict(), monitor.result, monitor.switches()
-    otherwise = None
+    disabled_since = otherwise = None
+    if switches.disabled_at is not None:
+        disabled_since = datetime.fromtimestamp(switches.disabled_at, UTC)
     if switches.any_on:
         otherwise = monitor.verdict(switches=Switches())
-    register = sources.connections
     changes = [
         StatusChange(at=datetime.fromtimestamp(one.at, UTC), **asdict(one.verdict))
         for one in monitor.changes
@@ -155,7 +151,7 @@ def _status(sources: Sources) -> Status:
         draining=verdict.draining,
         otherwise=otherwise,
         since=changes[-1].at,
-        disabled_since=_time_of(switches.disabled_at),
+        disabled_since=disabled_since,
         age_seconds=round(monitor.age_seconds, 3),
         max_age_seconds=monitor.polling.max_age_seconds,
         node=seen if isinstance(seen, NodeState) else None,
@@ -163,15 +159,6 @@ def _status(sources: Sources) -> Status:
         policy=monitor.policy,
         login_failure=sources.poller.logins.failure,
         last_reload=sources.last_reload,
-        connections=StatusConnections(
-            open=len(register),
-            closed=register.closed,
-            refused_client=register.refused_client,
-            refused_at=_time_of(register.refused_at),
-        ),
+        connections=StatusConnections.model_validate(sources.connections),
         changes=changes,
     )
-
-
-def _time_of(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,24 +1,23 @@
 """uvicorn's HTTP protocol with limits: no client can delay another client's answer.
 
 uvicorn lets a connection stay silent for ever. Its only limit (limit_concurrency) answers 503 under
-load, and a load balancer takes that for a database that is down. This module uses its internals:
-the version is pinned.
+load, and a load balancer takes that for a database that is down.
 """
 
 import asyncio
 import logging
 import re
-import socket
 import time
 from collections import Counter
-from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from datetime import UTC, datetime
+from ipaddress import ip_address
 
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.settings.settings import Networks
+
 DEADLINE_SECONDS = 2.0
-"""How long a connection may stay open. The time for which its answer is held does not count."""
+"""How long a connection may stay open while no answer is held."""
 
 REQUEST_BYTES = 8192
 """How many bytes a client may send before its request is complete."""
@@ -32,8 +31,8 @@ CONNECTIONS = 256
 _LAST_REQUEST_SECONDS = 0.2
 """How long an accepted connection may take to send its request while the service stops."""
 
-_SWEEP_SECONDS = 0.25
-"""How late the guard may close a connection whose time is over."""
+_LATE_SECONDS = 0.25
+"""How late the guard may close a connection whose answer was held."""
 
 _MAPPED_IPV4 = "::ffff:"  # an IPv4 client of a dual-stack socket
 
@@ -68,28 +67,34 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Set up the connection as uvicorn does, and register it or refuse it."""
-        # uvicorn's own method reads both addresses in seven system calls. This is one.
-        peer = transport.get_extra_info("peername")
-        self.address: str = peer[0] if peer else ""
-        self.counted_as = _client_of(self.address)
-        self.connections.add(self)
-        self.transport = transport
-        self.flow = FlowControl(transport)
-        self.scheme = "http"
-        if self._register.allows(self.address) or self._is_from_this_host():
+        """Register the connection, or refuse it."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(DEADLINE_SECONDS, self._end_overdue)
+        if self.client is None:
+            # It has left already.
+            transport.abort()
+            return
+        address = self.client[0]
+        packed = ip_address(address.removeprefix(_MAPPED_IPV4)).packed
+        self.counted_as = packed[:_NETWORK_BYTES]
+        # The commands of this host ask too: status, drain, reload.
+        is_own = self.server is not None and self.server[0] == address
+        if is_own or self._register.allows(address):
             self._register.add(self)
         else:
-            self._register.note_refusal(self.address)
+            self._register.note_refusal(address)
             transport.abort()
 
-    def _is_from_this_host(self) -> bool:
-        # The commands of this host ask too: status, drain, reload.
-        own = self.transport.get_extra_info("sockname")
-        return bool(own) and own[0] == self.address
+    def _end_overdue(self) -> None:
+        if self.being_answered:
+            # A held answer waits for the node, not for the client.
+            self._timer = self.loop.call_later(_LATE_SECONDS, self._end_overdue)
+        else:
+            self._register.end("timed-out", self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection."""
+        """Forget the connection."""
+        self._timer.cancel()
         self._register.remove(self)
         super().connection_lost(exc)
 
@@ -106,12 +111,11 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.being_answered
 
     def on_headers_complete(self) -> None:
-        """Begin the answer. uvicorn adds `connection: close`, and closes after it."""
+        """Begin the answer, after which uvicorn closes the connection."""
         if len(self.url) > TARGET_BYTES:
             raise ValueError("the target is too long")
-        if not self.url.startswith(b"/"):
-            # The parser would refuse a host with an underscore, and a target without a path.
-            self.url = _ORIGIN.sub(b"/", self.url)
+        # The parser would refuse a host with an underscore, and a target without a path.
+        self.url = _ORIGIN.sub(b"/", self.url)
         super().on_headers_complete()
         self.cycle.keep_alive = False
 
@@ -140,42 +144,42 @@ class ConnectionRegister:
 
     A client is an IPv4 address, or an IPv6 network of 64 bits, all of which one host may have.
 
-    allowed: the networks that may connect, beside this host; None for all. closed: how many
-    connections the guard has closed since the start, by cause. All but the malformed requests,
-    which got a 400, got no answer.
+    allowed: the networks that may connect, beside this host; None for all. closed: how many it has
+    closed since the start, by cause. Only malformed requests got an answer, a 400.
     """
 
-    def __init__(
-        self, allowed: Sequence[IPv4Network | IPv6Network] | None = None
-    ) -> None:
+    def __init__(self, allowed: Networks = None) -> None:
         self.closed = dict.fromkeys(("refused", "evicted", "timed-out", "malformed"), 0)
         self.allowed = allowed
-        # The latest client that was refused, and when, in Unix time.
         self.refused_client: str | None = None
-        self.refused_at: float | None = None
+        self.refused_at: datetime | None = None
         self._logged_at = -_LOG_SECONDS
-        self._made_at: dict[GuardedProtocol, float] = {}  # the oldest first
-        self._timer: asyncio.TimerHandle | None = None
+        self._open: dict[GuardedProtocol, None] = {}  # the oldest first
 
-    def __len__(self) -> int:
-        """Return the number of open connections."""
-        return len(self._made_at)
+    @property
+    def open(self) -> int:
+        """The number of open connections."""
+        return len(self._open)
 
-    def allow(self, networks: Sequence[IPv4Network | IPv6Network] | None) -> None:
-        """Let other networks connect from now on. Refusals by the ones before are over."""
+    def allow(self, networks: Networks) -> None:
+        """Let other networks connect, and forget the refusals by the ones before."""
         if networks != self.allowed:
             self.allowed = networks
             self.refused_client = self.refused_at = None
 
     def allows(self, address: str) -> bool:
-        """Return whether a client may connect. Without an address, it has left already."""
-        return self.allowed is None or not address or _is_in(address, self.allowed)
+        """Whether a client may connect."""
+        if self.allowed is None:
+            return True
+        # An IPv4 client of a dual-stack socket has an address of either form.
+        forms = ip_address(address), ip_address(address.removeprefix(_MAPPED_IPV4))
+        return any(form in network for form in forms for network in self.allowed)
 
     def note_refusal(self, address: str) -> None:
         """Count a client that may not connect; log one a minute."""
         self.closed["refused"] += 1
         self.refused_client = address.removeprefix(_MAPPED_IPV4)
-        self.refused_at = time.time()
+        self.refused_at = datetime.now(UTC)
         now = time.monotonic()
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
@@ -191,60 +195,26 @@ class ConnectionRegister:
     def add(self, protocol: GuardedProtocol) -> None:
         """Register a new connection. If there are too many, close one.
 
-        It is one of the client that has the most: so no client can cost another one its answer. Of
-        those, it is the oldest without a complete request, or else the newest: several clients may
-        have the most, and who has waited longest is not to lose the answer.
+        It is one of the client that has the most, so that no client costs another one its answer:
+        the oldest without a complete request, or else the newest, for several clients may have the
+        most, and who has waited longest is not to lose the answer.
         """
-        if len(self._made_at) >= CONNECTIONS:
-            count = Counter(other.counted_as for other in self._made_at)
+        if len(self._open) >= CONNECTIONS:
+            count = Counter(other.counted_as for other in self._open)
             most = max(count.values())
-            crowd = [
-                other for other in self._made_at if count[other.counted_as] == most
-            ]
-            self._end(
+            crowd = [other for other in self._open if count[other.counted_as] == most]
+            self.end(
                 "evicted",
                 next((other for other in crowd if not other.being_answered), crowd[-1]),
             )
-        self._made_at[protocol] = time.monotonic()
-        # One timer for all is much cheaper than one for each.
-        if self._timer is None:
-            self._timer = protocol.loop.call_later(
-                DEADLINE_SECONDS, self._end_overdue, protocol.loop
-            )
+        self._open[protocol] = None
 
     def remove(self, protocol: GuardedProtocol) -> None:
-        """Remove a connection that has ended."""
-        self._made_at.pop(protocol, None)
+        """Forget a connection."""
+        self._open.pop(protocol, None)
 
-    def _end(self, cause: str, protocol: GuardedProtocol) -> None:
+    def end(self, cause: str, protocol: GuardedProtocol) -> None:
+        """Close a connection for this cause."""
         self.closed[cause] += 1
         self.remove(protocol)
         protocol.transport.abort()
-
-    def _end_overdue(self, loop: asyncio.AbstractEventLoop) -> None:
-        overdue_at = time.monotonic() - DEADLINE_SECONDS
-        for protocol, made_at in list(self._made_at.items()):
-            # A held answer waits for the node, not for the client.
-            if made_at <= overdue_at and not protocol.being_answered:
-                self._end("timed-out", protocol)
-        self._timer = (
-            loop.call_later(_SWEEP_SECONDS, self._end_overdue, loop)
-            if self._made_at
-            else None
-        )
-
-
-def _client_of(address: str) -> str | bytes:
-    if ":" not in address or address.startswith(_MAPPED_IPV4):
-        return address
-    return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:_NETWORK_BYTES]
-
-
-def _is_in(host: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    address = ip_address(host)
-    # An IPv4 client of a dual-stack socket has an address of either form.
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return any(
-        address in network or (mapped is not None and mapped in network)
-        for network in networks
-    )

@@ -1,19 +1,18 @@
 """The fast path: answers health checks, and passes other requests on to FastAPI.
 
-If the latest poll is fresh enough, the answer leaves in the same step of the event loop. If not, it
-waits for the next one: see `Monitor.fresh_verdict`.
+If the latest poll is fresh enough, the answer leaves in the same step of the event loop.
 """
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.monitor.monitor import Monitor
+from app.http.sources import Sources
 from app.settings.files import SettingsError
-from app.settings.settings import POLICY, Settings, settings_of
+from app.settings.settings import POLICY, settings_of
 from app.settings.variables import Variable
 from app.text import one_line
 from app.verdict.body import body_of
@@ -27,54 +26,18 @@ LIVENESS_PATH = "/livez"
 
 STATUS_PATH, METRICS_PATH, SCHEMA_PATH = "/status", "/metrics", "/openapi.json"
 APPLICATION_PATHS = (STATUS_PATH, METRICS_PATH, SCHEMA_PATH)
-"""The paths that the FastAPI application answers."""
+"""Those that FastAPI answers."""
 
 OTHER_PATHS = "other"
 """Stands for all other paths in the counts."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A complete HTTP answer, with header names in lower case."""
-
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-
-    async def send(self, send: Send) -> None:
-        """Send the answer as ASGI messages."""
-        await send(
-            {
-                "type": "http.response.start",
-                "status": self.status,
-                "headers": self.headers,
-            }
-        )
-        await send({"type": "http.response.body", "body": self.body})
-
-
-HealthCheckCounts = Counter[tuple[str, int]]
-"""How many answers were sent, by path and status. No request can add a path."""
-
-
 class HealthChecks:
-    """An ASGI application that answers health checks from the monitor.
+    """An ASGI application that answers all but `APPLICATION_PATHS`, which it passes on."""
 
-    It passes `APPLICATION_PATHS` on.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        monitor: Monitor,
-        application: ASGIApp,
-        counts: HealthCheckCounts,
-    ) -> None:
-        self._monitor = monitor
+    def __init__(self, sources: Sources, application: ASGIApp) -> None:
+        self._sources = sources
         self._application = application
-        self._counts = counts
-        self._drain_status = int(settings.clustercheck_drain_status)
-        self._any_path = settings.clustercheck_any_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. The method makes no difference."""
@@ -82,43 +45,42 @@ class HealthChecks:
         if path in VERDICT_PATHS:
             answer = await self._answer(scope["query_string"])
         elif path == LIVENESS_PATH:
-            answer = _ALIVE if self._monitor.alive else _STUCK
+            answer = _ALIVE if self._sources.monitor.alive else _STUCK
         elif path in APPLICATION_PATHS:
             await self._application(scope, receive, send)
             return
         else:
             path = OTHER_PATHS
             # With any_path, ignore the query: the script never read it either.
-            answer = await self._answer(b"") if self._any_path else _NO_SUCH_PATH
-        self._counts[path, answer.status] += 1
-        await answer.send(send)
+            any_path = self._sources.settings.clustercheck_any_path
+            answer = await self._answer(b"") if any_path else _NO_SUCH_PATH
+        self._sources.health_checks[path, answer.status_code] += 1
+        await answer(scope, receive, send)
 
-    async def _answer(self, query: bytes) -> Answer:
+    async def _answer(self, query: bytes) -> Response:
+        monitor = self._sources.monitor
         try:
-            policy = policy_of(query, self._monitor.policy) if query else None
+            policy = policy_of(query, monitor.policy) if query else None
         except SettingsError as fault:
             return plain_answer(400, f"{fault}\r\n")
-        return verdict_answer(
-            await self._monitor.fresh_verdict(policy), self._drain_status
-        )
+        verdict = await monitor.fresh_verdict(policy)
+        drain_status = int(self._sources.settings.clustercheck_drain_status)
+        return verdict_answer(verdict, drain_status)
 
 
 # A load balancer asks the same again and again.
 @lru_cache(maxsize=64)
 def policy_of(query: bytes, policy: Policy) -> Policy:
-    """Return policy with the overrides of a raw query string: settings of it, in lower case.
-
-    Raises `SettingsError` if a parameter is unknown, comes twice or has an invalid value, or if
-    there are too many.
-    """
+    """Return policy with the overrides of a raw query string. Raises `SettingsError`."""
     # To parse as many as fit would take five times the work of a health check.
     if query.count(b"&") > len(POLICY):
         raise SettingsError("too many parameters")
     overrides: dict[str, Variable] = {}
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if key not in POLICY:
+            # It must not break the one-line body, nor a terminal.
             raise SettingsError(
-                f"unknown parameter {_quoted(key)}: the parameters are {', '.join(POLICY)}"
+                f"unknown parameter '{one_line(key[:40])}': the parameters are {', '.join(POLICY)}"
             )
         if key in overrides:
             raise SettingsError(f"{key} is given twice")
@@ -127,27 +89,19 @@ def policy_of(query: bytes, policy: Policy) -> Policy:
 
 
 @lru_cache(maxsize=64)
-def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Answer:
-    """Return the answer for a verdict. Most are the same."""
+def verdict_answer(verdict: Verdict, drain_status: int = UNAVAILABLE) -> Response:
+    """Return the answer of a verdict."""
     return plain_answer(
         status_of(verdict, drain_status), body_of(verdict), verdict.reason
     )
 
 
-def plain_answer(status: int, body: str, reason: Reason | None = None) -> Answer:
-    """Return an answer in plain text that must not be cached.
-
-    The guard adds `connection: close`.
-    """
-    raw = body.encode("ascii", "replace")
-    headers = [
-        (b"content-type", b"text/plain"),
-        (b"content-length", b"%d" % len(raw)),
-        (b"cache-control", b"no-store"),
-    ]
+def plain_answer(status: int, body: str, reason: Reason | None = None) -> Response:
+    """Return an answer in plain text. The guard adds `connection: close`."""
+    headers = {"content-type": "text/plain", "cache-control": "no-store"}
     if reason is not None:
-        headers.append((b"x-clustercheck-reason", reason.encode()))
-    return Answer(status, headers, raw)
+        headers["x-clustercheck-reason"] = reason
+    return Response(body.encode("ascii", "replace"), status, headers)
 
 
 _NO_SUCH_PATH = plain_answer(
@@ -156,8 +110,3 @@ _NO_SUCH_PATH = plain_answer(
 )
 _ALIVE = plain_answer(AVAILABLE, "alive\r\n")
 _STUCK = plain_answer(UNAVAILABLE, "clustercheckd has stopped polling: restart it\r\n")
-
-
-def _quoted(text: str) -> str:
-    # The client's text must not break the one-line body, nor a terminal that shows it.
-    return f"'{one_line(text[:40])}'"

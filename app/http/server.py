@@ -2,45 +2,41 @@
 
 import asyncio
 import signal
-import socket
 from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from app.http.guard import ConnectionRegister, GuardedProtocol
+from app.http.guard import GuardedProtocol
+from app.http.sources import Sources
 from app.settings.listening import BACKLOG
 
-_ANSWER_SECONDS = 0.2
-"""How long the answers of held health checks may take to leave while the service stops."""
+_ANSWER_SECONDS = 1.0
+"""How much later than the deadline held health checks may be answered while the service stops."""
 
 
 class Server(uvicorn.Server):
     """A uvicorn server that stops when `ended` is set, with exit status 0.
 
-    on_signal: called on the event loop with the name of each SIGTERM and SIGINT. give_up: called
-    shortly before the server stops if answers are still held; it must release them.
+    It answers the held health checks before. on_signal: called on the event loop with the name of
+    each SIGTERM and SIGINT.
     """
 
     def __init__(
         self,
         application: ASGIApp,
-        register: ConnectionRegister,
-        deadline_seconds: float,
-        *,
-        give_up: Callable[[], object],
+        sources: Sources,
         on_signal: Callable[[str], object],
     ) -> None:
         self.ended = asyncio.Event()
-        self._give_up = give_up
+        self._sources = sources
         self._on_signal = on_signal
-        self._loop = asyncio.get_running_loop()
 
         class Protocol(GuardedProtocol):
             """A connection to this server."""
 
-            _register = register
+            _register = sources.connections
 
         super().__init__(
             uvicorn.Config(
@@ -51,36 +47,22 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
                 access_log=False,
                 log_config=None,
-                server_header=False,
-                date_header=False,
                 # Do not trust what a client says about its own address.
                 proxy_headers=False,
             )
         )
-        self.use(application, deadline_seconds)
-
-    def use(self, application: ASGIApp, deadline_seconds: float) -> None:
-        """Have this application answer the connections from now on.
-
-        deadline_seconds: how long it may hold an answer.
-        """
-        self._deadline_seconds = deadline_seconds
-        self.config.loaded_app = application
-        # An int for type checkers only: it is passed to asyncio.wait_for.
-        self.config.timeout_graceful_shutdown = deadline_seconds + _ANSWER_SECONDS  # type: ignore[assignment]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
         """Tell on_signal. uvicorn would raise the signal again, and change the exit status."""
         # On the loop: a signal handler must not log, because what it interrupts may hold the lock
         # of the log's queue.
-        self._loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
+        loop = asyncio.get_running_loop()
+        loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
 
     async def main_loop(self) -> None:
-        """Wait until told to stop. uvicorn's own loop wakes ten times a second."""
+        """Wait. uvicorn's own loop wakes ten times a second."""
         await self.ended.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down, but first answer the held health checks, which uvicorn would answer 500."""
-        giving_up = self._loop.call_later(self._deadline_seconds, self._give_up)
-        await super().shutdown(sockets)
-        giving_up.cancel()
+        # uvicorn answers 500 for what takes longer. An int for type checkers only: it is passed to
+        # asyncio.wait_for.
+        held_seconds = self._sources.settings.clustercheck_deadline
+        self.config.timeout_graceful_shutdown = held_seconds + _ANSWER_SECONDS  # type: ignore[assignment]

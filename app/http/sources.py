@@ -1,15 +1,18 @@
-"""Where /status and /metrics take what they report."""
+"""Where health checks, /status and /metrics take what they report."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from app.database.poller import Poller
 from app.http.guard import ConnectionRegister
-from app.http.health_checks import HealthCheckCounts
 from app.monitor.monitor import Monitor
 from app.settings.settings import Settings
 from app.verdict.node_state import PollFailure
+
+HealthCheckCounts = Counter[tuple[str, int]]
+"""How many answers were sent, by path and status. No request can add a path."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
-from app.commands.output import open_missing_streams
+from app.commands.output import open_missing_streams, say
 from app.database.poller import poll_once
 from app.script.inputs import CONFIGURATION_FILES, assignments, effective, positionals
 from app.settings.files import SettingsError
@@ -35,12 +35,6 @@ Variables: MYSQL_USERNAME, MYSQL_PASSWORD, MYSQL_HOST, MYSQL_PORT, MYSQL_SOCKET,
 AVAILABLE_WHEN_DONOR, AVAILABLE_WHEN_READONLY, ERR_FILE, DEFAULTS_EXTRA_FILE,
 CLUSTERCHECK_DISABLED_FILE, CLUSTERCHECK_DEADLINE."""
 
-# In addition to the script's own.
-_DEFAULTS = {
-    "CLUSTERCHECK_DISABLED_FILE": DISABLED_FILE,
-    "CLUSTERCHECK_DEADLINE": "0.8",
-}
-
 # How long to wait for a client's request, and after the answer for the end of its connection.
 _CLIENT_SECONDS = 0.1
 _REQUEST_BYTES = 8192
@@ -48,22 +42,18 @@ _STANDARD_INPUT = 0
 _STANDARD_OUTPUT = 1
 
 
-def main(
-    arguments: Sequence[str], configuration_files: Sequence[str] = CONFIGURATION_FILES
-) -> int:
+def run() -> int:
     """Answer one health check on standard output; return the exit status."""
+    open_missing_streams()
+    arguments = sys.argv[1:]
     if arguments and arguments[0] in ("-h", "--help"):
-        print(USAGE)
+        say(USAGE)
         return AVAILABLE
     complaints: list[str] = []
     in_environment = [Variable(name, value) for name, value in os.environ.items()]
-    in_files = [
-        variable
-        for path in configuration_files
-        for variable in assignments(path, complaints)
-    ]
+    in_files = assignments(CONFIGURATION_FILES, complaints)
     used = effective([*in_environment, *in_files, *positionals(arguments)])
-    values = _DEFAULTS | {name: variable.value for name, variable in used.items()}
+    values = {name: variable.value for name, variable in used.items()}
     try:
         verdict = _verdict(values)
     except SettingsError as fault:
@@ -76,25 +66,20 @@ def main(
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def run() -> None:
-    """Run the command and exit."""
-    open_missing_streams()
-    sys.exit(main(sys.argv[1:]))
-
-
 def _verdict(values: Mapping[str, str]) -> Verdict:
     """Return the verdict. Raises `SettingsError`."""
-    switches = ManualSwitches(values["CLUSTERCHECK_DISABLED_FILE"])()
+    disabled_file = values.get("CLUSTERCHECK_DISABLED_FILE", DISABLED_FILE)
+    switches = ManualSwitches(disabled_file)()
     if switches.disabled_file is not None:
         # This needs no poll, so it works while the server hangs or a setting is wrong.
         return decide(None, 0.0, Policy(), switches)
     for name in ("AVAILABLE_WHEN_DONOR", "AVAILABLE_WHEN_READONLY"):
         if values[name] not in ("0", "1"):
             raise SettingsError(f"{name} must be 0 or 1")
-    if not values["CLUSTERCHECK_DISABLED_FILE"].startswith("/"):
+    if not disabled_file.startswith("/"):
         raise SettingsError("CLUSTERCHECK_DISABLED_FILE must be an absolute path")
     try:
-        deadline_seconds = seconds_in(values["CLUSTERCHECK_DEADLINE"])
+        deadline_seconds = seconds_in(values.get("CLUSTERCHECK_DEADLINE", "0.8"))
     except ValueError as fault:
         raise SettingsError(f"CLUSTERCHECK_DEADLINE must be {fault}") from None
     policy = Policy(
@@ -113,7 +98,7 @@ def _database(values: Mapping[str, str]) -> Database:
         socket=values.get("MYSQL_SOCKET"),
         host=values.get("MYSQL_HOST"),
         port=parse_port("MYSQL_PORT", port) if port else None,
-        username=values["MYSQL_USERNAME"] or None,
+        username=values["MYSQL_USERNAME"],
         # If the password is empty, the defaults file supplies it.
         password=values["MYSQL_PASSWORD"] or None,
         # The script ignores a file that it cannot read.
@@ -125,15 +110,18 @@ def _database(values: Mapping[str, str]) -> Database:
 
 def _tell(err_file: str, complaints: Sequence[str]) -> None:
     """Write the mistakes to the script's file of errors; ignore a failure."""
-    with contextlib.suppress(OSError):
-        # Like the script, truncate the file. O_NONBLOCK: do not wait for a reader of a pipe.
-        descriptor = os.open(
-            err_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644
-        )
-        with os.fdopen(
-            descriptor, "w", encoding="ascii", errors="backslashreplace"
-        ) as file:
-            file.writelines(f"{line}\n" for line in complaints)
+    # O_NONBLOCK: do not wait for a reader of a pipe.
+    with (
+        contextlib.suppress(OSError),
+        open(
+            err_file,
+            "w",
+            encoding="ascii",
+            errors="backslashreplace",
+            opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK, 0o644),
+        ) as file,
+    ):
+        file.writelines(f"{line}\n" for line in complaints)
 
 
 def _answer(verdict: Verdict) -> None:
@@ -166,4 +154,4 @@ def _read(client: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    run()
+    sys.exit(run())

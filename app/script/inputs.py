@@ -4,7 +4,6 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from app.settings.files import read_file
 from app.settings.variables import Variable
@@ -22,9 +21,6 @@ DEFAULTS = {
     "DEFAULTS_EXTRA_FILE": "/etc/my.cnf",
 }
 """The script's defaults."""
-
-BY_DEFAULT = "the script's default"
-"""Where such a value comes from, for messages."""
 
 VARIABLES = (
     *DEFAULTS,
@@ -57,39 +53,43 @@ def positionals(arguments: Sequence[str], where: str = "") -> list[Variable]:
     ]
 
 
-def assignments(path: str | Path, complaints: list[str]) -> Iterator[Variable]:
-    """Parse a file of NAME=value lines, if it exists, as a shell does, but expand and run nothing.
+def assignments(paths: Iterable[str], complaints: list[str]) -> Iterator[Variable]:
+    """Parse those files of NAME=value lines that exist, as a shell does.
 
-    complaints: where to append each mistake.
+    Expand and run nothing. complaints: where to append each mistake.
     """
-    try:
-        lines = read_file(str(path), errors="surrogateescape").split("\n")
-    except FileNotFoundError:
-        return
-    except OSError as fault:
-        complaints.append(f"{path}: {fault.strerror}")
-        return
-    for number, line in enumerate(lines, 1):
-        where = f"{path}, line {number}"
+    for path in paths:
         try:
-            words = _shell_words(line)
-        except ValueError:
-            complaints.append(f"{where}: no NAME=value of a shell; the line is ignored")
+            lines = read_file(path, errors="surrogateescape").split("\n")
+        except FileNotFoundError:
             continue
-        for word in words:
-            name, equals, value = word.partition("=")
-            if equals and name in VARIABLES:
-                if re.search(r"[$`]", value):
-                    complaints.append(
-                        f"{where}: {name} has a $ or `, which is not expanded"
-                    )
-                yield Variable(name, value, where)
+        except OSError as fault:
+            complaints.append(f"{path}: {fault.strerror}")
+            continue
+        for number, line in enumerate(lines, 1):
+            where = f"{path}, line {number}"
+            try:
+                words = _shell_words(line)
+            except ValueError:
+                complaints.append(
+                    f"{where}: no NAME=value of a shell; the line is ignored"
+                )
+                continue
+            for word in words:
+                name, equals, value = word.partition("=")
+                if equals and name in VARIABLES:
+                    if re.search(r"[$`]", value):
+                        complaints.append(
+                            f"{where}: {name} has a $ or `, which is not expanded"
+                        )
+                    yield Variable(name, value, where)
 
 
 def effective(variables: Iterable[Variable]) -> dict[str, Variable]:
     """Return what applies for each variable: the last one, or else the script's default."""
     values = {
-        name: Variable(name, value, BY_DEFAULT) for name, value in DEFAULTS.items()
+        name: Variable(name, value, "the script's default")
+        for name, value in DEFAULTS.items()
     }
     for variable in variables:
         if variable.name in VARIABLES and (

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,8 +27,8 @@ from app.text import one_line
 _SCRIPT = re.compile(r"(.*/)?(clustercheck|mysqlchk)[^/]*$")
 
 # Of xinetd.
-_SECTION = re.compile(r"\s*(defaults|service)\b[^=]*$")
-_ATTRIBUTE = re.compile(r"\s*(\w+)\s*([+-]?)=\s*(.*?)\s*$")
+_SECTION = re.compile(r"(?m)^[ \t]*(?:defaults|service)\b[^=\n]*$")
+_ATTRIBUTE = re.compile(r"(?m)^[ \t]*(\w+)[ \t]*([+-]?)=[ \t]*(.*?)[ \t]*$")
 _SETTINGS_OF = {
     "interface": "CLUSTERCHECK_HOST",
     "bind": "CLUSTERCHECK_HOST",
@@ -64,7 +63,6 @@ _CERTAIN = (
     "AVAILABLE_WHEN_DONOR",
     "AVAILABLE_WHEN_READONLY",
 )
-_CERTAIN_NAMES = ", ".join(_CERTAIN)
 # A shell, systemd and clustercheckd read these differently between double quotes.
 _NOT_PORTABLE = re.compile(r'[\\$`"]')
 
@@ -87,34 +85,30 @@ def migrate(
     to_check: list[str] = []
     try:
         service = _find_service(path, xinetd)
-        variables = _variables_of(service["env"])
-        for file in configuration_files:
-            variables += script.assignments(file, to_check)
+        env = service["env"]
+        words = (word.partition("=") for word in env.value.split())
+        variables = [Variable(name, value, env.where) for name, _, value in words]
+        variables += script.assignments(configuration_files, to_check)
         if not service and not variables:
             complain(
                 "found nothing that runs clustercheck; name it: clustercheckd migrate PATH"
             )
             return FAILED
-        arguments = script.positionals(
-            _command(service)[1:], service["server_args"].where
-        )
+        _, command = _words_of(service)
+        arguments = script.positionals(command[1:], service["server_args"].where)
         values = script.effective(variables + arguments)
         settings = [
-            *_database_and_policy(values.values()),
+            *_database_and_policy(values.values(), Path(password_file)),
             *_listening(service, to_check),
         ]
-        password = values["MYSQL_PASSWORD"]
-        if password.value:
-            place = str(Path(password_file).absolute())
-            settings.append(Variable("MYSQL_PASSWORD_FILE", place, password.where))
         settings_of(effective(settings))
         to_check += _other_values(service, variables, arguments, values)
-        if output and password.value and Path(password_file).exists():
-            to_check.append(
-                f"{password_file} exists and stays as it is: is the password in it?"
-            )
         _write_both(
-            output, _env_file(settings, to_check), password_file, password.value
+            output,
+            settings,
+            to_check,
+            Path(password_file),
+            values["MYSQL_PASSWORD"].value,
         )
     except OSError as fault:
         raise SettingsError(f"{fault.filename or output}: {fault.strerror}") from None
@@ -125,9 +119,15 @@ def migrate(
 
 def _find_service(path: str | None, xinetd: str) -> _Service:
     """Return the service that runs the script; one without attributes if there is none."""
-    # xinetd ignores some files.
-    found = sorted(file for file in Path(xinetd).glob("*[!~]") if "." not in file.name)
-    files = [Path(path)] if path else filter(Path.is_file, found)
+    if path:
+        files = [Path(path)]
+    else:
+        # xinetd ignores some files.
+        files = [
+            file
+            for file in sorted(Path(xinetd).glob("*[!~]"))
+            if file.is_file() and "." not in file.name
+        ]
     services = [service for file in files for service in _services(file)]
     if len(services) > 1 or (path and not services):
         raise SettingsError(
@@ -137,57 +137,51 @@ def _find_service(path: str | None, xinetd: str) -> _Service:
     return services[0] if services else _Service()
 
 
-def _services(path: Path) -> list[_Service]:
-    """Return the enabled services of a file that run the script."""
-    sections = [_Service()]
-    for line in _text_of(path).splitlines():
-        if _SECTION.match(line):
-            sections.append(_Service())
-        elif attribute := _ATTRIBUTE.match(line):
-            name, sign, value = attribute.groups()
-            section = sections[-1]
-            if sign:
-                # What is taken away with -= stays, with a sign that no value may have.
-                value = f"{section[name].value} {sign.strip('+')}{value}"
-            section[name] = Variable(name, value, f"{path} ({name})")
-    return [
-        section
-        for section in sections
-        if _command(section)
-        if section["disable"].value != "yes"
-    ]
+def _services(path: Path) -> Iterator[_Service]:
+    """Yield the enabled services of a file that run the script."""
+    for text in _SECTION.split(_text_of(path)):
+        section = _Service()
+        for name, sign, value in _ATTRIBUTE.findall(text):
+            # What is taken away with -= stays, with a sign that no value may have.
+            added = f"{section[name].value} {sign.strip('+')}{value}"
+            section[name] = Variable(
+                _SETTINGS_OF.get(name, name),
+                added if sign else value,
+                f"{path} ({name})",
+            )
+        if _words_of(section)[1] and section["disable"].value != "yes":
+            yield section
 
 
 def _text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
-def _command(service: _Service) -> list[str]:
-    """Return the script and its arguments, without a wrapper such as tcpd."""
+def _words_of(service: _Service) -> tuple[list[str], list[str]]:
+    """Return the words before the script, such as tcpd, and the script with its arguments."""
     words = f"{service['server'].value} {service['server_args'].value}".split()
-    return list(itertools.dropwhile(lambda word: not _SCRIPT.match(word), words))
+    command = list(itertools.dropwhile(lambda word: not _SCRIPT.match(word), words))
+    return words[: len(words) - len(command)], command
 
 
-def _variables_of(env: Variable) -> list[Variable]:
-    words = (word.partition("=") for word in env.value.split())
-    return [Variable(name, value, env.where) for name, _, value in words]
-
-
-def _database_and_policy(values: Iterable[Variable]) -> Iterator[Variable]:
+def _database_and_policy(
+    values: Iterable[Variable], password_file: Path
+) -> Iterator[Variable]:
     for variable in values:
         if variable.name.startswith("AVAILABLE_") and variable.value not in ("0", "1"):
             # The script compares numbers: "yes" is 0 for it, and 1 for the service.
             raise SettingsError(f"{variable.called} must be 0 or 1")
-        # The service writes no log file, and the password goes to a file of its own.
-        if variable.name in ("ERR_FILE", "MYSQL_PASSWORD"):
-            continue
-        # The script ignores an option file that it cannot read.
-        if variable.name == "DEFAULTS_EXTRA_FILE" and not os.access(
-            variable.value, os.R_OK
-        ):
-            continue
-        if variable.value:
-            yield variable
+        # The script ignores an option file that it cannot read. The service writes no log file.
+        is_unused = variable.name == "ERR_FILE" or (
+            variable.name == "DEFAULTS_EXTRA_FILE"
+            and not os.access(variable.value, os.R_OK)
+        )
+        if variable.value and not is_unused:
+            if variable.name == "MYSQL_PASSWORD":
+                place = str(password_file.absolute())
+                yield Variable("MYSQL_PASSWORD_FILE", place, variable.where)
+            else:
+                yield variable
 
 
 def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
@@ -195,16 +189,14 @@ def _listening(service: _Service, to_check: list[str]) -> Iterator[Variable]:
         to_check.append(
             "found no port: write CLUSTERCHECK_PORT and CLUSTERCHECK_ALLOW_FROM"
         )
-    for attribute, setting in _SETTINGS_OF.items():
-        if attribute not in service:
-            continue
-        variable = replace(service[attribute], name=setting)
-        if attribute != "only_from" or _ONLY_FROM.fullmatch(variable.value):
-            yield variable
-        else:
+    for variable in service.values():
+        is_list = variable.name == "CLUSTERCHECK_ALLOW_FROM"
+        if is_list and not _ONLY_FROM.fullmatch(variable.value):
             to_check.append(
                 f"{variable.called}: everybody may connect until you write it by hand"
             )
+        elif variable.name in _SETTINGS_OF.values():
+            yield variable
     yield Variable("CLUSTERCHECK_ANY_PATH", "1", "not needed if all checks ask for /")
 
 
@@ -219,56 +211,60 @@ def _other_values(
         used = values.get(variable.name, variable)
         if variable.value not in ("", used.value):
             yield f"{variable.called} has another value in {used.where}, which is used"
-    if service:
-        path = Path(_command(service)[0])
-        if not _starts_it_plainly(service):
-            yield f"{service['server'].where}: starts {path} with other arguments: {_CERTAIN_NAMES}"
-        sources = {variable.name: variable.value for variable in variables}
-        for position, argument in enumerate(arguments, 1):
-            sources[str(position)] = argument.value
-        yield from _other_lines(path, sources, values)
+    if not service:
+        return
+    before, (path, *_) = _words_of(service)
+    is_wrapped = [Path(word).name for word in before] == ["tcpd"]
+    if not is_wrapped and (before or "NAMEINARGS" in service["flags"].value):
+        names = ", ".join(_CERTAIN)
+        yield f"{service['server'].where}: starts {path} with other arguments: {names}"
+    sources = {variable.name: variable.value for variable in variables}
+    for position, argument in enumerate(arguments, 1):
+        sources[str(position)] = argument.value
+    yield from _other_lines(Path(path), sources, values)
 
 
 def _other_lines(
     path: Path, sources: Mapping[str, str], values: Mapping[str, Variable]
 ) -> Iterator[str]:
     """Yield each line of the script that may set a variable otherwise, and each that is missing."""
-    missing = set(_CERTAIN)
-    for number, line in enumerate(_HARMLESS.sub("", _text_of(path)).splitlines(), 1):
+    missing = list(_CERTAIN)
+    text = _HARMLESS.sub("", _text_of(path))
+    for number, line in enumerate(text.splitlines(), 1):
         if assignment := _ASSIGNMENT.fullmatch(line):
             name, source, default = assignment.groups()
-            missing.discard(name)
+            missing = [other for other in missing if other != name]
             if sources.get(source, default) == values[name].value:
                 continue
         if to_check := _TO_CHECK.search(line):
             # Not the line: it may contain a password.
             yield f"{path}, line {number}: {to_check['name'] or 'another file'}"
-    for name in sorted(missing, key=_CERTAIN.index):
+    for name in missing:
         yield f"{path}: no line sets it as the script does: {name}"
 
 
-def _starts_it_plainly(service: _Service) -> bool:
-    """Return whether the script gets the arguments as they are written."""
-    words = service["server"].value, *service["server_args"].value.split()
-    is_wrapped = Path(words[0]).name == "tcpd" and bool(_SCRIPT.match(words[1]))
-    is_plain = (
-        bool(_SCRIPT.match(words[0])) and "NAMEINARGS" not in service["flags"].value
-    )
-    return is_plain or is_wrapped
-
-
 def _write_both(
-    output: str | None, env_file: str, password_file: str, password: str
+    output: str | None,
+    settings: Iterable[Variable],
+    to_check: list[str],
+    password_file: Path,
+    password: str,
 ) -> None:
     """Write the password file and the env file. Without an output, only print the env file."""
     if not output:
-        if not say(env_file):
+        if not say(_env_file(settings, to_check)):
             raise SettingsError("the env file is incomplete")
         return
     if Path(output).exists() and any(read_env_file(output)):
         raise SettingsError(f"{output} is more than a file of comments: move it away")
-    if password and not Path(password_file).exists():
-        _write(Path(password_file), f"{password}\n")
+    if password and password_file.exists():
+        to_check.append(
+            f"{password_file} exists and stays as it is: is the password in it?"
+        )
+        password = ""
+    env_file = _env_file(settings, to_check)
+    if password:
+        _write(password_file, f"{password}\n")
     _write(Path(output), f"{env_file}\n")
 
 

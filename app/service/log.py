@@ -38,7 +38,7 @@ class LineFormatter(logging.Formatter):
         self._in_journal = in_journal
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, with its exception as a field."""
+        """Return the record as one line."""
         fields = {
             name: value
             for name, value in vars(record).items()
@@ -50,24 +50,20 @@ class LineFormatter(logging.Formatter):
         event = record.getMessage().replace("\n", " ")
         at = datetime.fromtimestamp(record.created, UTC)
         time = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        priority = (
-            f"<{_PRIORITIES.get(record.levelname, 6)}>" if self._in_journal else ""
-        )
         if self._as_json:
-            start = {"time": time, "level": record.levelname.lower(), "event": event}
-            return priority + json.dumps(start | fields, default=str)
-        words = [
-            f"{name}={_in_text(value)}"
-            for name, value in fields.items()
-            if value is not None
-        ]
-        line = " ".join([event, *words])
-        # The journal records time and level itself.
-        return (
-            f"{priority}{line}"
-            if self._in_journal
-            else f"{time} {record.levelname} {line}"
-        )
+            origin = {"time": time, "level": record.levelname.lower(), "event": event}
+            line = json.dumps(origin | fields, default=str)
+        else:
+            words = [
+                f"{name}={_in_text(value)}"
+                for name, value in fields.items()
+                if value is not None
+            ]
+            # The journal records time and level itself.
+            start = [] if self._in_journal else [time, record.levelname]
+            line = " ".join([*start, event, *words])
+        priority = f"<{_PRIORITIES.get(record.levelname, 6)}>"
+        return f"{priority}{line}" if self._in_journal else line
 
 
 def _in_text(value: object) -> str:
@@ -97,9 +93,13 @@ class Log(QueueHandler):
         # How many lines were dropped because standard error was too slow or closed.
         self.dropped = 0
         threading.Thread(target=self._write_lines, daemon=True).start()
+        logging.basicConfig(handlers=[self])
+        # uvicorn warns of each malformed request: any client could fill the disk. It reads the
+        # `level` of this very logger, not the effective one, to decide whether to trace.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
     def format_as(self, level: str, layout: str) -> None:
-        """Write records from this level on, in this layout: see `set_up_log`."""
+        """Write records from this level on, such as warning, in this layout: text or json."""
         self.setFormatter(
             LineFormatter(as_json=layout == "json", in_journal=goes_to_journal())
         )
@@ -131,17 +131,3 @@ class Log(QueueHandler):
                     reported = self.dropped
                     _log.warning("log lines dropped", extra={"count": count})
             self._lines.task_done()
-
-
-def set_up_log(level: str, layout: str) -> Log:
-    """Set up logging to standard error and return its handler. Times are UTC.
-
-    level: debug, info, warning or error. layout: text or json.
-    """
-    log = Log()
-    logging.basicConfig(handlers=[log])
-    log.format_as(level, layout)
-    # uvicorn warns of each malformed request: any client could fill the disk. On this very logger,
-    # because uvicorn reads its `level`, not the effective one, to decide whether to trace.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    return log

@@ -14,16 +14,15 @@ from app import __version__
 from app.database.poller import Poller
 from app.http.api import create_application
 from app.http.guard import ConnectionRegister
-from app.http.health_checks import HealthCheckCounts, HealthChecks
+from app.http.health_checks import HealthChecks
 from app.http.server import Server
-from app.http.sources import Reload, Sources
+from app.http.sources import HealthCheckCounts, Reload, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
-from app.service.log import Log, set_up_log
-from app.service.reload import reload_at_each_sighup, settings_to_reload
+from app.service.log import Log
 from app.service.systemd import Systemd, kept_socket
 from app.settings.files import SettingsError
 from app.settings.listening import listening_socket
-from app.settings.settings import Load, Settings
+from app.settings.settings import LISTENING, Load, Settings
 from app.settings.switches import ManualSwitches
 from app.text import host_and_port
 from app.verdict.node_state import NodeState, PollFailure
@@ -31,10 +30,6 @@ from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
 _log = logging.getLogger(__name__)
-
-_RELOAD_FAILED = PollFailure(
-    Reason.ERROR, "clustercheckd failed to reload: see its log"
-)
 
 
 def serve(load: Load) -> int:
@@ -47,20 +42,15 @@ def serve(load: Load) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     settings, warnings, _ = load()
     settings.require_usable()
-    log = set_up_log(settings.clustercheck_log_level, settings.clustercheck_log_format)
-    for line in warnings:
-        _log.warning("setting ignored", extra={"detail": line})
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, log, load))
+    log = Log()
+    log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
+    _tell_ignored(warnings)
+    uvloop.run(_Service(settings, log, load).run())
     # The interpreter drops its signal handlers as it exits. A second signal at that moment would
     # turn the exit status into a failure.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     return 0
-
-
-async def _serve(settings: Settings, log: Log, load: Load) -> None:
-    await _Service(settings, log, load).run()
 
 
 class _Service:
@@ -87,13 +77,10 @@ class _Service:
             Reload(datetime.now(UTC)),
             lambda: log.dropped,
         )
-        self._application = create_application(self._sources)
         self._server = Server(
-            self._health_checks(settings),
-            self._sources.connections,
-            settings.clustercheck_deadline,
-            give_up=self._give_up,
-            on_signal=self._stop,
+            HealthChecks(self._sources, create_application(self._sources)),
+            self._sources,
+            self._stop,
         )
         kept = kept_socket()
         self._listening = listening_socket(settings, kept)
@@ -103,12 +90,12 @@ class _Service:
     async def run(self) -> None:
         """Serve until a signal."""
         self._tell("started")
-        self._polling = asyncio.create_task(self._monitor.run())
-        self._reloading = asyncio.create_task(reload_at_each_sighup(self._reload))
+        polling = asyncio.create_task(self._monitor.run())
+        self._reloading = asyncio.create_task(self._reload_at_each_sighup())
         feeding = asyncio.create_task(
             self._systemd.feed_watchdog(lambda: self._monitor.alive)
         )
-        tasks = (self._polling, self._reloading, feeding)
+        tasks = (polling, self._reloading, feeding)
         try:
             await self._server.serve([self._listening])
         finally:
@@ -116,11 +103,6 @@ class _Service:
                 task.cancel()
             await asyncio.wait(tasks)
             await self._sources.poller.aclose()
-
-    def _health_checks(self, settings: Settings) -> HealthChecks:
-        return HealthChecks(
-            settings, self._monitor, self._application, self._sources.health_checks
-        )
 
     def _tell(self, event: str) -> None:
         settings = self._sources.settings
@@ -135,14 +117,6 @@ class _Service:
             },
         )
 
-    def _shut_down(self) -> None:
-        self._switches.without_file = Switches(shutting_down=True)
-
-    def _give_up(self) -> None:
-        """Release the health checks that still wait."""
-        self._shut_down()
-        self._polling.cancel()
-
     def _stop(self, signal_name: str) -> None:
         """After the first signal, drain. After a second one, stop at once."""
         settings = self._sources.settings
@@ -151,7 +125,7 @@ class _Service:
         # A reload that took over now would not know of the shutdown.
         self._reloading.cancel()
         if drain_seconds:
-            self._shut_down()
+            self._switches.without_file = Switches(shutting_down=True)
         self._systemd.stopping(drain_seconds + settings.clustercheck_deadline)
         event = "draining" if drain_seconds else "stopping"
         _log.info(
@@ -159,18 +133,30 @@ class _Service:
         )
         asyncio.get_running_loop().call_later(drain_seconds, self._server.ended.set)
 
+    async def _reload_at_each_sighup(self) -> None:
+        """Reload, one at a time, whenever SIGHUP has arrived."""
+        asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        signal.signal(
+            signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set)
+        )
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+        try:
+            while await asked.wait():
+                asked.clear()
+                await self._reload()
+        finally:
+            # The loop is about to end: its handler could not be called any more.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
     async def _reload(self) -> None:
         """Take the settings as they are now, or say why not."""
         at = datetime.now(UTC)
         failure: PollFailure | None = None
         complaints: list[str] = []
         try:
-            failure = await self._take(
-                settings_to_reload(self._load, self._sources.settings)
-            )
-            if failure is None:
-                self._tell("reloaded")
-            else:
+            failure = await self._take(self._settings_to_reload())
+            if failure is not None:
                 seen = f"{failure.reason}: {failure.detail}"
                 complaints = [
                     f"the node can be read, and could not be with these settings: {seen}"
@@ -179,19 +165,33 @@ class _Service:
             complaints = str(fault).splitlines()
         except Exception:  # noqa: BLE001 (no fault may end the reloading)
             _log.exception("not reloaded")
-            failure = _RELOAD_FAILED
+            failure = PollFailure(
+                Reason.ERROR, "clustercheckd failed to reload: see its log"
+            )
             complaints = [failure.detail]
         self._sources.last_reload = Reload(at, not complaints, complaints, failure)
         for line in complaints:
             _log.error("not reloaded", extra={"detail": line})
+
+    def _settings_to_reload(self) -> Settings:
+        """Return the settings as they are now. Raises `SettingsError` if they cannot be used."""
+        settings, warnings, _ = self._load(strict=True)
+        _tell_ignored(warnings)
+        current = self._sources.settings
+        if any(getattr(settings, name) != getattr(current, name) for name in LISTENING):
+            raise SettingsError(
+                "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
+            )
+        settings.require_usable()
+        return settings
 
     async def _take(self, settings: Settings) -> PollFailure | None:
         """Use other settings, or return why the node cannot be read with them.
 
         A node that cannot be read now need not be: the new settings may be what mends that.
         """
-        monitor, unused = self._monitor, _poller(settings, self._sources.poller)
-        poller = unused
+        monitor, sources = self._monitor, self._sources
+        unused = poller = _poller(settings, sources.poller)
         try:
             began_at = monitor.now()
             result = await poller.poll()
@@ -200,23 +200,24 @@ class _Service:
                 await monitor.fresh_verdict()
                 if isinstance(monitor.result, NodeState):
                     return result
-            unused = self._sources.poller
+            unused = sources.poller
             monitor.take(_polling(settings, poller), result, began_at)
-            self._adopt(settings, poller)
+            sources.settings, sources.poller = settings, poller
+            sources.connections.allow(settings.clustercheck_allow_from)
+            self._switches.disabled_file = settings.clustercheck_disabled_file
+            self._log.format_as(
+                settings.clustercheck_log_level, settings.clustercheck_log_format
+            )
+            self._tell("reloaded")
         finally:
             # Also if this was cancelled meanwhile.
             await unused.aclose()
         return None
 
-    def _adopt(self, settings: Settings, poller: Poller) -> None:
-        self._sources.settings = settings
-        self._sources.poller = poller
-        self._sources.connections.allow(settings.clustercheck_allow_from)
-        self._switches.disabled_file = settings.clustercheck_disabled_file
-        self._log.format_as(
-            settings.clustercheck_log_level, settings.clustercheck_log_format
-        )
-        self._server.use(self._health_checks(settings), settings.clustercheck_deadline)
+
+def _tell_ignored(warnings: list[str]) -> None:
+    for line in warnings:
+        _log.warning("setting ignored", extra={"detail": line})
 
 
 def _poller(settings: Settings, before: Poller | None = None) -> Poller:
@@ -230,12 +231,10 @@ def _poller(settings: Settings, before: Poller | None = None) -> Poller:
 
 
 def _polling(settings: Settings, poller: Poller) -> Polling:
-    interval_seconds = settings.clustercheck_poll_interval
-    deadline_seconds = settings.clustercheck_deadline
+    pace = settings.clustercheck_poll_interval, settings.clustercheck_deadline
     return Polling(
         poller.poll,
-        interval_seconds,
-        deadline_seconds,
-        oldest_usable_seconds(interval_seconds, deadline_seconds),
+        *pace,
+        oldest_usable_seconds(*pace),
         settings.policy(),
     )

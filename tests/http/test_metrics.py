@@ -16,9 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.database.poller import Poller
 from app.http.guard import ConnectionRegister
-from app.http.health_checks import HealthCheckCounts
-from app.http.metrics import registry_of
-from app.http.sources import Reload, Sources
+from app.http.metrics import Metrics
+from app.http.sources import HealthCheckCounts, Reload, Sources
 from app.settings.settings import Settings
 from app.settings.switches import ManualSwitches
 from app.settings.target import Database
@@ -251,7 +250,7 @@ class TestPolls:
                     Reload(datetime.now(UTC)),
                     lambda: 7,
                 )
-                return generate_latest(registry_of(sources)).decode()
+                return generate_latest(Metrics(sources)).decode()
 
         return samples(asyncio.run(scenario()))
 

@@ -47,12 +47,6 @@ ARROWS = {
     "app.service.log": set(),
     "app.service.preload": set(),
     "app.service.systemd": {"app.verdict"},
-    "app.service.reload": {
-        "app.database",
-        "app.monitor",
-        "app.settings",
-        "app.verdict",
-    },
     "app.service.serve": {"app"},
     "app.__main__": {"app"},
 }

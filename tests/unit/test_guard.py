@@ -113,7 +113,7 @@ async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(
     ]
     assert silent.aborted
     assert not load_balancer.aborted
-    assert len(register) == CONNECTIONS
+    assert register.open == CONNECTIONS
     assert sum(transport.aborted for transport in crowd) == len(crowd) + 1 - CONNECTIONS
 
 

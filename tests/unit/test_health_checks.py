@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.health_checks import (
-    HealthCheckCounts,
     HealthChecks,
     policy_of,
     verdict_answer,
 )
+from app.http.sources import HealthCheckCounts
 from app.settings.files import SettingsError
-from app.settings.settings import Settings
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Verdict
 
@@ -32,11 +31,11 @@ def test_a_synced_node_gets_the_scripts_answer_to_the_byte() -> None:
             detail="wsrep_local_state is 4 (Synced)",
         )
     )
-    assert (answer.status, answer.body) == (
+    assert (answer.status_code, answer.body) == (
         200,
         b"Percona XtraDB Cluster Node is synced.\r\n",
     )
-    assert dict(answer.headers) == {
+    assert dict(answer.raw_headers) == {
         b"content-type": b"text/plain",
         b"content-length": b"40",
         b"cache-control": b"no-store",
@@ -60,12 +59,12 @@ def test_an_unavailable_node_gets_the_scripts_sentence_and_why(
         Verdict(available=False, reason=reason, detail="what was seen")
     )
     expected = f"Percona XtraDB Cluster Node {sentence}\r\n{reason}: what was seen\r\n"
-    assert (503, expected.encode()) == (answer.status, answer.body)
+    assert (503, expected.encode()) == (answer.status_code, answer.body)
 
 
 def test_an_available_donor_gets_the_good_sentence_and_why() -> None:
     answer = verdict_answer(Verdict(available=True, reason=Reason.DONOR, detail="seen"))
-    assert (answer.status, answer.body) == (
+    assert (answer.status_code, answer.body) == (
         200,
         b"Percona XtraDB Cluster Node is synced.\r\ndonor: seen\r\n",
     )
@@ -76,7 +75,7 @@ def test_no_unavailable_body_holds_the_good_sentence(
     reason: Reason, detail: str
 ) -> None:
     body = verdict_answer(Verdict(available=False, reason=reason, detail=detail)).body
-    assert b"is synced." not in body
+    assert b"is synced." not in bytes(body)
 
 
 def test_overrides_replace_the_settings_they_name() -> None:
@@ -146,7 +145,8 @@ def test_livez_is_503_once_no_poll_ends(
     async def send(message: object) -> None:
         sent.append(message)
 
-    settings, monitor = Settings.model_validate({}), SimpleNamespace(alive=alive)
-    health_checks = HealthChecks(settings, monitor, None, HealthCheckCounts())  # type: ignore[arg-type]
-    asyncio.run(health_checks({"path": "/livez", "query_string": b""}, None, send))  # type: ignore[arg-type]
+    monitor = SimpleNamespace(alive=alive)
+    sources = SimpleNamespace(monitor=monitor, health_checks=HealthCheckCounts())
+    health_checks = HealthChecks(sources, None)  # type: ignore[arg-type]
+    asyncio.run(health_checks({"type": "http", "path": "/livez"}, None, send))  # type: ignore[arg-type]
     assert (sent[0]["status"], sent[1]["body"]) == expected

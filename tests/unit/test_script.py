@@ -64,7 +64,9 @@ def test_lines_are_read_as_a_shell_reads_them_and_what_cannot_be_is_reported(
     file = tmp_path / "file"
     file.write_text(f"# comment\n{line}\nMYSQL_PORT=1\n", newline="")
     reported: list[str] = []
-    values = {variable.name: variable.value for variable in assignments(file, reported)}
+    values = {
+        variable.name: variable.value for variable in assignments([str(file)], reported)
+    }
     assert (values.get("MYSQL_HOST"), values["MYSQL_PORT"]) == (value, "1")
     where = [complaint.partition(": ")[0] for complaint in reported]
     assert where == [f"{file}, line 2"] * complaints
@@ -74,10 +76,8 @@ def test_a_file_that_cannot_be_read_is_reported_and_a_missing_one_is_not(
     tmp_path: Path,
 ) -> None:
     complaints: list[str] = []
-    assert [
-        *assignments(tmp_path, complaints),
-        *assignments(tmp_path / "none", complaints),
-    ] == []
+    paths = [str(tmp_path), str(tmp_path / "none")]
+    assert list(assignments(paths, complaints)) == []
     assert complaints == [f"{tmp_path}: not a regular file"]
 
 
