@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from app.settings.address import MOST_PORT
 from app.settings.files import SettingsError
-from app.settings.settings import Settings
+from app.settings.settings import LISTENING, Load
 from app.text import host_and_port, one_line
 from app.verdict.node_state import NodeState
 from app.verdict.rules import word_of
@@ -142,8 +142,10 @@ class Reply:
         return self.fault or self.status.words
 
 
-def own_service(settings: Settings) -> Service:
-    """Return the address on which the service with these settings answers on this host."""
+def own_service(load: Load) -> Service:
+    """Return the address on which this host's service answers. Raises `SettingsError`."""
+    # Without the warnings: this user may not be able to read the env file.
+    settings, _ = load(only=LISTENING)
     host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
     port = settings.clustercheck_port
     hint = "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"

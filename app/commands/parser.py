@@ -216,7 +216,7 @@ class Parser(argparse.ArgumentParser):
             exit_on_error=False,
         )
         self._optionals.title, self._positionals.title = "Flags", "Arguments"
-        self.set_defaults(command=name)
+        self.set_defaults(command=name, env_file=None)
         self.add_argument(*_HELP_FLAGS, action="store_true", help="print this help")
         if command.settings:
             self.add_argument(

@@ -1,7 +1,7 @@
 """The settings: flags, environment variables and an env file, read once into a frozen model."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
@@ -266,6 +266,10 @@ def load_settings(
     return settings_of(
         [*in_file, *others], only or Settings.model_fields, mistakes
     ), warnings
+
+
+Load = Callable[..., tuple[Settings, list[str]]]
+"""`load_settings` with the flags and the env file that were typed."""
 
 
 def read_variables(
