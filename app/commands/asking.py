@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel
 
 from app.settings.address import MOST_PORT
 from app.settings.files import SettingsError
@@ -51,11 +51,7 @@ class Service:
 _Line = Annotated[str, AfterValidator(one_line)]
 
 
-# kill(2) takes 0 and negative numbers for many processes. The largest is that of proc(5).
-_ProcessId = Annotated[int, Field(gt=0, le=1 << 22)]
-
-
-class Finding(BaseModel, frozen=True, strict=True):
+class Finding(BaseModel, frozen=True):
     """A verdict, or a failure, as a service reports it."""
 
     available: bool = False
@@ -68,7 +64,7 @@ class Finding(BaseModel, frozen=True, strict=True):
         return f"{self.reason}: {self.detail or '-'}"
 
 
-class Reload(BaseModel, frozen=True, strict=True):
+class Reload(BaseModel):
     """How a service's latest reload ended."""
 
     at: str = ""
@@ -77,7 +73,7 @@ class Reload(BaseModel, frozen=True, strict=True):
     failure: Finding | None = None
 
 
-class Connections(BaseModel, frozen=True, strict=True):
+class Connections(BaseModel):
     """Whom a service has turned away."""
 
     closed: dict[str, int] = {}
@@ -85,21 +81,20 @@ class Connections(BaseModel, frozen=True, strict=True):
     refused_at: str | None = None
 
 
-class Status(Finding, frozen=True, strict=True):
+class Status(Finding, frozen=True):
     """The parts of /status that commands read."""
 
-    available: bool
     draining: bool = False
     since: str = ""
     otherwise: Finding | None = None
     login_failure: Finding | None = None
-    pid: _ProcessId | None = None
+    pid: int | None = None
     last_reload: Reload = Reload()
     connections: Connections = Connections()
     node: NodeState | None = None
 
 
-_NO_STATUS = Status(available=False, reason="-")
+_NO_STATUS = Status(reason="-")
 
 
 @dataclass(frozen=True)
@@ -188,24 +183,25 @@ def members_of(services: Sequence[Service]) -> list[Service]:
 
 def ask(services: Sequence[Service]) -> list[Reply]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers = [
-        Reply(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services
-    ]
+    answers = {
+        service: Reply(service, fault=f"{_NO_ANSWER}{service.hint}")
+        for service in services
+    }
 
-    def ask_one(index: int) -> None:
-        answers[index] = _answer(services[index])
+    def ask_one(service: Service) -> None:
+        answers[service] = _answer(service)
 
     # Nothing can stop the lookup of a name: such a thread is left behind.
     threads = [
-        threading.Thread(target=ask_one, args=(index,), daemon=True)
-        for index in range(len(services))
+        threading.Thread(target=ask_one, args=(service,), daemon=True)
+        for service in answers
     ]
     for thread in threads:
         thread.start()
     end = time.monotonic() + SECONDS
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    return list(answers)
+    return [answers[service] for service in services]
 
 
 def _answer(service: Service) -> Reply:
