@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, BeforeValidator
 
 from app.settings.address import MOST_PORT
 from app.settings.files import SettingsError
@@ -28,8 +28,6 @@ SECONDS = 2.0
 _MOST_BYTES = 1 << 18
 _MOST_MEMBERS = 64
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
-_ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
-_SCRIPT = 'answers "{}", like the clustercheck script: clustercheckd does not run there'
 _SENTENCE = re.compile(r"[\w ]{0,40}Node is [a-z -]{1,40}\.")
 _TYPED = re.compile(
     r"(\[(?P<bracketed>[^\s\[\]/@,]+)\]|(?P<host>[^\s:\[\]/@,]+))(:(?P<port>[0-9]{1,9}))?"
@@ -64,7 +62,7 @@ class Finding(BaseModel, frozen=True):
         return f"{self.reason}: {self.detail or '-'}"
 
 
-class Reload(BaseModel):
+class Reload(BaseModel, frozen=True):
     """How a service's latest reload ended."""
 
     at: str = ""
@@ -73,7 +71,7 @@ class Reload(BaseModel):
     failure: Finding | None = None
 
 
-class Connections(BaseModel):
+class Connections(BaseModel, frozen=True):
     """Whom a service has turned away."""
 
     closed: dict[str, int] = {}
@@ -81,8 +79,15 @@ class Connections(BaseModel):
     refused_at: str | None = None
 
 
-class Status(Finding, frozen=True):
-    """The parts of /status that commands read."""
+class Reply(Finding, frozen=True):
+    """The parts of a service's /status that commands read.
+
+    document: all of it. fault: why there is none.
+    """
+
+    service: Service
+    document: Any = None
+    fault: str = ""
 
     draining: bool = False
     since: str = ""
@@ -91,25 +96,7 @@ class Status(Finding, frozen=True):
     pid: int | None = None
     last_reload: Reload = Reload()
     connections: Connections = Connections()
-    node: NodeState | None = None
-
-
-_NO_STATUS = Status(reason="-")
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A service's /status, also as its JSON, or a few words that say why there is none."""
-
-    service: Service
-    status: Status = _NO_STATUS
-    document: Any = None
-    fault: str = ""
-
-    @property
-    def node(self) -> NodeState:
-        """What the service knows of its node."""
-        return self.status.node or NodeState()
+    node: Annotated[NodeState, BeforeValidator(lambda node: node or {})] = NodeState()
 
     @property
     def addresses(self) -> list[str]:
@@ -129,12 +116,12 @@ class Reply:
         """The verdict in one word."""
         if self.fault:
             return "no answer"
-        return word_of(available=self.status.available, draining=self.status.draining)
+        return word_of(available=self.available, draining=self.draining)
 
     @property
-    def reason(self) -> str:
+    def words(self) -> str:
         """Why the node is not available, or why there is no answer."""
-        return self.fault or self.status.words
+        return self.fault or super().words
 
 
 def own_service(load: Load) -> Service:
@@ -184,7 +171,7 @@ def members_of(services: Sequence[Service]) -> list[Service]:
 def ask(services: Sequence[Service]) -> list[Reply]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
     answers = {
-        service: Reply(service, fault=f"{_NO_ANSWER}{service.hint}")
+        service: Reply(service=service, reason="-", fault=f"{_NO_ANSWER}{service.hint}")
         for service in services
     }
 
@@ -207,9 +194,11 @@ def ask(services: Sequence[Service]) -> list[Reply]:
 def _answer(service: Service) -> Reply:
     try:
         body = _received(service).decode(errors="replace").strip()
-        if _SENTENCE.fullmatch(body):
-            return Reply(service, fault=_SCRIPT.format(body))
-        return Reply(service, Status.model_validate_json(body), json.loads(body))
+        if not _SENTENCE.fullmatch(body):
+            document = json.loads(body)
+            ours = {"service": service, "document": document, "fault": ""}
+            return Reply(**document | ours)
+        fault = f'answers "{body}", like the clustercheck script: clustercheckd does not run there'
     except UnicodeError:
         fault = "not a valid host name"
     except (ConnectionResetError, BrokenPipeError):
@@ -217,9 +206,11 @@ def _answer(service: Service) -> Reply:
     except OSError as error:
         # A timeout of ours has no such text.
         fault = f"{error.strerror or _NO_ANSWER}{service.hint}"
-    except (ValueError, RecursionError):
-        fault = _ANOTHER
-    return Reply(service, fault=fault)
+    except (ValueError, TypeError, RecursionError):
+        fault = (
+            "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
+        )
+    return Reply(service=service, reason="-", fault=fault)
 
 
 def _received(service: Service) -> bytes:

@@ -82,16 +82,16 @@ def _confirm(load: Load, disabled_file: str, *, drained: bool) -> int:
     except SettingsError as fault:
         complain(f"not confirmed: {fault}")
         return FAILED
-    name, status = answer.service.name, answer.status
-    verdict = f"{name} is {answer.verdict}, {answer.reason}"
+    name = answer.service.name
+    verdict = f"{name} is {answer.verdict}, {answer.words}"
     if answer.fault:
         complain(f"not confirmed: {name}: {answer.fault}")
-    elif (status.reason == Reason.DISABLED) != drained:
+    elif (answer.reason == Reason.DISABLED) != drained:
         complain(f"{verdict}: it does not see the change of {disabled_file}")
     else:
         say(verdict)
         is_alone = answer.node.wsrep_cluster_size == 1
-        if is_alone and status.otherwise and status.otherwise.available:
+        if is_alone and answer.otherwise and answer.otherwise.available:
             complain("this was the last available node: its wsrep_cluster_size is 1")
         return DONE
     return FAILED

@@ -30,7 +30,7 @@ def reload(load: Load) -> int:
         _send_signal(main)
         raise
     [before] = ask([service])
-    pid = before.status.pid or 0
+    pid = before.pid or 0
     fault = _send_signal(main or pid)
     if before.fault:
         fault = f"{before.fault}; if its address has changed, run: systemctl restart clustercheckd"
@@ -41,14 +41,14 @@ def reload(load: Load) -> int:
         complain(f"not reloaded: {service.name}: {fault}")
         return FAILED
     end = time.monotonic() + _SECONDS
-    outcome = before.status.last_reload
-    while outcome.at in ("", before.status.last_reload.at):
+    outcome = before.last_reload
+    while outcome.at in ("", before.last_reload.at):
         if time.monotonic() > end:
             complain(f"{service.name}: no outcome within {_SECONDS:g} s: see its log")
             return FAILED
         time.sleep(_PAUSE_SECONDS)
         [reply] = ask([service])
-        outcome = reply.status.last_reload
+        outcome = reply.last_reload
     if outcome.successful:
         say(f"{service.name} uses the settings as they are now")
         return DONE
