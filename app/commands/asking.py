@@ -32,8 +32,6 @@ _SENTENCE = re.compile(r"[\w ]{0,40}Node is [a-z -]{1,40}\.")
 _TYPED = re.compile(
     r"(\[(?P<bracketed>[^\s\[\]/@,]+)\]|(?P<host>[^\s:\[\]/@,]+))(:(?P<port>[0-9]{1,9}))?"
 )
-# Where to connect if the service listens on every address.
-_LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def own_service(load: Load) -> Service:
     """Return the address on which this host's service answers. Raises `SettingsError`."""
     # Without the warnings: this user may not be able to read the env file.
     settings, _ = load(only=LISTENING)
-    host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
+    host = settings.clustercheck_host.replace("*", "127.0.0.1")
     port = settings.clustercheck_port
     hint = "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"
     return Service(host_and_port(host, port), host, port, hint)
@@ -216,23 +214,21 @@ def _answer(service: Service) -> Reply:
 def _received(service: Service) -> bytes:
     """Return the body of an answer.
 
-    Raises `OSError`, and the connection is closed at the latest after `SECONDS`.
+    Raises `OSError`, and the connection is closed soon after `SECONDS`.
     """
     end = time.monotonic() + SECONDS
     received = b""
     with socket.create_connection((service.host, service.port), SECONDS) as connection:
         connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
-        while (left := end - time.monotonic()) > 0:
-            connection.settimeout(left)
-            chunk = b""
-            # The script resets the connection after its answer.
-            with contextlib.suppress(ConnectionResetError):
-                chunk = connection.recv(_MOST_BYTES)
-            received += chunk
-            if not received:
-                # Closed before the request arrived: there was nothing unread to reset the
-                # connection for.
-                raise ConnectionResetError
-            if not chunk or len(received) > _MOST_BYTES:
-                return received.partition(b"\r\n\r\n")[2]
-    raise TimeoutError
+        # The script resets the connection after its answer.
+        with contextlib.suppress(ConnectionResetError):
+            while len(received) <= _MOST_BYTES and (
+                chunk := connection.recv(_MOST_BYTES)
+            ):
+                received += chunk
+                if time.monotonic() > end:
+                    raise TimeoutError
+    if not received:
+        # Closed before the request arrived: there was nothing unread to reset the connection for.
+        raise ConnectionResetError
+    return received.partition(b"\r\n\r\n")[2]
