@@ -8,22 +8,11 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from app.settings.files import SettingsError
-from app.settings.settings import LISTENING, Settings
+from app.settings.settings import LISTENING, Load, Settings
 
 _log = logging.getLogger(__name__)
-
-
-class Load(Protocol):
-    """Reads the settings."""
-
-    def __call__(self, *, strict: bool = False) -> tuple[Settings, list[str]]:
-        """Return the settings, and warnings to log. Raises `SettingsError`.
-
-        strict: whether what a start only warns of is a mistake.
-        """
 
 
 async def reload_at_each_sighup(reload: Callable[[], Awaitable[None]]) -> None:

@@ -19,11 +19,11 @@ from app.http.server import Server
 from app.http.sources import Reload, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.log import Log, set_up_log
-from app.service.reload import Load, reload_at_each_sighup, settings_to_reload
+from app.service.reload import reload_at_each_sighup, settings_to_reload
 from app.service.systemd import Systemd, kept_socket
 from app.settings.files import SettingsError
 from app.settings.listening import listening_socket
-from app.settings.settings import Settings
+from app.settings.settings import Load, Settings
 from app.settings.switches import ManualSwitches
 from app.text import host_and_port
 from app.verdict.node_state import NodeState, PollFailure
