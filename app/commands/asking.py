@@ -52,12 +52,12 @@ class Finding(BaseModel, frozen=True):
 
     available: bool = False
     reason: _Line
-    detail: _Line | None = None
+    detail: _Line = "-"
 
     @property
     def words(self) -> str:
         """Return the reason and the detail."""
-        return f"{self.reason}: {self.detail or '-'}"
+        return f"{self.reason}: {self.detail}"
 
 
 class Reload(BaseModel, frozen=True):

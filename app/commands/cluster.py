@@ -3,6 +3,7 @@
 docs/reference/reasons.md has the remedy of each word.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from app.commands.asking import Reply
@@ -57,12 +58,11 @@ def _split(members: Mapping[str, NodeState]) -> str:
 
 def _same_place(members: Mapping[str, NodeState]) -> str:
     # Views of the same size look alike if the servers show AUTO instead of addresses.
-    places: dict[int | None, dict[str | None, str]] = {}
-    for name, node in members.items():
-        places.setdefault(node.wsrep_local_index, {})[node.wsrep_node_name] = name
-    for index, holders in places.items():
-        if len(holders) > 1 and index is not None:
-            return f"{_SPLIT}; {', '.join(holders.values())}: each has wsrep_local_index {index}"
+    for (one, node), (other, peer) in itertools.combinations(members.items(), 2):
+        index = node.wsrep_local_index
+        is_another = node.wsrep_node_name != peer.wsrep_node_name
+        if is_another and index is not None and index == peer.wsrep_local_index:
+            return f"{_SPLIT}; {one}, {other}: each has wsrep_local_index {index}"
     return ""
 
 

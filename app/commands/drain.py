@@ -44,8 +44,9 @@ def drain(load: Load, reason: str | None) -> int:
     else:
         with file:
             try:
-                words = " ".join((reason or "").split())
-                file.write(f"{words}\n".encode(errors="replace") if words else b"")
+                if reason:
+                    words = " ".join(reason.split())
+                    file.write(f"{words}\n".encode(errors="replace"))
             except OSError as fault:
                 complain(f"--reason is not written: {fault.strerror}")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
