@@ -18,7 +18,7 @@ from app.commands.output import complain, open_missing_streams
 from app.commands.parser import parse
 from app.service.log import goes_to_journal
 from app.settings.files import SettingsError
-from app.settings.settings import load_settings, sources
+from app.settings.settings import load_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,8 +43,7 @@ def _run(typed: Namespace) -> int:
         case "serve" if typed.check_settings or typed.show_settings:
             from app.commands.check import check_settings
 
-            shown = partial(sources, typed.flags, typed.env_file)
-            return check_settings(load, shown if typed.show_settings else None)
+            return check_settings(typed.flags, typed.env_file, show=typed.show_settings)
         case "serve":
             from app.service.serve import serve
 

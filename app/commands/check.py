@@ -4,13 +4,20 @@ import dataclasses
 import json
 import os
 import pwd
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.listening import check_listening
-from app.settings.settings import WITHOUT_FLAG, Load, Settings, default_of
+from app.settings.settings import (
+    WITHOUT_FLAG,
+    Load,
+    Settings,
+    default_of,
+    load_settings,
+    sources,
+)
 from app.settings.switches import ManualSwitches
 from app.settings.variables import Variable
 from app.text import one_line
@@ -47,15 +54,15 @@ def check(load: Load, *, as_json: bool) -> int:
 
 
 def check_settings(
-    load: Load, sources: Callable[[], Mapping[str, Variable]] | None
+    flags: Mapping[str, str], env_file: str | None, *, show: bool
 ) -> int:
     """Check what the service would check at its start, as its user; return the exit status.
 
-    sources: what sets each field, to print it too. Raises `SettingsError`.
+    show: print each setting too. Raises `SettingsError`.
     """
     # Before the settings are loaded: the service must be able to read the env file too.
     _become_service_user()
-    settings, warnings = load(strict=True)
+    settings, warnings = load_settings(flags, env_file, strict=True)
     complain(*warnings)
     settings.policy()
     check_listening(settings)
@@ -63,8 +70,8 @@ def check_settings(
     # Only the service can read what LoadCredential= gives it.
     if not any(str(value).startswith("/run/credentials/") for _, value in settings):
         database.target()
-    if sources is not None:
-        used = sources()
+    if show:
+        used = sources(flags, env_file)
         for name in Settings.model_fields:
             say(_shown(name, used.get(name)))
         # With what the option file and defaults add.
