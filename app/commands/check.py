@@ -1,6 +1,5 @@
 """`clustercheckd check`: poll the node once, as the service would."""
 
-import dataclasses
 import json
 import os
 import pwd
@@ -38,8 +37,8 @@ def check(load: Load, *, as_json: bool) -> int:
     switches = ManualSwitches(settings.clustercheck_disabled_file)()
     verdict = decide(outcome, 0.0, settings.policy(), switches)
     if as_json:
-        node = dataclasses.asdict(outcome) if isinstance(outcome, NodeState) else None
-        say(json.dumps({**dataclasses.asdict(verdict), "node": node}))
+        node = vars(outcome) if isinstance(outcome, NodeState) else None
+        say(json.dumps({**vars(verdict), "node": node}))
     else:
         say(str(verdict))
         if verdict.reason in _OF_THE_LOGIN:
