@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator
 
 from app.settings.files import SettingsError
-from app.settings.settings import Settings
+from app.settings.settings import LISTENING, Load
 from app.settings.target import MOST_PORT
 from app.text import host_and_port, one_line
 from app.verdict.node_state import NodeState
@@ -28,14 +28,10 @@ SECONDS = 2.0
 _MOST_BYTES = 1 << 18
 _MOST_MEMBERS = 64
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
-_ANOTHER = "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
-_SCRIPT = 'answers "{}", like the clustercheck script: clustercheckd does not run there'
 _SENTENCE = re.compile(r"[\w ]{0,40}Node is [a-z -]{1,40}\.")
 _TYPED = re.compile(
     r"(\[(?P<bracketed>[^\s\[\]/@,]+)\]|(?P<host>[^\s:\[\]/@,]+))(:(?P<port>[0-9]{1,9}))?"
 )
-# Where to connect if the service listens on every address.
-_LOOPBACK = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (as it is configured)
 
 
 @dataclass(frozen=True)
@@ -51,24 +47,20 @@ class Service:
 _Line = Annotated[str, AfterValidator(one_line)]
 
 
-# kill(2) takes 0 and negative numbers for many processes. The largest is that of proc(5).
-_ProcessId = Annotated[int, Field(gt=0, le=1 << 22)]
-
-
-class Finding(BaseModel, frozen=True, strict=True):
+class Finding(BaseModel, frozen=True):
     """A verdict, or a failure, as a service reports it."""
 
     available: bool = False
     reason: _Line
-    detail: _Line | None = None
+    detail: _Line = "-"
 
     @property
     def words(self) -> str:
         """Return the reason and the detail."""
-        return f"{self.reason}: {self.detail or '-'}"
+        return f"{self.reason}: {self.detail}"
 
 
-class Reload(BaseModel, frozen=True, strict=True):
+class Reload(BaseModel, frozen=True):
     """How a service's latest reload ended."""
 
     at: str = ""
@@ -77,7 +69,7 @@ class Reload(BaseModel, frozen=True, strict=True):
     failure: Finding | None = None
 
 
-class Connections(BaseModel, frozen=True, strict=True):
+class Connections(BaseModel, frozen=True):
     """Whom a service has turned away."""
 
     closed: dict[str, int] = {}
@@ -85,36 +77,24 @@ class Connections(BaseModel, frozen=True, strict=True):
     refused_at: str | None = None
 
 
-class Status(Finding, frozen=True, strict=True):
-    """The parts of /status that commands read."""
+class Reply(Finding, frozen=True):
+    """The parts of a service's /status that commands read.
 
-    available: bool
+    document: all of it. fault: why there is none.
+    """
+
+    service: Service
+    document: Any = None
+    fault: str = ""
+
     draining: bool = False
     since: str = ""
     otherwise: Finding | None = None
     login_failure: Finding | None = None
-    pid: _ProcessId | None = None
+    pid: int | None = None
     last_reload: Reload = Reload()
     connections: Connections = Connections()
-    node: NodeState | None = None
-
-
-_NO_STATUS = Status(available=False, reason="-")
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A service's /status, also as its JSON, or a few words that say why there is none."""
-
-    service: Service
-    status: Status = _NO_STATUS
-    document: Any = None
-    fault: str = ""
-
-    @property
-    def node(self) -> NodeState:
-        """What the service knows of its node."""
-        return self.status.node or NodeState()
+    node: Annotated[NodeState, BeforeValidator(lambda node: node or {})] = NodeState()
 
     @property
     def addresses(self) -> list[str]:
@@ -134,17 +114,19 @@ class Reply:
         """The verdict in one word."""
         if self.fault:
             return "no answer"
-        return word_of(available=self.status.available, draining=self.status.draining)
+        return word_of(available=self.available, draining=self.draining)
 
     @property
-    def reason(self) -> str:
+    def words(self) -> str:
         """Why the node is not available, or why there is no answer."""
-        return self.fault or self.status.words
+        return self.fault or super().words
 
 
-def own_service(settings: Settings) -> Service:
-    """Return the address on which the service with these settings answers on this host."""
-    host = _LOOPBACK.get(settings.clustercheck_host, settings.clustercheck_host)
+def own_service(load: Load) -> Service:
+    """Return the address on which this host's service answers. Raises `SettingsError`."""
+    # Without the warnings: this user may not be able to read the env file.
+    settings, *_ = load(only=LISTENING)
+    host = settings.clustercheck_host.replace("*", "127.0.0.1")
     port = settings.clustercheck_port
     hint = "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"
     return Service(host_and_port(host, port), host, port, hint)
@@ -186,32 +168,35 @@ def members_of(services: Sequence[Service]) -> list[Service]:
 
 def ask(services: Sequence[Service]) -> list[Reply]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers = [
-        Reply(service, fault=f"{_NO_ANSWER}{service.hint}") for service in services
-    ]
+    answers = {
+        service: Reply(service=service, reason="-", fault=f"{_NO_ANSWER}{service.hint}")
+        for service in services
+    }
 
-    def ask_one(index: int) -> None:
-        answers[index] = _answer(services[index])
+    def ask_one(service: Service) -> None:
+        answers[service] = _answer(service)
 
     # Nothing can stop the lookup of a name: such a thread is left behind.
     threads = [
-        threading.Thread(target=ask_one, args=(index,), daemon=True)
-        for index in range(len(services))
+        threading.Thread(target=ask_one, args=(service,), daemon=True)
+        for service in answers
     ]
     for thread in threads:
         thread.start()
     end = time.monotonic() + SECONDS
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    return list(answers)
+    return [answers[service] for service in services]
 
 
 def _answer(service: Service) -> Reply:
     try:
         body = _received(service).decode(errors="replace").strip()
-        if _SENTENCE.fullmatch(body):
-            return Reply(service, fault=_SCRIPT.format(body))
-        return Reply(service, Status.model_validate_json(body), json.loads(body))
+        if not _SENTENCE.fullmatch(body):
+            document = json.loads(body)
+            ours = {"service": service, "document": document, "fault": ""}
+            return Reply(**document | ours)
+        fault = f'answers "{body}", like the clustercheck script: clustercheckd does not run there'
     except UnicodeError:
         fault = "not a valid host name"
     except (ConnectionResetError, BrokenPipeError):
@@ -219,31 +204,31 @@ def _answer(service: Service) -> Reply:
     except OSError as error:
         # A timeout of ours has no such text.
         fault = f"{error.strerror or _NO_ANSWER}{service.hint}"
-    except (ValueError, RecursionError):
-        fault = _ANOTHER
-    return Reply(service, fault=fault)
+    except (ValueError, TypeError, RecursionError):
+        fault = (
+            "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
+        )
+    return Reply(service=service, reason="-", fault=fault)
 
 
 def _received(service: Service) -> bytes:
     """Return the body of an answer.
 
-    Raises `OSError`, and the connection is closed at the latest after `SECONDS`.
+    Raises `OSError`, and the connection is closed soon after `SECONDS`.
     """
     end = time.monotonic() + SECONDS
     received = b""
     with socket.create_connection((service.host, service.port), SECONDS) as connection:
         connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
-        while (left := end - time.monotonic()) > 0:
-            connection.settimeout(left)
-            chunk = b""
-            # The script resets the connection after its answer.
-            with contextlib.suppress(ConnectionResetError):
-                chunk = connection.recv(_MOST_BYTES)
-            received += chunk
-            if not received:
-                # Closed before the request arrived: there was nothing unread to reset the
-                # connection for.
-                raise ConnectionResetError
-            if not chunk or len(received) > _MOST_BYTES:
-                return received.partition(b"\r\n\r\n")[2]
-    raise TimeoutError
+        # The script resets the connection after its answer.
+        with contextlib.suppress(ConnectionResetError):
+            while len(received) <= _MOST_BYTES and (
+                chunk := connection.recv(_MOST_BYTES)
+            ):
+                received += chunk
+                if time.monotonic() > end:
+                    raise TimeoutError
+    if not received:
+        # Closed before the request arrived: there was nothing unread to reset the connection for.
+        raise ConnectionResetError
+    return received.partition(b"\r\n\r\n")[2]

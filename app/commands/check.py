@@ -1,6 +1,5 @@
 """`clustercheckd check`: poll the node once, as the service would."""
 
-import dataclasses
 import json
 import os
 import pwd
@@ -13,37 +12,32 @@ from app.settings.settings import WITHOUT_FLAG, Load, Settings, default_of
 from app.settings.switches import ManualSwitches
 from app.settings.variables import Variable
 from app.text import one_line
-from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from app.verdict.rules import decide
 
-_SERVICE_USER = "clustercheck"
-"""The user of the packages' unit."""
 _OF_THE_LOGIN = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
-_KEPT = "A running service keeps its session, and may find the node available: clustercheckd status"
 
 
-def check(settings: Settings, *, as_json: bool) -> int:
+def check(load: Load, *, as_json: bool) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
-    complaint = _become_service_user()
-    if complaint:
-        complain(f"{complaint}. Ask the service itself: clustercheckd status")
+    settings, warnings, _ = load()
+    complain(*warnings)
+    _become_service_user(". Ask the service itself: clustercheckd status")
     settings.require_usable()
     outcome = poll_once(settings.database(), settings.clustercheck_deadline)
-    verdict = decide(
-        outcome,
-        0.0,
-        settings.policy(),
-        ManualSwitches(settings.clustercheck_disabled_file)(),
-    )
+    switches = ManualSwitches(settings.clustercheck_disabled_file)()
+    verdict = decide(outcome, 0.0, settings.policy(), switches)
     if as_json:
-        node = dataclasses.asdict(outcome) if isinstance(outcome, NodeState) else None
-        say(json.dumps({**dataclasses.asdict(verdict), "node": node}))
+        node = vars(outcome) if isinstance(outcome, NodeState) else None
+        say(json.dumps({**vars(verdict), "node": node}))
     else:
         say(str(verdict))
-        if isinstance(outcome, PollFailure) and outcome.reason in _OF_THE_LOGIN:
+        if verdict.reason in _OF_THE_LOGIN:
             say(
-                f"The login was to {settings.database()}, by user id {os.geteuid()}\n{_KEPT}"
+                f"The login was to {settings.database()}, by user id {os.geteuid()}\n"
+                "A running service keeps its session, and may find the node available:"
+                " clustercheckd status"
             )
         if not verdict.available:
             say(f"For what to do, see {verdict.reason} in {REASONS_PAGE}")
@@ -56,11 +50,9 @@ def check_settings(load: Load, *, showing: bool) -> int:
     showing: whether to print what sets each setting. Raises `SettingsError`.
     """
     # Before the settings are loaded: the service must be able to read the env file too.
-    if complaint := _become_service_user():
-        complain(complaint)
+    _become_service_user()
     settings, warnings, used = load(strict=True)
-    for line in warnings:
-        complain(line)
+    complain(*warnings)
     settings.policy()
     check_listening(settings)
     database = settings.database()
@@ -86,21 +78,20 @@ def _shown(name: str, variable: Variable | None) -> str:
     return f"{name.upper()}={value}  # {variable.where or 'environment'}"
 
 
-def _become_service_user() -> str | None:
+def _become_service_user(hint: str = "") -> None:
     """Continue as the service's user, so that files and unix_socket accounts are the service's.
 
-    Return None, or why the login is not the service's.
+    Otherwise say that they are not, with the hint.
     """
     try:
-        user = pwd.getpwnam(_SERVICE_USER)
-    except KeyError:
-        return None
-    try:
+        # The user of the packages' unit.
+        user = pwd.getpwnam("clustercheck")
         if os.geteuid() != user.pw_uid:
             os.initgroups(user.pw_name, user.pw_gid)
             os.setgid(user.pw_gid)
             os.setuid(user.pw_uid)
+    except KeyError:
+        return
     except OSError:
-        other = f"not as the service's user {_SERVICE_USER}"
-        return f"this runs as user id {os.geteuid()}, {other}: run it as root"
-    return None
+        other = "not as the service's user clustercheck: run it as root"
+        complain(f"this runs as user id {os.geteuid()}, {other}{hint}")

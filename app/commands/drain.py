@@ -4,25 +4,23 @@ Both then ask the service whether it sees that.
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
-from app.commands.asking import Service, ask
+from app.commands.asking import ask, own_service
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.settings.files import SettingsError
+from app.settings.settings import Load
 from app.settings.switches import ManualSwitches
 from app.verdict.reason import Reason
 
 
-def drain(
-    disabled_file: str, reason: str | None, find_service: Callable[[], Service]
-) -> int:
+def drain(load: Load, reason: str | None) -> int:
     """Create the disabled file and confirm that the service sees it. Return the exit status.
 
-    reason: written to the file. find_service: may raise `SettingsError`; the node is drained by
-    then.
+    reason: written to the file. Raises `SettingsError`.
     """
+    disabled_file = _disabled_file(load)
     # The service must be able to read the words in the file.
     os.umask(0o022)
     try:
@@ -46,49 +44,55 @@ def drain(
     else:
         with file:
             try:
-                words = " ".join((reason or "").split())
-                file.write(f"{words}\n".encode(errors="replace") if words else b"")
+                if reason:
+                    words = " ".join(reason.split())
+                    file.write(f"{words}\n".encode(errors="replace"))
             except OSError as fault:
                 complain(f"--reason is not written: {fault.strerror}")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
-    return _confirm(find_service, disabled_file, drained=True)
+    return _confirm(load, disabled_file, drained=True)
 
 
-def undrain(disabled_file: str, find_service: Callable[[], Service]) -> int:
-    """Remove the disabled file and confirm that the service sees that. Return the exit status."""
+def undrain(load: Load) -> int:
+    """Remove the disabled file and confirm that the service sees that. Return the exit status.
+
+    Raises `SettingsError`.
+    """
+    disabled_file = _disabled_file(load)
     try:
         Path(disabled_file).unlink()
+        say(f"removed {disabled_file}")
     except FileNotFoundError:
         say(f"{disabled_file} does not exist")
     except OSError as fault:
         complain(f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}")
         return FAILED
-    else:
-        say(f"removed {disabled_file}")
-    return _confirm(find_service, disabled_file, drained=False)
+    return _confirm(load, disabled_file, drained=False)
 
 
-def _confirm(
-    find_service: Callable[[], Service], disabled_file: str, *, drained: bool
-) -> int:
+def _disabled_file(load: Load) -> str:
+    # The path is all that a drain needs: no other mistake may stop it.
+    settings, warnings, _ = load(only=["clustercheck_disabled_file"])
+    complain(*warnings)
+    return settings.clustercheck_disabled_file
+
+
+def _confirm(load: Load, disabled_file: str, *, drained: bool) -> int:
     try:
-        [answer] = ask([find_service()])
+        [answer] = ask([own_service(load)])
     except SettingsError as fault:
         complain(f"not confirmed: {fault}")
         return FAILED
+    name = answer.service.name
+    verdict = f"{name} is {answer.verdict}, {answer.words}"
     if answer.fault:
-        complain(f"not confirmed: {answer.service.name}: {answer.fault}")
-        return FAILED
-    status = answer.status
-    verdict = f"{answer.service.name} is {answer.verdict}, {answer.reason}"
-    if (status.reason == Reason.DISABLED) != drained:
+        complain(f"not confirmed: {name}: {answer.fault}")
+    elif (answer.reason == Reason.DISABLED) != drained:
         complain(f"{verdict}: it does not see the change of {disabled_file}")
-        return FAILED
-    say(verdict)
-    if (
-        answer.node.wsrep_cluster_size == 1
-        and status.otherwise
-        and status.otherwise.available
-    ):
-        complain("this was the last available node: its wsrep_cluster_size is 1")
-    return DONE
+    else:
+        say(verdict)
+        is_alone = answer.node.wsrep_cluster_size == 1
+        if is_alone and answer.otherwise and answer.otherwise.available:
+            complain("this was the last available node: its wsrep_cluster_size is 1")
+        return DONE
+    return FAILED

@@ -35,21 +35,19 @@ def open_missing_streams() -> None:
 
 def say(line: str) -> bool:
     """Print a line, and return whether that worked. If not, report it on standard error."""
-    fault = _print(line, sys.stdout)
-    if fault is not None:
-        complain(f"standard output: {fault.strerror}")
-    return fault is None
+    return _print(line, sys.stdout)
 
 
-def complain(line: str, priority: str = "") -> None:
-    """Print a line on standard error; ignore a failure.
+def complain(*lines: str, priority: str = "") -> None:
+    """Print lines on standard error; ignore a failure.
 
     priority: that of sd-daemon(3), for the journal.
     """
-    _print(f"{priority}clustercheckd: {line}", sys.stderr)
+    for line in lines:
+        _print(f"{priority}clustercheckd: {line}", sys.stderr)
 
 
-def _print(line: str, stream: TextIO) -> OSError | None:
+def _print(line: str, stream: TextIO) -> bool:
     try:
         print(line, file=stream, flush=True)
     except OSError as fault:
@@ -57,5 +55,7 @@ def _print(line: str, stream: TextIO) -> OSError | None:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, stream.fileno())
         os.close(nothing)
-        return fault
-    return None
+        if stream is sys.stdout:
+            complain(f"standard output: {fault.strerror}")
+        return False
+    return True

@@ -7,9 +7,8 @@ CLUSTERCHECK_PORT.
 import argparse
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn, get_args
+from typing import Any, NamedTuple, NoReturn, get_args
 
 from app import __version__
 from app.commands.exit_status import (
@@ -33,7 +32,6 @@ from app.settings.settings import (
     flag_of,
 )
 
-_PROGRAM = "clustercheckd"
 # Anything else may be a secret in the wrong place: it is not repeated.
 _HARMLESS = re.compile(r"-[A-Za-z]|--?[a-z-]{0,40}|[a-z]{2,12}")
 _PASSWORD_FLAG = re.compile(
@@ -52,8 +50,7 @@ _DRAIN_EXITS = {
 _JSON = {"--json": {"action": "store_true", "help": "print JSON"}}
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A word after `clustercheckd`.
 
     exits: what the exit statuses mean. settings: the fields of `Settings` that it has flags for.
@@ -64,7 +61,7 @@ class Command:
     example: str
     exits: Mapping[int, str]
     settings: Collection[str] = ()
-    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    own: Mapping[str, Mapping[str, Any]] = {}
     usage: str = "[FLAG ...]"
 
 
@@ -186,28 +183,29 @@ COMMANDS = {
 
 
 _HELP = (
-    f"Usage: {_PROGRAM} [COMMAND] [FLAG ...]\n   or: {_PROGRAM} --version\n\n"
+    "Usage: clustercheckd [COMMAND] [FLAG ...]\n   or: clustercheckd --version\n\n"
     "Tells load balancers whether a Galera node may take traffic: 200 or 503, with\n"
     "the reason.\n\nCommands:\n"
     + "".join(f"  {name:<9}{command.about}\n" for name, command in COMMANDS.items())
-    + f"\n`{_PROGRAM} COMMAND --help` lists the flags of a command. A flag sets what\n"
+    + "\n`clustercheckd COMMAND --help` lists the flags of a command. A flag sets what\n"
     "the environment variable of its name sets: --mysql-host is MYSQL_HOST, --port\n"
     "is CLUSTERCHECK_PORT. Only the password has no flag: set MYSQL_PASSWORD_FILE."
 )
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser for one command, but each mistake is a `SettingsError` of one line."""
+    """argparse's parser for one command. A mistake raises `argparse.ArgumentError`."""
 
     def __init__(self, name: str) -> None:
-        self._command, command = name, COMMANDS[name]
+        command = COMMANDS[name]
         statuses = "\n".join(
             f"  {code}  {meaning}" for code, meaning in command.exits.items()
         )
         super().__init__(
-            prog=f"{_PROGRAM} {name}",
-            usage=f"%(prog)s {command.usage}",
-            description=f"{command.about.capitalize()}.",
+            # argparse writes "usage:", and help2man reads "Usage:", for the manual pages.
+            usage=argparse.SUPPRESS,
+            description=f"Usage: clustercheckd {name} {command.usage}\n\n"
+            f"{command.about.capitalize()}.",
             epilog=f"Example:\n  $ {command.example}\n\nExit status:\n{statuses}",
             formatter_class=partial(
                 argparse.RawDescriptionHelpFormatter, max_help_position=34, width=80
@@ -215,15 +213,11 @@ class Parser(argparse.ArgumentParser):
             # --mysql-password would be taken for --mysql-password-file.
             allow_abbrev=False,
             add_help=False,
+            exit_on_error=False,
         )
         self._optionals.title, self._positionals.title = "Flags", "Arguments"
-        self.set_defaults(command=name)
-        self.add_argument(
-            *_HELP_FLAGS,
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help="print this help",
-        )
+        self.set_defaults(command=name, env_file=None)
+        self.add_argument(*_HELP_FLAGS, action="store_true", help="print this help")
         if command.settings:
             self.add_argument(
                 "--env-file", metavar="FILE", help="file of NAME=value lines"
@@ -234,53 +228,19 @@ class Parser(argparse.ArgumentParser):
             if setting not in WITHOUT_FLAG:
                 self._add_setting(setting)
 
-    def error(self, message: str) -> NoReturn:
-        """Raise `SettingsError`, with what to run for help."""
-        argument, _, mistake = message.removeprefix("argument ").partition(": ")
-        if mistake == "expected one argument":
-            message = f"{argument} needs a value"
-        # argparse repeats the value, which may be a secret.
-        elif mistake.startswith("ignored explicit argument"):
-            message = f"{argument} takes no value"
-        raise SettingsError(f"{message}; for help, run: {self.prog} --help")
-
-    def format_help(self) -> str:
-        """Return what --help prints: as help2man reads it, for the manual pages."""
-        return super().format_help().replace("usage:", "Usage:", 1)
-
-    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse the arguments after the command. Raises `SettingsError`."""
-        typed, unknown = self.parse_known_intermixed_args(arguments)
-        # What follows an unknown flag is probably its value.
-        flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-        if flags and _PASSWORD_FLAG.fullmatch(flags[0]):
-            self.error(
-                "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
-            )
-        if flags:
-            self.error(f"{self._command} has no flag {_shown(flags[0])}")
-        if unknown:
-            self.error(
-                f"{self._command} takes no more arguments; for another node, run it there"
-            )
-        return typed
-
     def _add_setting(self, setting: str) -> None:
         field = Settings.model_fields[setting]
-        text = str(field.description)
-        if default := default_of(setting):
-            text += f" (default: {default})"
-        add = partial(
-            self.add_argument,
+        default = default_of(setting)
+        value: dict[str, Any] = {"metavar": setting.rpartition("_")[2].upper()}
+        if bool in (field.annotation, *get_args(field.annotation)):
+            value = {"nargs": "?", "const": "1", "metavar": "0|1"}
+        self.add_argument(
             flag_of(setting),
             dest=setting,
             default=argparse.SUPPRESS,
-            help=text,
+            help=f"{field.description}" + (f" (default: {default})" if default else ""),
+            **value,
         )
-        if bool in (field.annotation, *get_args(field.annotation)):
-            add(nargs="?", const="1", metavar="0|1")
-        else:
-            add(metavar=setting.rpartition("_")[2].upper())
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -291,25 +251,47 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """
     command, *rest = arguments or ["serve"]
     if command == "--version":
-        _print_and_exit(f"{_PROGRAM} {__version__}")
+        _print_and_exit(f"clustercheckd {__version__}")
     if command in ("help", *_HELP_FLAGS):
         _print_and_exit(_HELP)
     if command.startswith("-"):
         command, rest = "serve", list(arguments)
     if command not in COMMANDS:
         raise SettingsError(
-            f"{_shown(command)} is not a command; for help, run: {_PROGRAM} --help"
+            f"{_shown(command)} is not a command; for help, run: clustercheckd --help"
         )
     parser = Parser(command)
     if not set(_HELP_FLAGS).isdisjoint(rest):
         _print_and_exit(parser.format_help().rstrip())
-    typed = parser.parse(rest)
+    try:
+        typed, unknown = parser.parse_known_intermixed_args(rest)
+        mistake = _mistake_in(unknown, command)
+    except argparse.ArgumentError as fault:
+        # Its message repeats the value, which may be a secret.
+        takes = "needs a" if fault.message == "expected one argument" else "takes no"
+        mistake = f"{fault.argument_name} {takes} value"
+    if mistake:
+        raise SettingsError(f"{mistake}; for help, run: clustercheckd {command} --help")
     typed.flags = {
         name: text
         for name, text in vars(typed).items()
         if name in Settings.model_fields
     }
     return typed
+
+
+def _mistake_in(unknown: Sequence[str], command: str) -> str:
+    """Say what is wrong with the words that a command does not know; empty if there are none."""
+    # What follows an unknown flag is probably its value.
+    flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+    if not flags:
+        more = f"{command} takes no more arguments; for another node, run it there"
+        return more if unknown else ""
+    if _PASSWORD_FLAG.fullmatch(flags[0]):
+        return (
+            "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
+        )
+    return f"{command} has no flag {_shown(flags[0])}"
 
 
 def _print_and_exit(text: str) -> NoReturn:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from app.commands.asking import Reply, Service, ask
-from app.commands.cluster import FAULTS, remarks_on
+from app.commands.cluster import FAULTS, is_late, remarks_on
 from app.commands.exit_status import (
     AVAILABLE,
     DONE,
@@ -33,32 +33,27 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
     watching: ask and print again until an interrupt.
     """
     render = _as_json if as_json else _as_table
-    if not watching:
+    if watching:
+        in_place = str if as_json else _in_place
+        try:
+            while say(in_place(render(ask(services)))):
+                time.sleep(_PAUSE_SECONDS)
+        except KeyboardInterrupt:
+            return DONE
+        return FAILED
+    answers = ask(services)
+    if _exit_status(answers) == NOT_ONE_CLUSTER:
+        # A change of membership, or a pause, reaches the nodes one after the other.
+        time.sleep(_PAUSE_SECONDS)
         answers = ask(services)
-        if _exit_status(answers) == NOT_ONE_CLUSTER:
-            # A change of membership, or a pause, reaches the nodes one after the other.
-            time.sleep(_PAUSE_SECONDS)
-            answers = ask(services)
-        say(render(answers))
-        return _exit_status(answers)
-    text = render(ask(services))
-    try:
-        while say(text if as_json else _in_place(text)):
-            time.sleep(_PAUSE_SECONDS)
-            text = render(ask(services))
-    except KeyboardInterrupt:
-        return DONE
-    return FAILED
+    say(render(answers))
+    return _exit_status(answers)
 
 
 def _exit_status(answers: Sequence[Reply]) -> int:
     if not FAULTS.isdisjoint(remarks_on(answers)):
         return NOT_ONE_CLUSTER
-    return (
-        AVAILABLE
-        if all(answer.status.available for answer in answers)
-        else NOT_AVAILABLE
-    )
+    return AVAILABLE if all(one.available for one in answers) else NOT_AVAILABLE
 
 
 def _in_place(text: str) -> str:
@@ -95,13 +90,12 @@ def _as_table(answers: Sequence[Reply]) -> str:
 
 
 def _notes(answer: Reply) -> Iterator[str]:
-    node, login_failure = answer.node, answer.status.login_failure
-    reload, connections = answer.status.last_reload, answer.status.connections
-    if not answer.status.available:
-        yield answer.reason
-    elif login_failure:
-        yield f"its logins fail: {login_failure.words}"
-    if node.sync_wait_seconds is not None and node.sync_wait_seconds >= 1:
+    node, reload, connections = answer.node, answer.last_reload, answer.connections
+    if not answer.available:
+        yield answer.words
+    elif answer.login_failure:
+        yield f"its logins fail: {answer.login_failure.words}"
+    if is_late(node):
         yield f"a read in sync has waited {node.sync_wait_seconds:.0f} s"
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
         # What to compare before a bootstrap.
@@ -116,18 +110,20 @@ def _notes(answer: Reply) -> Iterator[str]:
 
 
 def _row(answer: Reply) -> list[str]:
-    status, node, name = answer.status, answer.node, answer.service.name
+    node, name, reason = answer.node, answer.service.name, _cell(answer.reason)
     if node.wsrep_node_name not in (None, name):
         name = f"{name} ({_cell(node.wsrep_node_name)})"
-    reason = _cell(status.reason)
-    if status.otherwise:
-        reason = f"{reason}; otherwise {_cell(status.otherwise.reason)}"
-    cells = (
-        node.wsrep_cluster_size,
-        node.wsrep_local_recv_queue,
-        node.wsrep_local_state_comment,
-    )
-    return [name, answer.verdict, reason, age_since(status.since), *map(_cell, cells)]
+    if answer.otherwise:
+        reason = f"{reason}; otherwise {_cell(answer.otherwise.reason)}"
+    return [
+        name,
+        answer.verdict,
+        reason,
+        age_since(answer.since),
+        _cell(node.wsrep_cluster_size),
+        _cell(node.wsrep_local_recv_queue),
+        _cell(node.wsrep_local_state_comment),
+    ]
 
 
 def age_since(since: str) -> str:

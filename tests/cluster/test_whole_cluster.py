@@ -57,8 +57,7 @@ class Three:
     def wait_until_whole(self) -> None:
         def is_whole() -> bool:
             seen = [
-                (one.status.available, one.node.sync_wait_seconds)
-                for one in self.replies()
+                (one.available, one.node.sync_wait_seconds) for one in self.replies()
             ]
             return seen == 3 * [(True, 0.0)] and self.status()[0] == 0
 

@@ -104,6 +104,7 @@ class TestCheck:
 CHECK_AS_USER = """
 import os, sys
 import encodings.idna
+import app.commands.check
 from app.__main__ import main
 if sys.argv[1] != "root":
     os.setuid(int(sys.argv[1]))

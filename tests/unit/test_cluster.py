@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.commands.asking import Reply, Service, Status
+from app.commands.asking import Reply, Service
 from app.commands.cluster import FAULTS, remarks_on
 from app.verdict.node_state import NodeState
 from tests import real_rows
@@ -62,13 +62,15 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
     for number, node in enumerate(nodes, 1):
         service = Service(f"n{number}", f"n{number}", 9200)
         if node is NO_ANSWER:
-            answers.append(Reply(service, fault="no answer"))
+            answers.append(Reply(service=service, reason="-", fault="no answer"))
         else:
             available = str(number) not in unavailable
             answers.append(
                 Reply(
-                    service,
-                    Status(available=available, reason="of the test", node=node),
+                    service=service,
+                    available=available,
+                    reason="of the test",
+                    node=node,
                 )
             )
     return answers
