@@ -119,7 +119,7 @@ def poll_failure(
     return PollFailure(reason, one_line(words))
 
 
-def error_number(fault: BaseException) -> int:
+def error_number(fault: object) -> int:
     """Return the error number of the server or the client library; 0 if the fault has none."""
     number = fault.args[0] if isinstance(fault, MySQLError) and fault.args else 0
     return number if isinstance(number, int) else 0
