@@ -91,7 +91,7 @@ class Poller:
         self._now = clock
         self._deadline_seconds = deadline_seconds
         self._login_interval_seconds = login_interval_seconds
-        self.poll_interval_seconds = poll_interval_seconds
+        self._poll_interval_seconds = poll_interval_seconds
         self._idle_seconds = (
             math.ceil(
                 max(poll_interval_seconds, login_interval_seconds) + deadline_seconds
@@ -100,14 +100,9 @@ class Poller:
         )
         self._resolver = Resolver()
         self.told_seconds = 0.0
-        # Before the first poll, the pause was still that of the poller before.
-        self._pause_seconds = poll_interval_seconds
         if before is not None and before.database.server == database.server:
             self.sync = before.sync.read_lost(self._now())
             self.told_seconds = before.told_seconds
-            self._pause_seconds = max(
-                poll_interval_seconds, before.poll_interval_seconds
-            )
         if before is not None and before.database == database:
             # A refused login is due at once: a reload says that something has changed.
             self.logins = before.logins.account_changed()
@@ -170,8 +165,9 @@ class Poller:
             self._cancel_login()
         longest_seconds, serving = math.inf, self._serving
         if serving is not None and self._reads_in_sync(serving):
-            longest_seconds = gap_seconds(serving.suspect_seconds, self._pause_seconds)
-        self._pause_seconds = self.poll_interval_seconds
+            longest_seconds = gap_seconds(
+                serving.suspect_seconds, self._poll_interval_seconds
+            )
         self.sync = self.sync.poll_answered(self._now(), longest_seconds)
 
     def _reads_in_sync(self, session: Session) -> bool:
