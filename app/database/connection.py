@@ -15,7 +15,7 @@ import socket
 from collections.abc import Sequence
 from typing import Self
 
-from pymysql.constants import CLIENT, COMMAND
+from pymysql.constants import CLIENT
 from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
 
@@ -53,8 +53,12 @@ _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 
 
 class Connection(aiomysql.Connection):  # type: ignore[misc]
-    """One connection, open from `to` until `quit` or `close`."""
+    """One connection, open from `to` until `quit` or `close`.
 
+    peer: the address that this is connected to; the same for each connection to one socket.
+    """
+
+    peer: object = None
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
     _logging_in = False
@@ -89,11 +93,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             connection.close()
             raise
         return connection
-
-    @property
-    def peer(self) -> object:
-        """The address that this is connected to; the same for each connection to one socket."""
-        return None if self._writer is None else self._writer.get_extra_info("peername")
 
     async def answers(self, *statements: str) -> list[Rows | MySQLError]:
         """Send statements together; return the rows of each, or the server's error in their place.
@@ -134,6 +133,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         else:
             self._reader, self._writer = await connect_to_first(addresses, self._port)
             _find_lost_peers(self._writer.get_extra_info("socket"))
+        self.peer = self._writer.get_extra_info("peername")
         self._next_seq_id = 0
         await self._get_server_information()
         await self._request_authentication()
@@ -221,5 +221,5 @@ def _find_lost_peers(connected: socket.socket) -> None:
 
 def _query(statement: str) -> bytes:
     """Return a packet: its length in three bytes, its number 0, COM_QUERY and the statement."""
-    payload = bytes([COMMAND.COM_QUERY]) + statement.encode()
-    return len(payload).to_bytes(3, "little") + b"\0" + payload
+    payload = b"\x03" + statement.encode()
+    return len(payload).to_bytes(4, "little") + payload

@@ -15,7 +15,7 @@ import dataclasses
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.database.faults import LOOKING_UP, outcome_of, poll_failure
@@ -71,6 +71,20 @@ class Poller:
     A poll that fails on an open session tries again on a new one, so that a KILL costs no verdict.
     """
 
+    logins = Logins()
+    sync = Sync()
+    told_seconds = 0.0
+    _serving: Session | None = None
+    _replaced_at = -math.inf
+    _guest: Session | None = None
+    # The login that is under way, and of the latest one, what its failure is described with.
+    _login: asyncio.Task[None] | None = None
+    _is_visit = False
+    _target: Target | None = None
+    _phase = "connecting"
+    _file_stamps: Sequence[object] = ()
+    _closed = False
+
     def __init__(
         self,
         database: Database,
@@ -81,42 +95,27 @@ class Poller:
         before: "Poller | None" = None,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
-        self.logins = Logins()
-        # How many logins since the start failed for each reason; None for those that did not fail.
-        self.login_counts: Counter[Reason | None] = (
-            before.login_counts if before else Counter()
-        )
         self.database = database
-        self.sync = Sync()
+        # How many logins since the start failed for each reason; None for those that did not fail.
+        self.login_counts: Counter[Reason | None] = Counter()
         self._now = clock
         self._deadline_seconds = deadline_seconds
         self._login_interval_seconds = login_interval_seconds
         self._poll_interval_seconds = poll_interval_seconds
-        self._idle_seconds = (
-            math.ceil(
-                max(poll_interval_seconds, login_interval_seconds) + deadline_seconds
-            )
-            + _SPARE_IDLE_SECONDS
+        longest_pause_seconds = max(poll_interval_seconds, login_interval_seconds)
+        self._idle_seconds = _SPARE_IDLE_SECONDS + math.ceil(
+            longest_pause_seconds + deadline_seconds
         )
         self._resolver = Resolver()
-        self.told_seconds = 0.0
-        if before is not None and before.database.server == database.server:
-            self.sync = before.sync.read_lost(self._now())
-            self.told_seconds = before.told_seconds
-        if before is not None and before.database == database:
-            # A refused login is due at once: a reload says that something has changed.
-            self.logins = before.logins.account_changed()
-        self._serving: Session | None = None
-        self._replaced_at = -math.inf
-        self._guest: Session | None = None
         self._leaving: set[asyncio.Task[Any]] = set()
-        # The login that is under way, and of the latest one, what its failure is described with.
-        self._login: asyncio.Task[None] | None = None
-        self._is_visit = False
-        self._closed = False
-        self._target: Target | None = None
-        self._phase = "connecting"
-        self._file_stamps: list[object] = []
+        if before is not None:
+            self.login_counts = before.login_counts
+            if before.database.server == database.server:
+                self.sync = before.sync.read_lost(self._now())
+                self.told_seconds = before.told_seconds
+            if before.database == database:
+                # A refused login is due at once: a reload says that something has changed.
+                self.logins = before.logins.account_changed()
 
     @property
     def sync_wait_seconds(self) -> float | None:
@@ -146,7 +145,14 @@ class Poller:
             return result
         self._begin_what_is_due()
         self._tell_of_sync()
-        return self._with_own_findings(result)
+        rejected = self.logins.rejected
+        return dataclasses.replace(
+            result,
+            rejects_logins=rejected.detail if rejected else None,
+            returning=self.sync.is_returning(self._now()),
+            sync_wait_seconds=self.sync_wait_seconds,
+            sync_refused=self.sync.refused,
+        )
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s. A poll under way then fails."""
@@ -180,47 +186,35 @@ class Poller:
         """
         while self.sync.is_returning(self._now()):
             self._begin_what_is_due()
-            awaited = self._login
-            if self._guest is not None and self._guest.reading is not None:
-                awaited = self._guest.reading
+            awaited = (self._guest.reading if self._guest else None) or self._login
             if awaited is None:
                 break
             await asyncio.wait([awaited])
-
-    def _with_own_findings(self, state: NodeState) -> NodeState:
-        """Add to the node's state what the logins and the reads in sync say."""
-        rejected = self.logins.rejected
-        return dataclasses.replace(
-            state,
-            rejects_logins=None if rejected is None else rejected.detail,
-            returning=self.sync.is_returning(self._now()),
-            sync_wait_seconds=self.sync_wait_seconds,
-            sync_refused=self.sync.refused,
-        )
 
     async def _result(self) -> NodeState | PollFailure:
         self._begin_what_is_due()
         while self._serving is not None and self._serving.reading is not None:
             # An earlier poll waits for this answer too. It is not used: the server may have sent it
             # long ago.
-            awaited: set[asyncio.Task[Any]] = {self._serving.reading}
-            if self._login is not None:
-                awaited.add(self._login)
+            awaited = [task for task in (self._serving.reading, self._login) if task]
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-        if self._serving is not None:
-            result = await self._read_from(self._serving)
-            if isinstance(result, NodeState):
-                return result
+        result = await self._read_serving()
+        if isinstance(result, NodeState):
+            return result
         # A visit may have come in meanwhile.
         if self._serving is None:
             await self._log_in_now()
-        if self._serving is None:
-            return self.logins.failure or _LOST
-        return await self._read_from(self._serving)
+        return await self._read_serving() or self.logins.failure or _LOST
 
-    async def _read_from(self, session: Session) -> NodeState | PollFailure:
-        """Read the node's state. If this call is cancelled, the session waits for the answer."""
-        session.reading = reading = asyncio.create_task(self._read(session))
+    async def _read_serving(self) -> NodeState | PollFailure | None:
+        """Read the node's state, if there is a session.
+
+        If this call is cancelled, the session goes on waiting for the answer.
+        """
+        if self._serving is None:
+            return None
+        reading = asyncio.create_task(self._read(self._serving))
+        self._serving.reading = reading
         await asyncio.wait([reading])
         return reading.result()
 
@@ -370,7 +364,6 @@ class Poller:
                 self._login = None
 
     async def _connect(self) -> Session:
-        self._phase = "connecting"
         self._file_stamps = self.database.file_stamps()
         self._target = target = self.database.target()
         addresses: list[str] = []
@@ -388,7 +381,7 @@ class Poller:
         if outcome is Outcome.REJECTED and self.sync.unanswered:
             # A poll that is under way says nothing: a login begins together with one.
             outcome = Outcome.HUNG
-        self.login_counts[None if failure is None else failure.reason] += 1
+        self.login_counts[failure.reason if failure else None] += 1
         before, self.logins = self.logins, self.logins.ended(outcome, failure)
         # Clients pile up behind a wait: that the server is full does not end it.
         if (
