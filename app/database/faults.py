@@ -180,8 +180,10 @@ def poll_failure(
 
 def error_number(fault: object) -> int:
     """Return the error number of the server or the client library; 0 if the fault has none."""
-    number = fault.args[0] if isinstance(fault, MySQLError) and fault.args else 0
-    return number if isinstance(number, int) else 0
+    match fault:
+        case MySQLError(args=(int(number), *_)):
+            return number
+    return 0
 
 
 def is_error_of_server(fault: BaseException) -> bool:
