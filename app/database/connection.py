@@ -101,7 +101,10 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         """
         self._bytes_left = MOST_BYTES
         self._ensure_alive()
-        await self._check_nothing_unread()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                unread = await self._reader.read(1)  # type: ignore[union-attr]
+            raise faults.UnaskedBytesError if unread else ConnectionResetError
         # In one write, so that the server wakes once.
         self._write_bytes(b"".join(map(_query, statements)))
         return [await self._answer() for _ in statements]
@@ -132,7 +135,11 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self._secure = True
         else:
             self._reader, self._writer = await connect_to_first(addresses, self._port)
-            _find_lost_peers(self._writer.get_extra_info("socket"))
+            # Have the kernel end a connection whose host was reset, or whose network was cut.
+            connected = self._writer.get_extra_info("socket")
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE.items():
+                connected.setsockopt(socket.IPPROTO_TCP, name, value)
         self.peer = self._writer.get_extra_info("peername")
         self._next_seq_id = 0
         await self._get_server_information()
@@ -163,14 +170,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         if self._result.has_next:
             raise faults.UnaskedBytesError
         return self._result.rows or ()
-
-    async def _check_nothing_unread(self) -> None:
-        try:
-            async with asyncio.timeout(0):
-                unread = await self._reader.read(1)  # type: ignore[union-attr]
-        except TimeoutError:
-            return
-        raise faults.UnaskedBytesError if unread else ConnectionResetError
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
         # The driver reads everything here. asyncio buffers at most 128 KiB beyond that.
@@ -210,13 +209,6 @@ async def _open_unix_connection(
     except BaseException:
         connecting.close()
         raise
-
-
-def _find_lost_peers(connected: socket.socket) -> None:
-    """Have the kernel end a connection whose host was reset, or whose network was cut."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        connected.setsockopt(socket.IPPROTO_TCP, name, value)
 
 
 def _query(statement: str) -> bytes:

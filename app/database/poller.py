@@ -129,8 +129,7 @@ class Poller:
             async with deadline(self._deadline_seconds):
                 result = await self._result()
                 if isinstance(result, NodeState):
-                    self._note_answer()
-                    await self._until_back()
+                    await self._note_answer()
         except TimeoutError as fault:
             phase = self._phase if self._serving is None else _READING
             result = result or poll_failure(
@@ -165,25 +164,21 @@ class Poller:
         if self._leaving:
             await asyncio.wait(self._leaving)
 
-    def _note_answer(self) -> None:
-        if self.sync.unanswered and self._is_visit:
-            # It may hang in what the server has left behind, and has the long limits.
-            self._cancel_login()
-        longest_seconds, serving = math.inf, self._serving
-        if serving is not None and self._reads_in_sync(serving):
-            longest_seconds = gap_seconds(
-                serving.suspect_seconds, self._poll_interval_seconds
-            )
-        self.sync = self.sync.poll_answered(self._now(), longest_seconds)
-
-    def _reads_in_sync(self, session: Session) -> bool:
-        return session.can_read_in_sync and self._login_interval_seconds > 0
-
-    async def _until_back(self) -> None:
+    async def _note_answer(self) -> None:
         """Wait for the read in sync that a node needs to return, so that our own pause costs none.
 
         If the server refuses the read, the next poll tries again.
         """
+        if self.sync.unanswered and self._is_visit:
+            # It may hang in what the server has left behind, and has the long limits.
+            self._cancel_login()
+        serving, interval_seconds = self._serving, self._login_interval_seconds
+        longest_seconds = math.inf
+        if serving is not None and serving.can_read_in_sync and interval_seconds:
+            longest_seconds = gap_seconds(
+                serving.suspect_seconds, self._poll_interval_seconds
+            )
+        self.sync = self.sync.poll_answered(self._now(), longest_seconds)
         while self.sync.is_returning(self._now()):
             self._begin_what_is_due()
             awaited = (self._guest.reading if self._guest else None) or self._login
@@ -201,9 +196,14 @@ class Poller:
         result = await self._read_serving()
         if isinstance(result, NodeState):
             return result
-        # A visit may have come in meanwhile.
+        # A visit may have come in meanwhile, or hang in what has ended the session.
         if self._serving is None:
-            await self._log_in_now()
+            refused = self.logins.refusal(self._now()) is not None
+            if not refused and (self._login is None or self._is_visit):
+                self._cancel_login()
+                self._begin_login()
+            if self._login is not None:
+                await asyncio.wait([self._login])
         return await self._read_serving() or self.logins.failure or _LOST
 
     async def _read_serving(self) -> NodeState | PollFailure | None:
@@ -228,16 +228,6 @@ class Poller:
             # Also if the rows make no sense: perhaps they answer another statement.
             self._lose(session)
         return result
-
-    async def _log_in_now(self) -> None:
-        """Log in for a poll that has no session, unless our account was refused."""
-        refused = self.logins.refusal(self._now()) is not None
-        if not refused and (self._login is None or self._is_visit):
-            # A visit may hang in what has ended the session.
-            self._cancel_login()
-            self._begin_login()
-        if self._login is not None:
-            await asyncio.wait([self._login])
 
     def _begin_what_is_due(self) -> None:
         """Begin a read in sync, and a login beside the session that there is."""
@@ -287,7 +277,6 @@ class Poller:
         )
         if is_stuck:
             self._replaced_at = at
-        leaver: Session | None = session
         if serving is None or is_stuck or serving.peer != session.peer:
             # The latter: the name of the host leads to another server.
             self._serving, leaver = session, serving
@@ -297,6 +286,8 @@ class Poller:
         elif guest is None or guest.reading is None or self.sync.read_is_outdated:
             self._guest, leaver = session, guest
             self._begin_read_in_sync()
+        else:
+            leaver = session
         if leaver is not None:
             self._leave(asyncio.create_task(leaver.quit()))
 
@@ -311,24 +302,24 @@ class Poller:
 
     def _begin_read_in_sync(self) -> None:
         guest = self._guest
-        if guest is not None and guest.reading is None and self._reads_in_sync(guest):
+        if guest is None or guest.reading is not None:
+            return
+        if guest.can_read_in_sync and self._login_interval_seconds:
             self.sync = self.sync.read_begun(self._now())
             guest.reading = asyncio.create_task(self._read_in_sync(guest))
 
     async def _read_in_sync(self, guest: Session) -> None:
+        is_answered = False
         try:
             async with deadline(_SYNC_SECONDS):
                 is_answered = await guest.read_in_sync()
         except Exception:  # noqa: BLE001 (as in `_read`)
             self._lose(guest)
-        else:
-            sync = self.sync
-            # Of a guest that has been replaced, an answer says nothing about the read of the next.
-            if guest is self._guest and is_answered:
-                self.sync = sync.read_answered(self._now())
-            elif guest is self._guest:
-                self.sync = sync.read_refused()
         guest.reading = None
+        # A guest that has been replaced says nothing about the read of the next one.
+        if guest is self._guest:
+            sync, at = self.sync, self._now()
+            self.sync = sync.read_answered(at) if is_answered else sync.read_refused()
 
     def _tell_of_sync(self) -> None:
         """Log once that a read in sync waits, and once that one was answered."""
@@ -347,7 +338,16 @@ class Poller:
         seconds, answer_seconds = _LIMITS_SECONDS[: late + 1][-1]
         try:
             async with deadline(seconds):
-                session = await self._connect()
+                self._file_stamps = self.database.file_stamps()
+                self._target = target = self.database.target()
+                addresses: list[str] = []
+                if not target.socket:
+                    self._phase = LOOKING_UP
+                    addresses = await self._resolver.addresses(target.host)
+                self._phase = "connecting"
+                session = await Session.to(target, addresses)
+            self._phase = "logging in"
+            self.logins = self.logins.password_accepted()
             seconds = answer_seconds
             async with deadline(seconds):
                 await session.prepare(self._idle_seconds)
@@ -362,19 +362,6 @@ class Poller:
             # a successor already.
             if self._login is asyncio.current_task():
                 self._login = None
-
-    async def _connect(self) -> Session:
-        self._file_stamps = self.database.file_stamps()
-        self._target = target = self.database.target()
-        addresses: list[str] = []
-        if not target.socket:
-            self._phase = LOOKING_UP
-            addresses = await self._resolver.addresses(target.host)
-        self._phase = "connecting"
-        session = await Session.to(target, addresses)
-        self._phase = "logging in"
-        self.logins = self.logins.password_accepted()
-        return session
 
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
         """Note how a login has ended."""
@@ -398,9 +385,12 @@ class Poller:
         ):
             return
         if failure is not None:
-            detail = f"{failure.detail}; the session that is open goes on"
             _log.warning(
-                "login failed", extra={"reason": failure.reason, "detail": detail}
+                "login failed",
+                extra={
+                    "reason": failure.reason,
+                    "detail": f"{failure.detail}; the session that is open goes on",
+                },
             )
         elif before.failure is not None:
             _log.info("login works again")
