@@ -5,7 +5,6 @@
 - At most `MOST_BYTES` of an answer are read, before the login too.
 - No answer is taken for that to another statement: nothing may be left unread before one is sent,
   and each has one result.
-- `Connection.close` closes at once, whatever the peer does.
 """
 
 import asyncio
@@ -166,7 +165,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             if not faults.is_error_of_server(fault):
                 raise
             return fault
-        # It would pass for the answer to the next statement.
         if self._result.has_next:
             raise faults.UnaskedBytesError
         return self._result.rows or ()

@@ -198,8 +198,8 @@ class Poller:
             return result
         # A visit may have come in meanwhile, or hang in what has ended the session.
         if self._serving is None:
-            refused = self.logins.refusal(self._now()) is not None
-            if not refused and (self._login is None or self._is_visit):
+            waits = self.logins.waits(self._now())
+            if not waits and (self._login is None or self._is_visit):
                 self._cancel_login()
                 self._begin_login()
             if self._login is not None:
@@ -232,10 +232,7 @@ class Poller:
     def _begin_what_is_due(self) -> None:
         """Begin a read in sync, and a login beside the session that there is."""
         at, interval_seconds = self._now(), self._login_interval_seconds
-        if (
-            self.logins.refusal(at) is not None
-            and self.database.file_stamps() != self._file_stamps
-        ):
+        if self.logins.waits(at) and self.database.file_stamps() != self._file_stamps:
             self.logins = self.logins.account_changed()
         if self.sync.read_is_due(at, interval_seconds):
             self._begin_read_in_sync()
