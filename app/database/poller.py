@@ -299,9 +299,12 @@ class Poller:
 
     def _begin_read_in_sync(self) -> None:
         guest = self._guest
-        if guest is None or guest.reading is not None:
-            return
-        if guest.can_read_in_sync and self._login_interval_seconds:
+        if (
+            guest is not None
+            and guest.reading is None
+            and guest.can_read_in_sync
+            and self._login_interval_seconds
+        ):
             self.sync = self.sync.read_begun(self._now())
             guest.reading = asyncio.create_task(self._read_in_sync(guest))
 
