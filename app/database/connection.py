@@ -5,7 +5,6 @@
 - At most `MOST_BYTES` of an answer are read, before the login too.
 - No answer is taken for that to another statement: nothing may be left unread before one is sent,
   and each has one result.
-- `Connection.close` closes at once, whatever the peer does.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ import socket
 from collections.abc import Sequence
 from typing import Self
 
-from pymysql.constants import CLIENT, COMMAND
+from pymysql.constants import CLIENT
 from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
 
@@ -53,8 +52,12 @@ _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 
 
 class Connection(aiomysql.Connection):  # type: ignore[misc]
-    """One connection, open from `to` until `quit` or `close`."""
+    """One connection, open from `to` until `quit` or `close`.
 
+    peer: the address that this is connected to; the same for each connection to one socket.
+    """
+
+    peer: object = None
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
     _logging_in = False
@@ -90,11 +93,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             raise
         return connection
 
-    @property
-    def peer(self) -> object:
-        """The address that this is connected to; the same for each connection to one socket."""
-        return None if self._writer is None else self._writer.get_extra_info("peername")
-
     async def answers(self, *statements: str) -> list[Rows | MySQLError]:
         """Send statements together; return the rows of each, or the server's error in their place.
 
@@ -102,7 +100,10 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         """
         self._bytes_left = MOST_BYTES
         self._ensure_alive()
-        await self._check_nothing_unread()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                unread = await self._reader.read(1)  # type: ignore[union-attr]
+            raise faults.UnaskedBytesError if unread else ConnectionResetError
         # In one write, so that the server wakes once.
         self._write_bytes(b"".join(map(_query, statements)))
         return [await self._answer() for _ in statements]
@@ -133,7 +134,12 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self._secure = True
         else:
             self._reader, self._writer = await connect_to_first(addresses, self._port)
-            _find_lost_peers(self._writer.get_extra_info("socket"))
+            # Have the kernel end a connection whose host was reset, or whose network was cut.
+            connected = self._writer.get_extra_info("socket")
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE.items():
+                connected.setsockopt(socket.IPPROTO_TCP, name, value)
+        self.peer = self._writer.get_extra_info("peername")
         self._next_seq_id = 0
         await self._get_server_information()
         await self._request_authentication()
@@ -159,18 +165,9 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             if not faults.is_error_of_server(fault):
                 raise
             return fault
-        # It would pass for the answer to the next statement.
         if self._result.has_next:
             raise faults.UnaskedBytesError
         return self._result.rows or ()
-
-    async def _check_nothing_unread(self) -> None:
-        try:
-            async with asyncio.timeout(0):
-                unread = await self._reader.read(1)  # type: ignore[union-attr]
-        except TimeoutError:
-            return
-        raise faults.UnaskedBytesError if unread else ConnectionResetError
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
         # The driver reads everything here. asyncio buffers at most 128 KiB beyond that.
@@ -212,14 +209,7 @@ async def _open_unix_connection(
         raise
 
 
-def _find_lost_peers(connected: socket.socket) -> None:
-    """Have the kernel end a connection whose host was reset, or whose network was cut."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        connected.setsockopt(socket.IPPROTO_TCP, name, value)
-
-
 def _query(statement: str) -> bytes:
     """Return a packet: its length in three bytes, its number 0, COM_QUERY and the statement."""
-    payload = bytes([COMMAND.COM_QUERY]) + statement.encode()
-    return len(payload).to_bytes(3, "little") + b"\0" + payload
+    payload = b"\x03" + statement.encode()
+    return len(payload).to_bytes(4, "little") + payload

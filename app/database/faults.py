@@ -23,43 +23,83 @@ _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 LOOKING_UP = "looking up the host's name"
 """The phase of a login that does not concern the server."""
 
-_REASONS = {
-    1040: Reason.TOO_MANY_CONNECTIONS,  # ER_CON_COUNT_ERROR
-    1203: Reason.TOO_MANY_CONNECTIONS,  # ER_TOO_MANY_USER_CONNECTIONS
-    1226: Reason.TOO_MANY_CONNECTIONS,  # ER_USER_LIMIT_REACHED
-    1045: Reason.ACCESS_DENIED,  # ER_ACCESS_DENIED_ERROR
-    1698: Reason.ACCESS_DENIED,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
-    1251: Reason.ACCESS_DENIED,  # ER_NOT_SUPPORTED_AUTH_MODE
-    1227: Reason.ACCESS_DENIED,  # no privilege for admin_port
-    1820: Reason.ACCESS_DENIED,  # ER_MUST_CHANGE_PASSWORD
-    1862: Reason.ACCESS_DENIED,  # ER_MUST_CHANGE_PASSWORD_LOGIN
-    3118: Reason.ACCESS_DENIED,  # a locked account of MySQL
-    4150: Reason.ACCESS_DENIED,  # ER_USER_IS_BLOCKED, by MariaDB's max_password_errors
-    4151: Reason.ACCESS_DENIED,  # a locked account of MariaDB
-    1129: Reason.HOST_BLOCKED,  # ER_HOST_IS_BLOCKED
-    1130: Reason.HOST_BLOCKED,  # ER_HOST_NOT_PRIVILEGED
-    3032: Reason.OFFLINE,  # ER_SERVER_OFFLINE_MODE
-    1037: Reason.REJECTS_LOGINS,  # ER_OUTOFMEMORY
-    1041: Reason.REJECTS_LOGINS,  # ER_OUT_OF_RESOURCES
-    1135: Reason.REJECTS_LOGINS,  # ER_CANT_CREATE_THREAD
-    1184: Reason.REJECTS_LOGINS,  # ER_NEW_ABORTING_CONNECTION: init_connect failed
-    1053: Reason.CONNECTION_LOST,  # ER_SERVER_SHUTDOWN
-    2006: Reason.CONNECTION_LOST,  # CR_SERVER_GONE_ERROR
-    2013: Reason.CONNECTION_LOST,  # CR_SERVER_LOST
-}
-"""See the MySQL and MariaDB reference manuals."""
+_LOST = Reason.CONNECTION_LOST, "the server closed the connection while {phase}"
 
-_IN_WORDS: dict[Reason | int, str] = {
-    1129: "the server has blocked this host, after too many broken connections",
-    1130: "no account of the server is for this host",
-    Reason.REJECTS_LOGINS: "the server takes no logins",
-    Reason.TOO_MANY_CONNECTIONS: "no connection is left for user {user}",
-    Reason.ACCESS_DENIED: "the server refused user {user}",
-    Reason.OFFLINE: "the server is in offline mode and accepts only administrators",
-    Reason.CONNECTION_LOST: "the server closed the connection while {phase}",
-    Reason.ERROR: "the server answered with an error while {phase}",
+# See the MySQL and MariaDB reference manuals.
+_ERRORS = {
+    (
+        1040,  # ER_CON_COUNT_ERROR
+        1203,  # ER_TOO_MANY_USER_CONNECTIONS
+        1226,  # ER_USER_LIMIT_REACHED
+    ): (Reason.TOO_MANY_CONNECTIONS, "no connection is left for user {user}"),
+    (
+        1045,  # ER_ACCESS_DENIED_ERROR
+        1698,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+        1251,  # ER_NOT_SUPPORTED_AUTH_MODE
+        1227,  # no privilege for admin_port
+        1820,  # ER_MUST_CHANGE_PASSWORD
+        1862,  # ER_MUST_CHANGE_PASSWORD_LOGIN
+        3118,  # a locked account of MySQL
+        4150,  # ER_USER_IS_BLOCKED, by MariaDB's max_password_errors
+        4151,  # a locked account of MariaDB
+    ): (Reason.ACCESS_DENIED, "the server refused user {user}"),
+    # ER_HOST_IS_BLOCKED
+    (1129,): (
+        Reason.HOST_BLOCKED,
+        "the server has blocked this host, after too many broken connections",
+    ),
+    # ER_HOST_NOT_PRIVILEGED
+    (1130,): (Reason.HOST_BLOCKED, "no account of the server is for this host"),
+    # ER_SERVER_OFFLINE_MODE
+    (3032,): (
+        Reason.OFFLINE,
+        "the server is in offline mode and accepts only administrators",
+    ),
+    (
+        1037,  # ER_OUTOFMEMORY
+        1041,  # ER_OUT_OF_RESOURCES
+        1135,  # ER_CANT_CREATE_THREAD
+        1184,  # ER_NEW_ABORTING_CONNECTION: init_connect failed
+    ): (Reason.REJECTS_LOGINS, "the server takes no logins"),
+    (
+        1053,  # ER_SERVER_SHUTDOWN
+        2006,  # CR_SERVER_GONE_ERROR
+        2013,  # CR_SERVER_LOST
+    ): _LOST,
 }
+_OTHER_ERROR = Reason.ERROR, "the server answered with an error while {phase}"
 
+_FAULTS = {
+    (ssl.SSLError,): (Reason.ERROR, "no TLS connection to {target}: {fault}"),
+    (SettingsError,): (Reason.ERROR, "{fault}"),
+    (UnicodeError,): (
+        Reason.ERROR,
+        (
+            "the host name in {target} or the user name {user} is not valid:"
+            " check MYSQL_HOST and MYSQL_USERNAME"
+        ),
+    ),
+    (TimeoutError,): (
+        Reason.TIMEOUT,
+        "no answer from {target} within {seconds:g} s while {phase}",
+    ),
+    # The peer accepted the connection and closed it: asyncio, uvloop and aiomysql each raise their
+    # own.
+    (
+        BrokenPipeError,
+        ConnectionResetError,
+        ConnectionAbortedError,
+        RuntimeError,
+        InterfaceError,
+    ): _LOST,
+    # Only a failed connect: later, the driver wraps every OSError in an error of its own.
+    (OSError,): (Reason.UNREACHABLE, "cannot connect to {target}: {fault}"),
+    (BaseException,): (
+        Reason.ERROR,
+        "{target} sent an answer that is not MySQL while {phase}",
+    ),
+}
+"""What has no number: the first that fits."""
 
 _REJECTIONS = (Reason.REJECTS_LOGINS, Reason.CONNECTION_LOST, Reason.TIMEOUT)
 """Clients cannot log in either."""
@@ -114,15 +154,36 @@ def poll_failure(
 
     target: None if it could not be resolved. phase: the step that failed, such as "connecting".
     """
-    reason, words = _in_words(fault, target, phase, deadline_seconds)
+    fault = _cause(fault)
+    number = error_number(fault)
+    if isinstance(fault, UnfitServerError):
+        reason, words = fault.reason, fault.words
+    elif number:
+        errors = (row for numbers, row in _ERRORS.items() if number in numbers)
+        reason, words = next(errors, _OTHER_ERROR)
+        words += f" (error {number})"
+    else:
+        reason, words = next(
+            row for kind, row in _FAULTS.items() if isinstance(fault, kind)
+        )
+    words = words.format(
+        # Without a login, its settings could not be read, or no login has begun yet.
+        target=target or "the server",
+        user=target.username if target else "unknown",
+        phase=phase,
+        seconds=deadline_seconds,
+        fault=_words_of(fault),
+    )
     # Paths and names may contain any byte.
     return PollFailure(reason, one_line(words))
 
 
-def error_number(fault: BaseException) -> int:
+def error_number(fault: object) -> int:
     """Return the error number of the server or the client library; 0 if the fault has none."""
-    number = fault.args[0] if isinstance(fault, MySQLError) and fault.args else 0
-    return number if isinstance(number, int) else 0
+    match fault:
+        case MySQLError(args=(int(number), *_)):
+            return number
+    return 0
 
 
 def is_error_of_server(fault: BaseException) -> bool:
@@ -138,92 +199,34 @@ def outcome_of(fault: BaseException, failure: PollFailure, phase: str) -> Outcom
         return Outcome.FAILED
     if failure.reason in _REJECTIONS or isinstance(fault, ConnectionRefusedError):
         return Outcome.REJECTED
-    if failure.reason in _REFUSALS or _is_tls_refusal(fault):
+    if failure.reason in _REFUSALS or _is_tls_refusal(_cause(fault)):
         return Outcome.REFUSED
     return Outcome.ANSWERED if is_error_of_server(fault) else Outcome.FAILED
 
 
 def _is_tls_refusal(fault: BaseException) -> bool:
     """Return whether TLS is not possible until somebody changes a certificate or a setting."""
-    tls = _tls_fault(fault)
-    if tls is None:
-        return isinstance(fault, PlainTextError)
+    if isinstance(fault, ssl.SSLCertVerificationError | PlainTextError):
+        return True
     # An alert: the server does not accept our certificate.
-    return isinstance(tls, ssl.SSLCertVerificationError) or "ALERT" in (
-        tls.reason or ""
-    )
+    return isinstance(fault, ssl.SSLError) and "ALERT" in str(fault.reason)
 
 
-def _tls_fault(fault: BaseException) -> ssl.SSLError | None:
+def _cause(fault: BaseException) -> BaseException:
     # aiomysql wraps a fault that occurs while it reads in an error of its own.
-    cause = fault.__cause__
-    if isinstance(cause, ssl.SSLError):
-        return cause
-    return fault if isinstance(fault, ssl.SSLError) else None
+    return fault.__cause__ if isinstance(fault.__cause__, ssl.SSLError) else fault
 
 
-def _in_words(
-    fault: BaseException, target: Target | None, phase: str, deadline_seconds: float
-) -> tuple[Reason, str]:
-    # Without a login, its settings could not be read, or no login has begun yet.
-    where = target or "the server"
-    if tls := _tls_fault(fault):
-        return Reason.ERROR, f"no TLS connection to {where}: {_tls_words(tls)}"
-    user = target.username if target else "unknown"
-    number = error_number(fault)
+def _words_of(fault: BaseException) -> str:
+    """Return what a fault says itself; of the driver's own, nobody uses that."""
     match fault:
-        case SettingsError():
-            return Reason.ERROR, str(fault)
-        case UnicodeError():
-            names = f"the host name in {where} or the user name {user}"
-            return (
-                Reason.ERROR,
-                f"{names} is not valid: check MYSQL_HOST and MYSQL_USERNAME",
-            )
-        case UnfitServerError():
-            return fault.reason, fault.words.format(
-                target=where, user=user, phase=phase
-            )
-        case TimeoutError():
-            return (
-                Reason.TIMEOUT,
-                f"no answer from {where} within {deadline_seconds:g} s while {phase}",
-            )
-        case _ if number:
-            reason = _REASONS.get(number, Reason.ERROR)
-        case (
-            BrokenPipeError()
-            | ConnectionResetError()
-            | ConnectionAbortedError()
-            | RuntimeError()
-            | InterfaceError()
-        ):
-            # The peer accepted the connection and closed it: asyncio, uvloop and aiomysql each
-            # raise their own.
-            reason = Reason.CONNECTION_LOST
+        case ssl.SSLCertVerificationError():
+            return f"certificate not accepted: {fault.verify_message}"
+        case ssl.SSLError():
+            return words_of_tls(fault)
+        case socket.gaierror():
+            return str(fault.strerror)
         case OSError():
-            # Only a failed connect comes here: later, the driver wraps every OSError in an error of
-            # its own.
-            return Reason.UNREACHABLE, f"cannot connect to {where}: {_os_words(fault)}"
-        case _:
-            return (
-                Reason.ERROR,
-                f"{where} sent an answer that is not MySQL while {phase}",
-            )
-    words = _IN_WORDS.get(number, _IN_WORDS.get(reason, "")).format(
-        user=user, phase=phase
-    )
-    return reason, f"{words} (error {number})" if number else words
-
-
-def _os_words(fault: OSError) -> str:
-    if isinstance(fault, socket.gaierror):
-        return str(fault.strerror)
-    # Event loops add addresses and phrases to strerror.
-    return os.strerror(fault.errno or 0)
-
-
-def _tls_words(fault: ssl.SSLError) -> str:
-    if isinstance(fault, ssl.SSLCertVerificationError):
-        return f"certificate not accepted: {fault.verify_message}"
-    return words_of_tls(fault)
+            # Event loops add addresses and phrases to strerror.
+            return os.strerror(fault.errno or 0)
+    return str(fault)

@@ -71,20 +71,19 @@ class Logins:
         """Whether the latest login failed by the account or the path to the server."""
         return self.outcome in (*_REFUSALS, Outcome.ANSWERED, Outcome.FAILED)
 
-    def refusal(self, at: float) -> PollFailure | None:
-        """Return why our account was refused, if the next login waits for that."""
-        # While no client gets in, the next login must not be late to see that they do.
-        if self.outcome not in _REFUSALS or self.rejected is not None:
-            return None
+    def waits(self, at: float) -> bool:
+        """Return whether the next login waits, because our account was refused."""
         doubled = 2.0 ** (min(self.refusals, _MOST_DOUBLINGS) - 1)
         pause_seconds = min(doubled, _LONGEST_PAUSE_SECONDS)
-        return self.failure if at < self.began_at + pause_seconds else None
+        # While no client gets in, the next login must not be late to see that they do.
+        is_refused = self.outcome in _REFUSALS and self.rejected is None
+        return is_refused and at < self.began_at + pause_seconds
 
     def is_due(
         self, at: float, interval_seconds: float, *, session_answers: bool
     ) -> bool:
         """Return whether to visit. interval_seconds: 0 for only in trouble."""
-        if self.refusal(at) is not None:
+        if self.waits(at):
             return False
         if self.outcome is Outcome.REJECTED and self.rejections < _REJECTIONS:
             # Once more, before anything is said about the server.

@@ -15,14 +15,13 @@ import dataclasses
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.database.connection import Connection
 from app.database.faults import LOOKING_UP, outcome_of, poll_failure
 from app.database.logins import Logins, Outcome
 from app.database.resolver import Resolver
-from app.database.session import Server, Session
+from app.database.session import Session
 from app.database.sync import Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
 from app.settings.target import Database, Target
@@ -46,9 +45,6 @@ _SYNC_SECONDS = 60.0
 
 _SPARE_IDLE_SECONDS = 30
 """So much longer than the longest pause between two statements does the server keep a session."""
-
-_SHOWN_SECONDS = 60.0
-"""How often to look for what a server seldom changes: its evs.suspect_timeout."""
 
 _TOLD_SECONDS = 1.0
 """After a wait of so many seconds, the log tells of a read in sync."""
@@ -75,6 +71,20 @@ class Poller:
     A poll that fails on an open session tries again on a new one, so that a KILL costs no verdict.
     """
 
+    logins = Logins()
+    sync = Sync()
+    told_seconds = 0.0
+    _serving: Session | None = None
+    _replaced_at = -math.inf
+    _guest: Session | None = None
+    # The login that is under way, and of the latest one, what its failure is described with.
+    _login: asyncio.Task[None] | None = None
+    _is_visit = False
+    _target: Target | None = None
+    _phase = "connecting"
+    _file_stamps: Sequence[object] = ()
+    _closed = False
+
     def __init__(
         self,
         database: Database,
@@ -85,49 +95,27 @@ class Poller:
         before: "Poller | None" = None,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
-        self.logins = Logins()
-        # How many logins since the start failed for each reason; None for those that did not fail.
-        self.login_counts: Counter[Reason | None] = (
-            before.login_counts if before else Counter()
-        )
         self.database = database
-        self.sync = Sync()
+        # How many logins since the start failed for each reason; None for those that did not fail.
+        self.login_counts: Counter[Reason | None] = Counter()
         self._now = clock
         self._deadline_seconds = deadline_seconds
         self._login_interval_seconds = login_interval_seconds
-        self.poll_interval_seconds = poll_interval_seconds
-        self._idle_seconds = (
-            math.ceil(
-                max(poll_interval_seconds, login_interval_seconds) + deadline_seconds
-            )
-            + _SPARE_IDLE_SECONDS
+        self._poll_interval_seconds = poll_interval_seconds
+        longest_pause_seconds = max(poll_interval_seconds, login_interval_seconds)
+        self._idle_seconds = _SPARE_IDLE_SECONDS + math.ceil(
+            longest_pause_seconds + deadline_seconds
         )
         self._resolver = Resolver()
-        self.told_seconds = 0.0
-        self._server, self._shown_at = Server(), self._now()
-        # Before the first poll, the pause was still that of the poller before.
-        self._pause_seconds = poll_interval_seconds
-        if before is not None and before.database.server == database.server:
-            self.sync = before.sync.read_lost(self._now())
-            self.told_seconds = before.told_seconds
-            self._pause_seconds = max(
-                poll_interval_seconds, before.poll_interval_seconds
-            )
-        if before is not None and before.database == database:
-            # A refused login is due at once: a reload says that something has changed.
-            self.logins = before.logins.account_changed()
-        self._serving: Session | None = None
-        self._replaced_at = -math.inf
-        self._guest: Session | None = None
-        self._reading_in_sync: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[Any]] = set()
-        # The login that is under way, and of the latest one, what its failure is described with.
-        self._login: asyncio.Task[None] | None = None
-        self._is_visit = False
-        self._closed = False
-        self._target: Target | None = None
-        self._phase = "connecting"
-        self._file_stamps: list[object] = []
+        if before is not None:
+            self.login_counts = before.login_counts
+            if before.database.server == database.server:
+                self.sync = before.sync.read_lost(self._now())
+                self.told_seconds = before.told_seconds
+            if before.database == database:
+                # A refused login is due at once: a reload says that something has changed.
+                self.logins = before.logins.account_changed()
 
     @property
     def sync_wait_seconds(self) -> float | None:
@@ -141,11 +129,12 @@ class Poller:
             async with deadline(self._deadline_seconds):
                 result = await self._result()
                 if isinstance(result, NodeState):
-                    self._note_answer()
-                    await self._until_back()
+                    await self._note_answer()
         except TimeoutError as fault:
             phase = self._phase if self._serving is None else _READING
-            result = result or self._failure(fault, phase, self._deadline_seconds)
+            result = result or poll_failure(
+                fault, self._target, phase, self._deadline_seconds
+            )
         if isinstance(result, PollFailure):
             # The timeout may be that of a login, which this poll has waited for.
             self.sync = self.sync.poll_failed(
@@ -155,14 +144,19 @@ class Poller:
             return result
         self._begin_what_is_due()
         self._tell_of_sync()
-        return self._with_own_findings(result)
+        rejected = self.logins.rejected
+        return dataclasses.replace(
+            result,
+            rejects_logins=rejected.detail if rejected else None,
+            returning=self.sync.is_returning(self._now()),
+            sync_wait_seconds=self.sync_wait_seconds,
+            sync_refused=self.sync.refused,
+        )
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s. A poll under way then fails."""
         self._closed = True
         self._cancel_login()
-        if self._reading_in_sync is not None:
-            self._drop_guest()
         for session in (self._serving, self._guest):
             if session is not None:
                 self._leave(asyncio.create_task(session.quit()))
@@ -170,122 +164,92 @@ class Poller:
         if self._leaving:
             await asyncio.wait(self._leaving)
 
-    def _note_answer(self) -> None:
-        if self.sync.unanswered and self._is_visit:
-            # It may hang in what the server has left behind, and has the long limits.
-            self._cancel_login()
-        longest_seconds = math.inf
-        if self._reads_in_sync:
-            longest_seconds = gap_seconds(
-                self._server.suspect_seconds, self._pause_seconds
-            )
-        self._pause_seconds = self.poll_interval_seconds
-        self.sync = self.sync.poll_answered(self._now(), longest_seconds)
-
-    @property
-    def _reads_in_sync(self) -> bool:
-        can_read = self._serving is not None and self._serving.can_read_in_sync
-        return can_read and self._login_interval_seconds > 0
-
-    async def _until_back(self) -> None:
+    async def _note_answer(self) -> None:
         """Wait for the read in sync that a node needs to return, so that our own pause costs none.
 
         If the server refuses the read, the next poll tries again.
         """
+        if self.sync.unanswered and self._is_visit:
+            # It may hang in what the server has left behind, and has the long limits.
+            self._cancel_login()
+        serving, interval_seconds = self._serving, self._login_interval_seconds
+        longest_seconds = math.inf
+        if serving is not None and serving.can_read_in_sync and interval_seconds:
+            longest_seconds = gap_seconds(
+                serving.suspect_seconds, self._poll_interval_seconds
+            )
+        self.sync = self.sync.poll_answered(self._now(), longest_seconds)
         while self.sync.is_returning(self._now()):
             self._begin_what_is_due()
-            awaited = self._reading_in_sync or self._login
+            awaited = (self._guest.reading if self._guest else None) or self._login
             if awaited is None:
                 break
             await asyncio.wait([awaited])
-
-    def _with_own_findings(self, state: NodeState) -> NodeState:
-        """Add to the node's state what the logins and the reads in sync say."""
-        rejected = self.logins.rejected
-        return dataclasses.replace(
-            state,
-            rejects_logins=None if rejected is None else rejected.detail,
-            returning=self.sync.is_returning(self._now()),
-            sync_wait_seconds=self.sync_wait_seconds,
-            sync_refused=self.sync.refused,
-        )
 
     async def _result(self) -> NodeState | PollFailure:
         self._begin_what_is_due()
         while self._serving is not None and self._serving.reading is not None:
             # An earlier poll waits for this answer too. It is not used: the server may have sent it
             # long ago.
-            awaited: set[asyncio.Task[Any]] = {self._serving.reading}
-            if self._login is not None:
-                awaited.add(self._login)
+            awaited = [task for task in (self._serving.reading, self._login) if task]
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-        if self._serving is not None:
-            result = await self._read(self._serving)
-            if isinstance(result, NodeState):
-                return result
-        # A visit may have come in meanwhile.
-        failure = await self._log_in_now() if self._serving is None else None
-        if self._serving is not None:
-            return await self._read(self._serving)
-        return failure or _LOST
+        result = await self._read_serving()
+        if isinstance(result, NodeState):
+            return result
+        # A visit may have come in meanwhile, or hang in what has ended the session.
+        if self._serving is None:
+            waits = self.logins.waits(self._now())
+            if not waits and (self._login is None or self._is_visit):
+                self._cancel_login()
+                self._begin_login()
+            if self._login is not None:
+                await asyncio.wait([self._login])
+        return await self._read_serving() or self.logins.failure or _LOST
+
+    async def _read_serving(self) -> NodeState | PollFailure | None:
+        """Read the node's state, if there is a session.
+
+        If this call is cancelled, the session goes on waiting for the answer.
+        """
+        if self._serving is None:
+            return None
+        reading = asyncio.create_task(self._read(self._serving))
+        self._serving.reading = reading
+        await asyncio.wait([reading])
+        return reading.result()
 
     async def _read(self, session: Session) -> NodeState | PollFailure:
-        """Read the node's state. If that fails, close the session."""
         try:
             result = await session.read()
         except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
-            result = self._failure(fault, _READING, self._deadline_seconds)
+            result = poll_failure(fault, self._target, _READING, self._deadline_seconds)
+        session.reading = None
         if isinstance(result, PollFailure):
             # Also if the rows make no sense: perhaps they answer another statement.
-            session.close()
-            if session is self._serving:
-                self._serving = None
+            self._lose(session)
         return result
-
-    def _failure(self, fault: Exception, phase: str, seconds: float) -> PollFailure:
-        return poll_failure(fault, self._target, phase, seconds)
-
-    async def _log_in_now(self) -> PollFailure | None:
-        """Log in for a poll that has no session. Return why that failed, if it did."""
-        refusal = self._refusal()
-        if refusal is None and (self._login is None or self._is_visit):
-            # A visit may hang in what has ended the session.
-            self._cancel_login()
-            self._begin_login(is_visit=False)
-        if self._login is None:
-            return refusal
-        await asyncio.wait([self._login])
-        return self.logins.failure
-
-    def _refusal(self) -> PollFailure | None:
-        """Return why our account was refused, if the next login waits for that."""
-        refusal = self.logins.refusal(self._now())
-        if refusal is not None and self.database.file_stamps() != self._file_stamps:
-            self.logins = self.logins.account_changed()
-            return None
-        return refusal
 
     def _begin_what_is_due(self) -> None:
         """Begin a read in sync, and a login beside the session that there is."""
         at, interval_seconds = self._now(), self._login_interval_seconds
-        if at >= self._shown_at + _SHOWN_SECONDS:
-            self._server.variables, self._shown_at = (), at
+        if self.logins.waits(at) and self.database.file_stamps() != self._file_stamps:
+            self.logins = self.logins.account_changed()
         if self.sync.read_is_due(at, interval_seconds):
             self._begin_read_in_sync()
-        if self._serving is None or self._login or self._leaving or self._refusal():
+        if self._serving is None or self._login or self._leaving:
             return
         if interval_seconds and self._guest is None and self.logins.failure is None:
             interval_seconds = _NO_GUEST_SECONDS if self._is_visit else _AT_ONCE_SECONDS
         if self.logins.is_due(
             at, interval_seconds, session_answers=self._serving.reading is None
         ):
-            self._begin_login(is_visit=True)
+            self._begin_login()
 
-    def _begin_login(self, *, is_visit: bool) -> None:
+    def _begin_login(self) -> None:
         if self._closed:
             return
         self.logins = self.logins.begun(self._now())
-        self._is_visit = is_visit
+        self._is_visit = self._serving is not None
         self._login = asyncio.create_task(self._log_in())
 
     def _cancel_login(self) -> None:
@@ -300,67 +264,62 @@ class Poller:
 
     def _come_in(self, session: Session) -> None:
         """Let a session that has logged in answer the polls, or be the guest."""
-        serving = self._serving
-        leaver: Session | None
+        serving, guest, at = self._serving, self._guest, self._now()
         is_stuck = (
-            serving is not None and serving.reading is not None and self.sync.unanswered
-        )
-        if is_stuck and self._now() >= self._replaced_at + _REPLACED_SECONDS:
+            serving is not None
+            and serving.reading is not None
+            and self.sync.unanswered
             # Not more often: each stays on a server that hangs, and uses up its connections.
-            self._replaced_at = self._now()
-            self._serving, leaver = session, serving
-        elif serving is None or serving.peer != session.peer:
+            and at >= self._replaced_at + _REPLACED_SECONDS
+        )
+        if is_stuck:
+            self._replaced_at = at
+        if serving is None or is_stuck or serving.peer != session.peer:
             # The latter: the name of the host leads to another server.
             self._serving, leaver = session, serving
-        elif self._reading_in_sync is not None and not self.sync.read_is_outdated:
-            leaver = session
-        else:
-            if self._reading_in_sync is not None:
-                before = self.sync
-                self._drop_guest()
-                self.sync = before.read_lost(self._now())
-            self._guest, leaver = session, self._guest
+            if guest is not None and guest.peer != session.peer:
+                self._lose(guest)
+                self.sync = self.sync.nothing_reads()
+        elif guest is None or guest.reading is None or self.sync.read_is_outdated:
+            self._guest, leaver = session, guest
             self._begin_read_in_sync()
+        else:
+            leaver = session
         if leaver is not None:
             self._leave(asyncio.create_task(leaver.quit()))
-        if self._serving is session:
-            # Perhaps the server was restarted, and is another version.
-            self._server.variables = ()
-            if self._guest is not None and self._guest.peer != session.peer:
-                self._drop_guest()
 
-    def _drop_guest(self) -> None:
-        """Close a guest in the middle of a read, or on another server than the polls."""
-        if self._reading_in_sync is not None:
-            self._reading_in_sync.cancel()
-            self._leave(self._reading_in_sync)
-            self._reading_in_sync = None
-        if self._guest is not None:
-            self._guest.close()
+    def _lose(self, session: Session) -> None:
+        """Close a session that did not answer as it should."""
+        session.close()
+        if session is self._serving:
+            self._serving = None
+        elif session is self._guest:
             self._guest = None
-        self.sync = self.sync.nothing_reads()
+            self.sync = self.sync.read_lost(self._now())
 
     def _begin_read_in_sync(self) -> None:
         guest = self._guest
-        if self._reading_in_sync is not None or not self._login_interval_seconds:
-            return
-        if guest is not None and guest.can_read_in_sync:
+        if (
+            guest is not None
+            and guest.reading is None
+            and guest.can_read_in_sync
+            and self._login_interval_seconds
+        ):
             self.sync = self.sync.read_begun(self._now())
-            self._reading_in_sync = asyncio.create_task(self._read_in_sync(guest))
+            guest.reading = asyncio.create_task(self._read_in_sync(guest))
 
     async def _read_in_sync(self, guest: Session) -> None:
+        is_answered = False
         try:
             async with deadline(_SYNC_SECONDS):
                 is_answered = await guest.read_in_sync()
-            at = self._now()
-            self.sync = (
-                self.sync.read_answered(at) if is_answered else self.sync.read_refused()
-            )
         except Exception:  # noqa: BLE001 (as in `_read`)
-            guest.close()
-            self._guest = None
-            self.sync = self.sync.read_lost(self._now())
-        self._reading_in_sync = None
+            self._lose(guest)
+        guest.reading = None
+        # A guest that has been replaced says nothing about the read of the next one.
+        if guest is self._guest:
+            sync, at = self.sync, self._now()
+            self.sync = sync.read_answered(at) if is_answered else sync.read_refused()
 
     def _tell_of_sync(self) -> None:
         """Log once that a read in sync waits, and once that one was answered."""
@@ -375,60 +334,41 @@ class Poller:
             self.told_seconds = 0.0
 
     async def _log_in(self) -> None:
-        limits = _LIMITS_SECONDS[-1]
-        if not self.sync.unanswered:
-            limits = _LIMITS_SECONDS[: self.logins.rejections + 1][-1]
+        late = len(_LIMITS_SECONDS) if self.sync.unanswered else self.logins.rejections
+        seconds, answer_seconds = _LIMITS_SECONDS[: late + 1][-1]
         try:
-            session = await self._accepted(*limits)
-            if session is not None:
-                self._come_in(session)
+            async with deadline(seconds):
+                self._file_stamps = self.database.file_stamps()
+                self._target = target = self.database.target()
+                addresses: list[str] = []
+                if not target.socket:
+                    self._phase = LOOKING_UP
+                    addresses = await self._resolver.addresses(target.host)
+                self._phase = "connecting"
+                session = await Session.to(target, addresses)
+            self._phase = "logging in"
+            self.logins = self.logins.password_accepted()
+            seconds = answer_seconds
+            async with deadline(seconds):
+                await session.prepare(self._idle_seconds)
+        except Exception as fault:  # noqa: BLE001 (as in `_read`)
+            failure = poll_failure(fault, self._target, self._phase, seconds)
+            self._note(outcome_of(fault, failure, self._phase), failure)
+        else:
+            self._note(Outcome.ACCEPTED)
+            self._come_in(session)
         finally:
             # Whatever happens: a login that stays would be the last one. One that was cancelled has
             # a successor already.
             if self._login is asyncio.current_task():
                 self._login = None
 
-    async def _accepted(
-        self, login_seconds: float, answer_seconds: float
-    ) -> Session | None:
-        """Return a session that has logged in and has got an answer. Note how that ended."""
-        seconds = login_seconds
-        with contextlib.ExitStack() as unless_accepted:
-            try:
-                async with deadline(seconds):
-                    session = await self._connect()
-                unless_accepted.callback(session.close)
-                seconds = answer_seconds
-                async with deadline(seconds):
-                    await session.begin(self._idle_seconds)
-            except Exception as fault:  # noqa: BLE001 (as in `_read`)
-                failure = self._failure(fault, self._phase, seconds)
-                self._note(outcome_of(fault, failure, self._phase), failure)
-                return None
-            unless_accepted.pop_all()
-        self._note(Outcome.ACCEPTED)
-        return session
-
-    async def _connect(self) -> Session:
-        self._phase = "connecting"
-        self._file_stamps = self.database.file_stamps()
-        self._target = target = self.database.target()
-        addresses: list[str] = []
-        if not target.socket:
-            self._phase = LOOKING_UP
-            addresses = await self._resolver.addresses(target.host)
-        self._phase = "connecting"
-        session = Session(await Connection.to(target, addresses), self._server)
-        self._phase = "logging in"
-        self.logins = self.logins.password_accepted()
-        return session
-
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
         """Note how a login has ended."""
         if outcome is Outcome.REJECTED and self.sync.unanswered:
             # A poll that is under way says nothing: a login begins together with one.
             outcome = Outcome.HUNG
-        self.login_counts[None if failure is None else failure.reason] += 1
+        self.login_counts[failure.reason if failure else None] += 1
         before, self.logins = self.logins, self.logins.ended(outcome, failure)
         # Clients pile up behind a wait: that the server is full does not end it.
         if (
@@ -445,9 +385,12 @@ class Poller:
         ):
             return
         if failure is not None:
-            detail = f"{failure.detail}; the session that is open goes on"
             _log.warning(
-                "login failed", extra={"reason": failure.reason, "detail": detail}
+                "login failed",
+                extra={
+                    "reason": failure.reason,
+                    "detail": f"{failure.detail}; the session that is open goes on",
+                },
             )
         elif before.failure is not None:
             _log.info("login works again")

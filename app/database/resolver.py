@@ -9,6 +9,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 
 _NEXT_ADDRESS_SECONDS = 0.25
 """How long to wait for one address before the next one, as in RFC 8305. One that drops packets,
@@ -19,7 +20,7 @@ class Resolver:
     """Looks up host names. A lookup continues if its caller is cancelled, for the next one."""
 
     def __init__(self) -> None:
-        self._lookups: dict[str, asyncio.Future[list[str] | Exception]] = {}
+        self._lookups: dict[str, asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str) -> list[str]:
         """Return the IP addresses of a host, in the order to try them. The caller sets the limit.
@@ -29,15 +30,14 @@ class Resolver:
         with contextlib.suppress(socket.gaierror):
             return _look_up(host, socket.AI_NUMERICHOST)
         if host not in self._lookups:
-            self._lookups[host] = _begin(host)
+            self._lookups[host] = asyncio.wrap_future(_begin(host))
+            # If this call is cancelled, perhaps nobody else retrieves the exception.
+            self._lookups[host].add_done_callback(lambda done: done.exception())
         lookup = self._lookups[host]
         # asyncio.wait does not cancel the future when this call is cancelled.
         await asyncio.wait([lookup])
         del self._lookups[host]
-        outcome = lookup.result()
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+        return lookup.result()
 
 
 async def connect_to_first(
@@ -53,19 +53,14 @@ async def connect_to_first(
     return await asyncio.open_connection(last, port)
 
 
-def _begin(host: str) -> asyncio.Future[list[str] | Exception]:
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[str] | Exception] = loop.create_future()
+def _begin(host: str) -> Future[list[str]]:
+    answer: Future[list[str]] = Future()
 
     def look_up() -> None:
-        outcome: list[str] | Exception
         try:
-            outcome = _look_up(host)
+            answer.set_result(_look_up(host))
         except (OSError, UnicodeError) as fault:
-            outcome = fault
-        # The loop may have been closed meanwhile.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(answer.set_result, outcome)
+            answer.set_exception(fault)
 
     try:
         threading.Thread(target=look_up, daemon=True).start()

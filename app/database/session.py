@@ -1,16 +1,17 @@
-"""One session on the server, and its statements.
+"""A session on the server, and its statements.
 
 A node that is not ready answers SHOW and SET. MariaDB refuses BEGIN, COMMIT and prepared statements
 on it, Percona XtraDB Cluster even a SELECT without a table (error 1047). USAGE is enough for all.
 
 Nothing cheaper than SHOW STATUS has the status variables. For the system variables, SHOW costs the
 server far more than `SELECT @@global.a, ...`, which fails as a whole if the server lacks one
-(error 1193). So `Server` remembers which it has, and a poll whose SELECT is refused uses SHOW.
+(error 1193). So a session remembers which it has, and a poll whose SELECT is refused uses SHOW.
 """
 
 import asyncio
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 from pymysql.err import MySQLError
 
@@ -42,82 +43,61 @@ _READ_IN_SYNC = ("SET SESSION wsrep_sync_wait=1", "SELECT 1")
 # In session scope: in global scope, MySQL 8 and PXC lock the list of all threads.
 # Python writes a tuple of names as SQL writes a list of strings.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN {STATUS_VARIABLES}"
-_PROVIDER_OPTIONS = "wsrep_provider_options"
-_SHOWN = (*SYSTEM_VARIABLES, _PROVIDER_OPTIONS)
+_PROVIDER_OPTIONS = b"wsrep_provider_options"
+_SHOWN = (*SYSTEM_VARIABLES, _PROVIDER_OPTIONS.decode())
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {_SHOWN}"
 _SUSPECT_SECONDS = 5.0  # Galera's default
 _SUSPECT_TIMEOUT = re.compile(rb"evs\.suspect_timeout = PT([\d.]+)S")
+_SHOWN_SECONDS = 60.0
+"""How often to look for what a server seldom changes: its evs.suspect_timeout."""
 
 
-@dataclass
-class Server:
-    """What a server seldom changes while it runs.
+class Session(Connection):
+    """A connection whose account has logged in.
 
-    variables: the system variables that it has; empty until it has shown them. suspect_seconds: its
-    evs.suspect_timeout, or Galera's default.
+    can_read_in_sync: whether the server has wsrep_sync_wait, known after `prepare`.
+    suspect_seconds: its evs.suspect_timeout, or Galera's default, known after the first `read`.
+    reading: a statement of `read` or `read_in_sync` that the server has not answered yet.
     """
 
-    variables: tuple[str, ...] = ()
-    suspect_seconds: float = _SUSPECT_SECONDS
+    can_read_in_sync = True
+    suspect_seconds = _SUSPECT_SECONDS
+    reading: asyncio.Task[Any] | None = None
+    _names: Sequence[str] = ()
+    _show_at = 0.0
 
-    def show(self, rows: Rows) -> None:
-        """Remember what SHOW GLOBAL VARIABLES has shown."""
-        values = {
-            name.lower(): value for name, value in rows if isinstance(name, bytes)
-        }
-        # A name from a server must not become part of a statement.
-        self.variables = tuple(
-            name for name in SYSTEM_VARIABLES if name.encode() in values
-        )
-        options = values.get(_PROVIDER_OPTIONS.encode())
-        found = _SUSPECT_TIMEOUT.search(options) if isinstance(options, bytes) else None
-        self.suspect_seconds = float(found[1]) if found else _SUSPECT_SECONDS
-
-
-class Session:
-    """A session that has logged in.
-
-    can_read_in_sync: whether the server has wsrep_sync_wait, known after `begin`.
-    """
-
-    def __init__(self, connection: Connection, server: Server) -> None:
-        self.can_read_in_sync = True
-        self.peer = connection.peer
-        self._connection = connection
-        self._server = server
-        self._reading: asyncio.Task[NodeState | PollFailure] | None = None
-
-    @property
-    def reading(self) -> asyncio.Task[NodeState | PollFailure] | None:
-        """A `read` that the server has not answered yet."""
-        return None if self._reading is None or self._reading.done() else self._reading
-
-    async def begin(self, idle_seconds: int) -> None:
+    async def prepare(self, idle_seconds: int) -> None:
         """Prepare the session, which the server ends after so long without a statement.
 
-        Raises as `read`.
+        Raises as `read`, and then closes it.
         """
-        for galera_settings in _GALERA_SETTINGS:
-            statement = _SETTINGS.format(idle_seconds) + galera_settings
-            (answer,) = await self._connection.answers(statement)
-            if not _is_error(answer, _UNKNOWN_SYSTEM_VARIABLE):
-                break
-        _rows(answer)
+        try:
+            for galera_settings in _GALERA_SETTINGS:
+                statement = _SETTINGS.format(idle_seconds) + galera_settings
+                (answer,) = await self.answers(statement)
+                if error_number(answer) != _UNKNOWN_SYSTEM_VARIABLE:
+                    break
+            _rows(answer)
+        except BaseException:
+            self.close()
+            raise
         self.can_read_in_sync = galera_settings != ""
 
     async def read(self) -> NodeState | PollFailure:
-        """Read the node's state once. Raises whatever the driver raises.
-
-        If this call is cancelled, the server keeps the statements: `reading` waits for the answer.
-        """
-        self._reading = reading = asyncio.create_task(self._read())
-        # For a caller that was cancelled, nobody else retrieves the exception.
-        reading.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.wait([reading])
-        if reading.cancelled():
-            # By `close`. The caller was not.
-            raise ConnectionAbortedError
-        return reading.result()
+        """Read the node's state once. Raises whatever the driver raises."""
+        at = asyncio.get_running_loop().time()
+        if at < self._show_at:
+            select = f"SELECT {', '.join(f'@@global.{name}' for name in self._names)}"
+            status, selected = await self.answers(_SHOW_STATUS, select)
+            if not isinstance(selected, MySQLError):
+                (values,) = selected
+                pairs = zip(self._names, values, strict=True)
+                return parse_node_state((*_rows(status), *pairs))
+        status, variables = await self.answers(_SHOW_STATUS, _SHOW_VARIABLES)
+        shown = _rows(variables)
+        self._remember(shown)
+        self._show_at = at + _SHOWN_SECONDS
+        return parse_node_state((*_rows(status), *shown))
 
     async def read_in_sync(self) -> bool:
         """Wait until the node has applied all that its group had ordered.
@@ -125,48 +105,20 @@ class Session:
         Return False if the server refuses the wait, at the latest after its
         repl.causal_read_timeout, 30 s by default. Raises whatever the driver raises.
         """
-        waiting, answer = await self._connection.answers(*_READ_IN_SYNC)
+        waiting, answer = await self.answers(*_READ_IN_SYNC)
         _rows(waiting)
         return not isinstance(answer, MySQLError)
 
-    async def quit(self) -> None:
-        """Log out, within 0.5 s; close at once if an answer is awaited."""
-        if self.reading is not None:
-            self.close()
-        else:
-            await self._connection.quit()
-
-    def close(self) -> None:
-        """Close the connection at once."""
-        if self._reading is not None:
-            self._reading.cancel()
-        self._connection.close()
-
-    async def _read(self) -> NodeState | PollFailure:
-        names = self._server.variables
-        if not names:
-            status, variables = await self._connection.answers(
-                _SHOW_STATUS, _SHOW_VARIABLES
-            )
-            return self._shown(status, variables)
-        select = f"SELECT {', '.join(f'@@global.{name}' for name in names)}"
-        status, selected = await self._connection.answers(_SHOW_STATUS, select)
-        if isinstance(selected, MySQLError):
-            (variables,) = await self._connection.answers(_SHOW_VARIABLES)
-            return self._shown(status, variables)
-        (values,) = selected
-        return parse_node_state((*_rows(status), *zip(names, values, strict=True)))
-
-    def _shown(
-        self, status: Rows | MySQLError, variables: Rows | MySQLError
-    ) -> NodeState | PollFailure:
-        rows = _rows(variables)
-        self._server.show(rows)
-        return parse_node_state((*_rows(status), *rows))
-
-
-def _is_error(answer: Rows | MySQLError, *numbers: int) -> bool:
-    return isinstance(answer, MySQLError) and error_number(answer) in numbers
+    def _remember(self, shown: Rows) -> None:
+        values = {
+            name.lower(): value
+            for name, value in shown
+            if isinstance(name, bytes) and isinstance(value, bytes)
+        }
+        # A name from a server must not become part of a statement.
+        self._names = [name for name in SYSTEM_VARIABLES if name.encode() in values]
+        found = _SUSPECT_TIMEOUT.search(values.get(_PROVIDER_OPTIONS, b""))
+        self.suspect_seconds = float(found[1]) if found else _SUSPECT_SECONDS
 
 
 def _rows(answer: Rows | MySQLError) -> Rows:

@@ -39,46 +39,43 @@ def gap_seconds(suspect_seconds: float, poll_interval_seconds: float) -> float:
 class Sync:
     """What the polls and reads in sync so far say. All times are of one clock, in seconds.
 
-    read_began_at: of the latest read. waiting_since: since when none was answered; None if the
-    latest was. refused: whether one was since then. answered_at: of the latest poll that was; None
-    before the first. unanswered: whether the latest poll got no answer in time. returned_at: of the
-    first answer after a gap, until the return is complete.
+    read_began_at: of the latest read; -inf if there was none. waiting_since: since when none was
+    answered; None if the latest was. refused: whether one was since then. due_at: until when an
+    answer to a poll comes without a gap; inf before the first. unanswered: whether the latest poll
+    got no answer in time. returned_at: of the first answer after a gap, until the return is
+    complete; -inf otherwise.
     """
 
-    read_began_at: float | None = None
+    read_began_at: float = -math.inf
     waiting_since: float | None = None
     refused: bool = False
-    answered_at: float | None = None
+    due_at: float = math.inf
     unanswered: bool = False
-    returned_at: float | None = None
+    returned_at: float = -math.inf
 
     def wait_seconds(self, at: float) -> float | None:
         """Return for how long none was answered: 0 if the latest was, None if there was none."""
-        if self.read_began_at is None:
+        if self.read_began_at == -math.inf:
             return None
         return 0.0 if self.waiting_since is None else at - self.waiting_since
 
     def is_returning(self, at: float) -> bool:
         """Return whether no read in sync has shown that the node is back from a gap."""
-        return self.returned_at is not None and at < self.returned_at + RETURN_SECONDS
+        return at < self.returned_at + RETURN_SECONDS
 
     @property
     def read_is_outdated(self) -> bool:
         """Whether the latest read began before the gap, so that its answer shows no return."""
-        if self.read_began_at is None or self.returned_at is None:
-            return False
         return self.read_began_at < self.returned_at
 
     def read_is_due(self, at: float, interval_seconds: float) -> bool:
         """Return whether to read if no read is under way. interval_seconds: 0 for none."""
-        if self.read_is_outdated:
-            return True
         seconds = interval_seconds or math.inf
         if self.waiting_since is not None:
             seconds = min(seconds, _AGAIN_SECONDS)
         if self.is_returning(at):
             seconds = min(seconds, _RETURNING_AGAIN_SECONDS)
-        return self.read_began_at is None or at >= self.read_began_at + seconds
+        return self.read_is_outdated or at >= self.read_began_at + seconds
 
     def read_begun(self, at: float) -> "Sync":
         """Return the value after a read has begun."""
@@ -87,13 +84,9 @@ class Sync:
 
     def read_answered(self, at: float) -> "Sync":
         """Return the value after the read was answered."""
-        returned_at, began_at = self.returned_at, self.read_began_at
-        if (
-            returned_at is not None
-            and began_at is not None
-            and max(returned_at, at - PROMPT_SECONDS) <= began_at
-        ):
-            returned_at = None
+        returned_at = self.returned_at
+        if self.read_began_at >= max(returned_at, at - PROMPT_SECONDS):
+            returned_at = -math.inf
         return replace(self, waiting_since=None, refused=False, returned_at=returned_at)
 
     def read_refused(self) -> "Sync":
@@ -110,20 +103,28 @@ class Sync:
 
     def nothing_reads(self) -> "Sync":
         """Return the value when no session can read, and our account gets no other."""
-        return replace(self, read_began_at=None, waiting_since=None, refused=False)
+        return replace(self, read_began_at=-math.inf, waiting_since=None, refused=False)
 
     def poll_failed(self, *, in_time: bool, is_answer: bool = False) -> "Sync":
         """Return the value after a poll that did not read the node. in_time: not by a timeout.
 
         A server that does not answer when clustercheckd starts may have hung for any time.
         """
-        answered_at = self.answered_at
-        if answered_at is None and not is_answer:
-            answered_at = -math.inf
-        return replace(self, answered_at=answered_at, unanswered=not in_time)
+        due_at = self.due_at
+        if due_at == math.inf and not is_answer:
+            due_at = -math.inf
+        return replace(self, due_at=due_at, unanswered=not in_time)
 
     def poll_answered(self, at: float, longest_gap_seconds: float) -> "Sync":
-        """Return the value after a poll that was answered."""
-        since = at if self.answered_at is None else self.answered_at
-        returned_at = at if at - since > longest_gap_seconds else self.returned_at
-        return replace(self, answered_at=at, unanswered=False, returned_at=returned_at)
+        """Return the value after a poll that was answered.
+
+        longest_gap_seconds: how long the next answer may take without being one after a gap; inf if
+        nothing reads in sync.
+        """
+        is_gap = at > self.due_at and longest_gap_seconds < math.inf
+        return replace(
+            self,
+            due_at=at + longest_gap_seconds,
+            unanswered=False,
+            returned_at=at if is_gap else self.returned_at,
+        )

@@ -9,14 +9,14 @@ An answer rests on a poll that began at most the poll interval ago, or that has 
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from app.deadline import boot_seconds, deadline
 from app.verdict.node_state import NodeState, PollFailure
@@ -133,13 +133,15 @@ class Monitor:
         self.durations = dict.fromkeys((*_DURATION_BOUNDS_SECONDS, math.inf), 0)
         self.duration_seconds = 0.0
         self.changes_to: Counter[Reason] = Counter()
-        self._clock = clock
+        self.now = clock
         self._began_at = self._ended_at = clock()
         # The verdicts of the latest poll, by policy: most health checks get one of these.
-        self._decided: dict[Policy | None, Verdict] = {}
+        self._decided = lru_cache(_POLICIES_KEPT)(
+            partial(self._decide, 0.0, switches=Switches())
+        )
         self._rule_failed = False
         self._asked = False
-        self._pausing: asyncio.Future[bool] | None = None
+        self._question = asyncio.Event()
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
         self._on_verdict = on_verdict
         self._periods_missed = 0
@@ -158,14 +160,10 @@ class Monitor:
         # It may have begun before the last result, after which the pause was to be a second.
         self._ask()
 
-    def now(self) -> float:
-        """Return the time of the clock."""
-        return self._clock()
-
     @property
     def age_seconds(self) -> float:
         """Time since the latest completed poll began, or since the monitor was created."""
-        return self._clock() - self._began_at
+        return self.now() - self._began_at
 
     @property
     def alive(self) -> bool:
@@ -193,11 +191,13 @@ class Monitor:
         )
         switches = self.switches()
         if fresh and not switches.any_on:
-            return self._decided.get(policy) or self._decide_once(policy)
+            return self._decided(policy)
         verdict = self.verdict(policy, switches=switches)
         if fresh or verdict.reason in _BY_HAND:
             return verdict
-        limit: AbstractAsyncContextManager[object] = asyncio.timeout(REFUSAL_SECONDS)
+        limit: contextlib.AbstractAsyncContextManager[object] = asyncio.timeout(
+            REFUSAL_SECONDS
+        )
         is_patient = verdict.available or verdict.reason in _UNKNOWN
         if is_patient:
             # The poll ends by its own deadline, which began when this wait did, or before.
@@ -209,13 +209,6 @@ class Monitor:
             # An old 200 is no answer.
             age_seconds = math.inf if is_patient else self.age_seconds
             return self._decide(age_seconds, policy, self.switches())
-
-    def _decide_once(self, policy: Policy | None) -> Verdict:
-        """Return the verdict from the latest result, and keep it for those who ask next."""
-        verdict = self._decide(0.0, policy, Switches())
-        if len(self._decided) < _POLICIES_KEPT:
-            self._decided[policy] = verdict
-        return verdict
 
     def _decide(
         self, age_seconds: float, policy: Policy | None, switches: Switches
@@ -234,7 +227,7 @@ class Monitor:
         while True:
             self._ask()
             await self._poll_ended.wait()
-            if self._clock() - self._ended_at <= self.polling.interval_seconds:
+            if self.now() - self._ended_at <= self.polling.interval_seconds:
                 verdict = self.verdict(policy)
                 if verdict.reason is not Reason.STALE:
                     return verdict
@@ -244,12 +237,12 @@ class Monitor:
         watching = asyncio.create_task(self._watch())
         try:
             while True:
-                began_at = self._clock()
+                began_at = self.now()
                 polling = self.polling
                 result = await self._poll(polling)
                 # The result of a way to poll that was replaced meanwhile counts no more.
                 if polling is self.polling:
-                    if self._clock() - began_at > polling.max_age_seconds:
+                    if self.now() - began_at > polling.max_age_seconds:
                         # Polls do not take so long: this process was paused. Ask again.
                         continue
                     self._take_result(result, began_at)
@@ -261,16 +254,22 @@ class Monitor:
             watching.cancel()
             self._periods_missed = _PERIODS_MISSED
             # Who waits for the cancelled poll must not get the verdict of the one before.
-            self.result, self._decided = _STOPPED, {}
-            self._began_at = self._ended_at = self._clock()
+            self.result = _STOPPED
+            self._decided.cache_clear()
+            self._began_at = self._ended_at = self.now()
             self._release_waiters()
 
     def _take_result(self, result: NodeState | PollFailure, began_at: float) -> None:
-        self.result, self._decided = result, {}
+        self.result = result
+        self._decided.cache_clear()
         # From its start: a value may have changed right after the server sent it.
-        self._began_at, self._ended_at = began_at, self._clock()
+        self._began_at, self._ended_at = began_at, self.now()
         self._asked = False
-        self._count(result, self._ended_at - began_at)
+        took_seconds = self._ended_at - began_at
+        self.polls[result.reason if isinstance(result, PollFailure) else None] += 1
+        self.duration_seconds += took_seconds
+        for bound in self.durations:
+            self.durations[bound] += took_seconds <= bound
         self._release_waiters()
         self.note_change()
 
@@ -313,30 +312,20 @@ class Monitor:
     def _ask(self) -> None:
         """Have the next poll begin as soon as the interval allows."""
         self._asked = True
-        self._end_pause(is_over=False)
-
-    def _end_pause(self, *, is_over: bool) -> None:
-        if self._pausing is not None and not self._pausing.done():
-            self._pausing.set_result(is_over)
+        self._question.set()
 
     async def _pause(self) -> None:
         """Wait until a poll is due."""
         # Let other tasks run, even if every poll takes longer than the interval.
         await asyncio.sleep(0)
-        loop = asyncio.get_running_loop()
-        is_over = False
-        # Who asks meanwhile ends the pause, and it is measured again.
-        while not is_over and (seconds := self._pause_seconds()) > 0:
-            self._pausing = loop.create_future()
-            timer = loop.call_later(seconds, partial(self._end_pause, is_over=True))
-            try:
-                is_over = await self._pausing
-            finally:
-                timer.cancel()
-
-    def _pause_seconds(self) -> float:
-        least_seconds = 0.0 if self._asked else IDLE_SECONDS
-        return max(self.polling.interval_seconds, least_seconds) - self.age_seconds
+        with contextlib.suppress(TimeoutError):
+            while True:
+                # Who asks meanwhile ends the pause, and it is measured again.
+                self._question.clear()
+                least_seconds = 0.0 if self._asked else IDLE_SECONDS
+                seconds = max(self.polling.interval_seconds, least_seconds)
+                async with asyncio.timeout(seconds - self.age_seconds):
+                    await self._question.wait()
 
     async def _watch(self) -> None:
         """Count the periods in which no poll ends."""
@@ -350,12 +339,6 @@ class Monitor:
                 # Later, the process was paused: the answer lies in the socket.
                 self._periods_missed += 1
                 self.note_change()
-
-    def _count(self, result: NodeState | PollFailure, took_seconds: float) -> None:
-        self.polls[result.reason if isinstance(result, PollFailure) else None] += 1
-        self.duration_seconds += took_seconds
-        for bound in self.durations:
-            self.durations[bound] += took_seconds <= bound
 
     def _release_waiters(self) -> None:
         self._poll_ended.set()

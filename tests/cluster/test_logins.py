@@ -9,8 +9,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from app.database.connection import Connection
-from app.database.session import Server, Session
+from app.database.session import Session
 from app.settings.target import Database
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import Ports
@@ -153,10 +152,9 @@ def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
         target = Database(
             socket=str(node.socket), username=ACCOUNT, password=PASSWORD
         ).target()
-        connection = await Connection.to(target)
-        session = Session(connection, Server())
-        await session.begin(32)
-        (row,) = await connection.answers(
+        session = await Session.to(target)
+        await session.prepare(32)
+        (row,) = await session.answers(
             "SELECT @@wait_timeout, @@sql_select_limit, @@wsrep_sync_wait, @@wsrep_dirty_reads"
         )
         await session.quit()

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 
-from app.database.connection import Connection
-from app.database.session import Server, Session
+from app.database.session import Session
 from app.settings.target import Database
 from app.verdict.node_state import SYSTEM_VARIABLES, NodeState, PollFailure
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
@@ -70,11 +69,10 @@ def check_select_is_like_show(database: Database) -> set[str]:
     """Check it of any server. Return the system variables that it has."""
 
     async def two_readings() -> list[NodeState | PollFailure]:
-        connection = await Connection.to(database.target())
-        session = Session(connection, Server())
+        session = await Session.to(database.target())
         readings = [await session.read() for _ in range(2)]
         # A SELECT that is refused would be followed by another SHOW.
-        (rows,) = await connection.answers("SHOW STATUS LIKE 'Com_show_variables'")
+        (rows,) = await session.answers("SHOW STATUS LIKE 'Com_show_variables'")
         await session.quit()
         assert rows == ((b"Com_show_variables", b"1"),)
         return readings

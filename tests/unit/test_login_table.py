@@ -103,8 +103,8 @@ def test_row_of_the_table(row: Row) -> None:
         assert not logins.is_due(before, INTERVAL_SECONDS, session_answers=True)
     assert logins.is_due(row.due_after_seconds, INTERVAL_SECONDS, session_answers=True)
     if row.paused_seconds:
-        assert logins.refusal(0.99 * row.paused_seconds) == WHY[row.ended[-1]]
-    assert logins.refusal(row.paused_seconds) is None
+        assert logins.waits(0.99 * row.paused_seconds)
+    assert not logins.waits(row.paused_seconds)
 
 
 def timed_out(logins: Logins) -> Logins:
@@ -130,7 +130,7 @@ def test_a_login_without_an_answer_says_nothing_of_others_until_one_was_accepted
 
 def test_a_change_of_the_account_ends_the_pause_and_forgets_no_refusal() -> None:
     changed = after((REFUSED,) * 7).account_changed()
-    assert changed.refusal(0.0) is None
+    assert not changed.waits(0.0)
     assert changed.is_due(0.0, INTERVAL_SECONDS, session_answers=True)
     assert timed_out(changed).outcome is DELAYED
 
@@ -150,7 +150,7 @@ def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interva
 def test_before_the_first_login_one_is_due_and_nothing_is_known() -> None:
     logins = Logins()
     assert logins.is_due(0.0, INTERVAL_SECONDS, session_answers=True)
-    assert (logins.failure, logins.rejected, logins.refusal(0.0)) == (None, None, None)
+    assert (logins.failure, logins.rejected, logins.waits(0.0)) == (None, None, False)
     assert not logins.account_refused
 
 

@@ -338,6 +338,5 @@ def test_a_poller_goes_on_from_another_one() -> None:
         assert other.state().sync_refused
         elsewhere = replace(database_of(server), host="localhost")
         assert (
-            polls.another(elsewhere, login_interval=60).poller.sync.read_began_at
-            is None
+            polls.another(elsewhere, login_interval=60).poller.sync_wait_seconds is None
         )
