@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulation.simulation import Simulation
 
-WORLDS, MORE_WORLDS = 200, 3000
+WORLDS, MORE_WORLDS = 100, 3000
 
 
 @pytest.mark.parametrize("first", range(0, WORLDS, 20))

@@ -12,6 +12,7 @@ from app.database.poller import poll_once
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.certificates import make_authority, make_certificate
+from harness.waiting import wait_for
 from tests.fake_mysql import (
     CAPABILITIES,
     OK,
@@ -133,6 +134,7 @@ def test_a_spoofed_server_never_gets_the_password_in_clear(
     assert result.reason is Reason.ACCESS_DENIED
     assert f"plugin {refused}, " in result.detail
     # The scramble alone; after the switch, not a byte.
+    wait_for("the end of the connection", lambda: len(received) == 2)
     answer, after_the_switch = received
     assert after_the_switch == b""
     assert b"someone\0" in answer
