@@ -22,6 +22,7 @@ from app.settings.env_file import ENV_FILE, read_env_file
 from app.settings.files import SettingsError
 from app.settings.switches import DISABLED_FILE
 from app.settings.target import MOST_PORT, Database
+from app.settings.tls import Verify
 from app.settings.variables import Variable, seconds_in
 from app.text import one_line
 from app.verdict.rules import Policy
@@ -99,7 +100,7 @@ class Settings(BaseModel, frozen=True):
     mysql_ssl_key: str | None = Field(
         None, description="its key, PEM (default: in the same file)"
     )
-    mysql_ssl_verify: Literal["identity", "ca", "none"] | None = Field(
+    mysql_ssl_verify: Verify | None = Field(
         None, description="identity (default), ca, none"
     )
 
@@ -306,12 +307,12 @@ def effective(
     variables: Iterable[Variable], only: Collection[str] = Settings.model_fields
 ) -> dict[str, Variable]:
     """Return the last variable that sets each field, if any does."""
-    used: dict[str, Variable] = {}
-    for variable in variables:
-        field = variable.name.lower()
-        if field in only and (variable.value or field in _NEVER_EMPTY):
-            used[field] = variable
-    return used
+    return {
+        field: variable
+        for variable in variables
+        if (field := variable.name.lower()) in only
+        if variable.value or field in _NEVER_EMPTY
+    }
 
 
 def settings_of(used: Mapping[str, Variable], mistakes: Sequence[str] = ()) -> Settings:

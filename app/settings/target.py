@@ -23,7 +23,7 @@ from ssl import SSLContext
 
 from app.settings.files import SettingsError, read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
-from app.settings.tls import VERIFY_IDENTITY, context_of, context_of_file
+from app.settings.tls import Verify, context_of, context_of_file
 from app.text import host_and_port
 
 USUAL_SOCKETS = (
@@ -85,7 +85,7 @@ class Database:
     ssl_ca: str | None = None
     ssl_cert: str | None = None
     ssl_key: str | None = None
-    ssl_verify: str | None = None
+    ssl_verify: Verify | None = None
 
     def __str__(self) -> str:
         """Return address, user and TLS for the log, or why there is no login."""
@@ -160,7 +160,7 @@ class Database:
         files = (self.ssl_ca, self.ssl_cert, self.ssl_key)
         # A setting that says what to verify or trust asks for TLS.
         if self.ssl or any(files) or self.ssl_verify:
-            return context_of(self.ssl_verify or VERIFY_IDENTITY, *files)
+            return context_of(self.ssl_verify or "identity", *files)
         return context_of_file(options)
 
     def _password(self, options: Options) -> str:
