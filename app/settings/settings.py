@@ -194,13 +194,10 @@ Loaded = tuple[Settings, list[str], Mapping[str, Variable]]
 DATABASE = [
     name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))
 ]
-"""The settings of the database."""
-
 POLICY = [field.name for field in fields(Policy)]
-"""The settings of the policy, which a query overrides by the same names."""
+"""A query overrides them by the same names."""
 
 LISTENING = ["clustercheck_host", "clustercheck_port"]
-"""The settings of the service's address."""
 
 _LIKE_OURS = (
     "CLUSTERCHECK_",
@@ -223,7 +220,7 @@ _MEANT = {
     for name in (*Settings.model_fields, _ENV_FILE_VARIABLE)
     for word in (name.upper(), flag_of(name)[2:].replace("-", "_").upper())
 }
-"""Each setting by its name, and by that of its flag."""
+"""Each setting by its name and by its flag's."""
 
 # Pasted keys have longer runs, lower case or more digits.
 _WORDS = re.compile(r"[A-Z]{1,12}(_[A-Z]{1,12}){0,5}[0-9]?")

@@ -4,11 +4,9 @@ Every connection resolves them again. A socket that appears late, a rotated pass
 certificate therefore needs no restart.
 
 docs/reference/settings.md has the rules for the address, under "Which server clustercheckd polls".
-They are those of the mariadb client (10.11 and 11.8) but for two. That shows its user which server
-it connected to; clustercheckd would silently report the verdict of the wrong node.
-
-- MYSQL_SOCKET with MYSQL_PORT, or with a MYSQL_HOST that means TCP, is an error.
-- MYSQL_SOCKET takes precedence over the file's host.
+They are those of the mariadb client (10.11 and 11.8), but MYSQL_SOCKET excludes a port and a host
+that means TCP, and takes precedence over the file's host. That client shows which server it
+connected to; clustercheckd would silently report the verdict of the wrong node.
 
 A port means TCP since MariaDB 10.6 (MDEV-14974). MySQL's client (9.7) ignores it for localhost.
 """
