@@ -163,7 +163,7 @@ class Settings(BaseModel, frozen=True):
 
     def database(self) -> Database:
         """Return the database settings, for the poller. Raises `SettingsError`."""
-        if self.mysql_password is not None and self.mysql_password_file is not None:
+        if self.mysql_password and self.mysql_password_file:
             raise SettingsError(
                 "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
             )

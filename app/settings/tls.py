@@ -61,12 +61,12 @@ def _loaded(
         context.check_hostname = verify == "identity"
         if verify == "none":
             context.verify_mode = ssl.CERT_NONE
-        if cert or key:
+        if certificate := cert or key:
             setting = (
                 f"MYSQL_SSL_CERT, MYSQL_SSL_KEY, ssl-cert or ssl-key: {cert}, {key}"
             )
             # Without a password, OpenSSL would ask on the terminal for that of an encrypted key.
-            context.load_cert_chain(cert or key or "", key, password="")
+            context.load_cert_chain(certificate, key, password="")
     except ssl.SSLError as fault:
         words = (
             words_of_tls(fault) if fault.reason else "not a usable certificate or key"
