@@ -61,10 +61,9 @@ class Finding(BaseModel, frozen=True):
 
 
 class Reload(BaseModel, frozen=True):
-    """How a service's latest reload ended."""
+    """How a service's latest reload ended. complaints: why it was refused, if it was."""
 
     at: str = ""
-    successful: bool = True
     complaints: list[_Line] = []
     failure: Finding | None = None
 

@@ -9,7 +9,7 @@ from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.listening import check_listening
 from app.settings.settings import WITHOUT_FLAG, Load, Settings, default_of
-from app.settings.switches import ManualSwitches
+from app.settings.switches import switches_now
 from app.settings.variables import Variable
 from app.text import one_line
 from app.verdict.node_state import NodeState
@@ -26,7 +26,7 @@ def check(load: Load, *, as_json: bool) -> int:
     _become_service_user(". Ask the service itself: clustercheckd status")
     settings.require_usable()
     outcome = poll_once(settings.database(), settings.clustercheck_deadline)
-    switches = ManualSwitches(settings.clustercheck_disabled_file)()
+    switches = switches_now(settings.clustercheck_disabled_file)
     verdict = decide(outcome, 0.0, settings.policy(), switches)
     if as_json:
         node = vars(outcome) if isinstance(outcome, NodeState) else None

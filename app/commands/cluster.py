@@ -78,7 +78,7 @@ def _nobody(answers: Sequence[Reply]) -> str:
 def _held_up(members: Mapping[str, NodeState]) -> str:
     seen = []
     if late := [name for name, node in members.items() if is_late(node)]:
-        seen.append(f"reads in sync wait on {', '.join(late)}; ")
+        seen.append(f"reads in sync wait on {', '.join(late)}")
     if any(
         node.wsrep_flow_control_active == "true"
         or node.wsrep_flow_control_status == "ON"
@@ -88,17 +88,16 @@ def _held_up(members: Mapping[str, NodeState]) -> str:
             (node.wsrep_local_recv_queue or 0, name) for name, node in members.items()
         )
         where = longest if queue else "a node that is not shown here"
-        seen.append(f"flow control waits for the receive queue on {where}; ")
-    return "".join([*seen, "run there: df -h /var/lib/mysql"]) if seen else ""
+        seen.append(f"flow control waits for the receive queue on {where}")
+    return "; ".join([*seen, "run there: df -h /var/lib/mysql"]) if seen else ""
 
 
 def _not_asked(answers: Sequence[Reply], missing: int) -> str:
-    for one in answers:
-        if any(one.hosts):
-            hint = f"run: clustercheckd status --all {one.service.name}"
-            break
-    else:
-        hint = "their servers show no addresses, name each: clustercheckd status db1 db2 db3"
+    hint = (
+        "their servers show no addresses, name each: clustercheckd status db1 db2 db3"
+    )
+    if showing := [one.service.name for one in answers if any(one.hosts)]:
+        hint = f"run: clustercheckd status --all {showing[0]}"
     return f"{missing} of its members; {hint}"
 
 

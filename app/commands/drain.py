@@ -11,7 +11,7 @@ from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.settings.files import SettingsError
 from app.settings.settings import Load
-from app.settings.switches import ManualSwitches
+from app.settings.switches import switches_now
 from app.verdict.reason import Reason
 
 
@@ -27,7 +27,7 @@ def drain(load: Load, reason: str | None) -> int:
         file = Path(disabled_file).open("xb", buffering=0)  # noqa: SIM115 (closed below)
     except FileExistsError:
         say(
-            ManualSwitches(disabled_file)().disabled_file
+            switches_now(disabled_file).disabled_file
             or f"{disabled_file} is a link to nowhere"
         )
         if reason is not None:

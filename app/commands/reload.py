@@ -49,7 +49,7 @@ def reload(load: Load) -> int:
         time.sleep(_PAUSE_SECONDS)
         [reply] = ask([service])
         outcome = reply.last_reload
-    if outcome.successful:
+    if not outcome.complaints:
         say(f"{service.name} uses the settings as they are now")
         return DONE
     complain(*(f"not reloaded: {line}" for line in outcome.complaints))

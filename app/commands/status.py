@@ -100,7 +100,7 @@ def _notes(answer: Reply) -> Iterator[str]:
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
         # What to compare before a bootstrap.
         yield f"wsrep_last_committed is {node.wsrep_last_committed}"
-    if not reload.successful:
+    if reload.complaints:
         ago = age_since(reload.at)
         yield f"reload refused {ago} ago, the old settings stay: {'; '.join(reload.complaints)}"
     if connections.refused_client:

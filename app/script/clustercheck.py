@@ -17,7 +17,7 @@ from app.commands.output import open_missing_streams, say
 from app.database.poller import poll_once
 from app.script.inputs import CONFIGURATION_FILES, assignments, effective, positionals
 from app.settings.files import SettingsError
-from app.settings.switches import DISABLED_FILE, ManualSwitches
+from app.settings.switches import DISABLED_FILE, switches_now
 from app.settings.target import Database, parse_port
 from app.settings.variables import Variable, seconds_in
 from app.verdict.body import script_body_of
@@ -69,7 +69,7 @@ def run() -> int:
 def _verdict(values: Mapping[str, str]) -> Verdict:
     """Return the verdict. Raises `SettingsError`."""
     disabled_file = values.get("CLUSTERCHECK_DISABLED_FILE", DISABLED_FILE)
-    switches = ManualSwitches(disabled_file)()
+    switches = switches_now(disabled_file)
     if switches.disabled_file is not None:
         # This needs no poll, so it works while the server hangs or a setting is wrong.
         return decide(None, 0.0, Policy(), switches)

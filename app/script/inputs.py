@@ -60,7 +60,7 @@ def assignments(paths: Iterable[str], complaints: list[str]) -> Iterator[Variabl
     """
     for path in paths:
         try:
-            lines = read_file(path, errors="surrogateescape").split("\n")
+            lines = read_file(path).split("\n")
         except FileNotFoundError:
             continue
         except OSError as fault:
@@ -87,16 +87,16 @@ def assignments(paths: Iterable[str], complaints: list[str]) -> Iterator[Variabl
 
 def effective(variables: Iterable[Variable]) -> dict[str, Variable]:
     """Return what applies for each variable: the last one, or else the script's default."""
-    values = {
-        name: Variable(name, value, "the script's default")
+    defaults = [
+        Variable(name, value, "the script's default")
         for name, value in DEFAULTS.items()
+    ]
+    return {
+        variable.name: variable
+        for variable in (*defaults, *variables)
+        if variable.name in VARIABLES
+        if variable.value or variable.name in _KEPT_EMPTY
     }
-    for variable in variables:
-        if variable.name in VARIABLES and (
-            variable.value or variable.name in _KEPT_EMPTY
-        ):
-            values[variable.name] = variable
-    return values
 
 
 def _shell_words(line: str) -> list[str]:

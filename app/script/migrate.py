@@ -228,12 +228,12 @@ def _other_lines(
     path: Path, sources: Mapping[str, str], values: Mapping[str, Variable]
 ) -> Iterator[str]:
     """Yield each line of the script that may set a variable otherwise, and each that is missing."""
-    missing = list(_CERTAIN)
+    missing = dict.fromkeys(_CERTAIN)
     text = _HARMLESS.sub("", _text_of(path))
     for number, line in enumerate(text.splitlines(), 1):
         if assignment := _ASSIGNMENT.fullmatch(line):
             name, source, default = assignment.groups()
-            missing = [other for other in missing if other != name]
+            missing.pop(name, None)
             if sources.get(source, default) == values[name].value:
                 continue
         if to_check := _TO_CHECK.search(line):

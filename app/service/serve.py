@@ -23,7 +23,7 @@ from app.service.systemd import Systemd, kept_socket
 from app.settings.files import SettingsError
 from app.settings.listening import listening_socket
 from app.settings.settings import LISTENING, Load, Settings
-from app.settings.switches import ManualSwitches
+from app.settings.switches import switches_now
 from app.text import host_and_port
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -59,10 +59,9 @@ class _Service:
     def __init__(self, settings: Settings, log: Log, load: Load) -> None:
         self._log = log
         self._load = load
-        self._stopping = False
+        self._stopping = self._draining = False
         self._systemd = Systemd(os.environ.get("NOTIFY_SOCKET"))
         poller = _poller(settings)
-        self._switches = ManualSwitches(settings.clustercheck_disabled_file)
         self._monitor = Monitor(
             _polling(settings, poller),
             switches=self._switches,
@@ -104,6 +103,10 @@ class _Service:
             await asyncio.wait(tasks)
             await self._sources.poller.aclose()
 
+    def _switches(self) -> Switches:
+        path = self._sources.settings.clustercheck_disabled_file
+        return switches_now(path, shutting_down=self._draining)
+
     def _tell(self, event: str) -> None:
         settings = self._sources.settings
         _log.info(
@@ -125,7 +128,7 @@ class _Service:
         # A reload that took over now would not know of the shutdown.
         self._reloading.cancel()
         if drain_seconds:
-            self._switches.without_file = Switches(shutting_down=True)
+            self._draining = True
         self._systemd.stopping(drain_seconds + settings.clustercheck_deadline)
         event = "draining" if drain_seconds else "stopping"
         _log.info(
@@ -204,7 +207,6 @@ class _Service:
             monitor.take(_polling(settings, poller), result, began_at)
             sources.settings, sources.poller = settings, poller
             sources.connections.allow(settings.clustercheck_allow_from)
-            self._switches.disabled_file = settings.clustercheck_disabled_file
             self._log.format_as(
                 settings.clustercheck_log_level, settings.clustercheck_log_format
             )

@@ -15,7 +15,6 @@ Options = dict[str, str | None]
 """Options by their names; None for one without a value."""
 
 GROUPS = ("client", "client-server", "client-mariadb")
-"""The groups to read."""
 
 _BLANKS = " \t\n\v\f\r"  # as isspace(3) in the C locale; str.isspace accepts many more
 _DEPTH_LIMIT = 10

@@ -22,6 +22,7 @@ from app.settings.env_file import ENV_FILE, read_env_file
 from app.settings.files import SettingsError
 from app.settings.switches import DISABLED_FILE
 from app.settings.target import MOST_PORT, Database
+from app.settings.tls import Verify
 from app.settings.variables import Variable, seconds_in
 from app.text import one_line
 from app.verdict.rules import Policy
@@ -99,7 +100,7 @@ class Settings(BaseModel, frozen=True):
     mysql_ssl_key: str | None = Field(
         None, description="its key, PEM (default: in the same file)"
     )
-    mysql_ssl_verify: Literal["identity", "ca", "none"] | None = Field(
+    mysql_ssl_verify: Verify | None = Field(
         None, description="identity (default), ca, none"
     )
 
@@ -162,7 +163,7 @@ class Settings(BaseModel, frozen=True):
 
     def database(self) -> Database:
         """Return the database settings, for the poller. Raises `SettingsError`."""
-        if self.mysql_password is not None and self.mysql_password_file is not None:
+        if self.mysql_password and self.mysql_password_file:
             raise SettingsError(
                 "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
             )
@@ -193,13 +194,10 @@ Loaded = tuple[Settings, list[str], Mapping[str, Variable]]
 DATABASE = [
     name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))
 ]
-"""The settings of the database."""
-
 POLICY = [field.name for field in fields(Policy)]
-"""The settings of the policy, which a query overrides by the same names."""
+"""A query overrides them by the same names."""
 
 LISTENING = ["clustercheck_host", "clustercheck_port"]
-"""The settings of the service's address."""
 
 _LIKE_OURS = (
     "CLUSTERCHECK_",
@@ -222,7 +220,7 @@ _MEANT = {
     for name in (*Settings.model_fields, _ENV_FILE_VARIABLE)
     for word in (name.upper(), flag_of(name)[2:].replace("-", "_").upper())
 }
-"""Each setting by its name, and by that of its flag."""
+"""Each setting by its name and by its flag's."""
 
 # Pasted keys have longer runs, lower case or more digits.
 _WORDS = re.compile(r"[A-Z]{1,12}(_[A-Z]{1,12}){0,5}[0-9]?")
@@ -306,12 +304,12 @@ def effective(
     variables: Iterable[Variable], only: Collection[str] = Settings.model_fields
 ) -> dict[str, Variable]:
     """Return the last variable that sets each field, if any does."""
-    used: dict[str, Variable] = {}
-    for variable in variables:
-        field = variable.name.lower()
-        if field in only and (variable.value or field in _NEVER_EMPTY):
-            used[field] = variable
-    return used
+    return {
+        field: variable
+        for variable in variables
+        if (field := variable.name.lower()) in only
+        if variable.value or field in _NEVER_EMPTY
+    }
 
 
 def settings_of(used: Mapping[str, Variable], mistakes: Sequence[str] = ()) -> Settings:

@@ -17,39 +17,29 @@ _REASON_BYTES = 120
 _LAST_DATE = 253402300799.0  # the end of the year 9999
 
 
-class ManualSwitches:
-    """Reads the switches when called. disabled_file is an absolute path.
-
-    without_file: what they are while that file does not exist, made once for all health checks.
-    """
-
-    def __init__(self, disabled_file: str) -> None:
-        self.without_file = Switches()
-        self.disabled_file = disabled_file
-
-    def __call__(self) -> Switches:
-        """Return the switches as they are now. Never raises."""
-        # To os.access, a directory without search permission, a symlink loop or a failing network
-        # filesystem looks like a missing file, and the drained node would get traffic.
-        try:
-            status = os.stat(self.disabled_file)
-            # Anybody can make a link to a file of root.
-            owner = _name_of(os.lstat(self.disabled_file).st_uid)
-        # NotADirectoryError: a part of the path is no directory, so the file cannot exist either.
-        except (FileNotFoundError, NotADirectoryError):
-            return self.without_file
-        # ValueError: the path cannot be encoded as paths are here.
-        except (OSError, ValueError) as fault:
-            file = f"{fault}; a disabled file that cannot be checked counts as present"
-            return Switches(file, self.without_file.shutting_down)
-        # touch(1) can set any time, and not every time can be written as a date.
-        modified_at = min(max(status.st_mtime, 0.0), _LAST_DATE)
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
-        file = f"{self.disabled_file} exists, changed at {at}, owner {owner}"
-        if reason := _first_line(self.disabled_file):
-            file += f': "{reason}"'
-        file += " (clustercheckd undrain removes it)"
-        return Switches(file, self.without_file.shutting_down, modified_at)
+def switches_now(path: str, *, shutting_down: bool = False) -> Switches:
+    """Return the switches. path: of the disabled file, absolute. Never raises."""
+    # To os.access, a directory without search permission, a symlink loop or a failing network
+    # filesystem looks like a missing file, and the drained node would get traffic.
+    try:
+        status = os.stat(path)
+        # Anybody can make a link to a file of root.
+        owner = _name_of(os.lstat(path).st_uid)
+    # NotADirectoryError: a part of the path is no directory, so the file cannot exist either.
+    except (FileNotFoundError, NotADirectoryError):
+        return Switches(None, shutting_down)
+    # ValueError: the path cannot be encoded as paths are here.
+    except (OSError, ValueError) as fault:
+        file = f"{fault}; a disabled file that cannot be checked counts as present"
+        return Switches(file, shutting_down)
+    # touch(1) can set any time, and not every time can be written as a date.
+    modified_at = min(max(status.st_mtime, 0.0), _LAST_DATE)
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
+    file = f"{path} exists, changed at {at}, owner {owner}"
+    if reason := _first_line(path):
+        file += f': "{reason}"'
+    file += " (clustercheckd undrain removes it)"
+    return Switches(file, shutting_down, modified_at)
 
 
 @lru_cache(maxsize=16)

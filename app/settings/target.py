@@ -4,11 +4,9 @@ Every connection resolves them again. A socket that appears late, a rotated pass
 certificate therefore needs no restart.
 
 docs/reference/settings.md has the rules for the address, under "Which server clustercheckd polls".
-They are those of the mariadb client (10.11 and 11.8) but for two. The client shows its user which
-server it connected to; clustercheckd would silently report the verdict of the wrong node.
-
-- MYSQL_SOCKET with MYSQL_PORT, or with a MYSQL_HOST that means TCP, is an error.
-- MYSQL_SOCKET takes precedence over the file's host.
+They are those of the mariadb client (10.11 and 11.8), but MYSQL_SOCKET excludes a port and a host
+that means TCP, and takes precedence over the file's host. That client shows which server it
+connected to; clustercheckd would silently report the verdict of the wrong node.
 
 A port means TCP since MariaDB 10.6 (MDEV-14974). MySQL's client (9.7) ignores it for localhost.
 """
@@ -17,13 +15,13 @@ import contextlib
 import os
 import pwd
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from ssl import SSLContext
 
 from app.settings.files import SettingsError, read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
-from app.settings.tls import VERIFY_IDENTITY, context_of, context_of_file
+from app.settings.tls import Verify, context_of, context_of_file
 from app.text import host_and_port
 
 USUAL_SOCKETS = (
@@ -43,28 +41,23 @@ _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 
 
 @dataclass(frozen=True)
-class Address:
-    """A unix socket, or else a host and port."""
+class Target:
+    """The parameters of one connection attempt.
 
-    socket: str | None = None
-    host: str = ""
-    port: int = DEFAULT_PORT
+    socket: empty for TCP, to host and port. tls: None for plain text. If it is set, the connection
+    is never used without TLS.
+    """
+
+    socket: str
+    host: str
+    port: int
+    username: str
+    password: str = field(repr=False)
+    tls: SSLContext | None = None
 
     def __str__(self) -> str:
         """Return the socket, or HOST:PORT."""
         return self.socket or host_and_port(self.host, self.port)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target(Address):
-    """The parameters of one connection attempt. As text, the address alone.
-
-    tls: None for plain text. If it is set, the connection is never used without TLS.
-    """
-
-    username: str
-    password: str = field(repr=False)
-    tls: SSLContext | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,7 @@ class Database:
     ssl_ca: str | None = None
     ssl_cert: str | None = None
     ssl_key: str | None = None
-    ssl_verify: str | None = None
+    ssl_verify: Verify | None = None
 
     def __str__(self) -> str:
         """Return address, user and TLS for the log, or why there is no login."""
@@ -109,13 +102,11 @@ class Database:
         """
         path = self.defaults_extra_file
         options = read_option_file(path) if path else {}
-        address = self._address(options)
-        return Target(
-            username=self.username or options.get("user") or _own_name(),
-            password=self._password(options),
-            tls=None if address.socket else self._tls(options),
-            **asdict(address),
-        )
+        socket, host, port = self._address(options)
+        username = self.username or options.get("user") or _own_name()
+        password = self._password(options)
+        tls = None if socket else self._tls(options)
+        return Target(socket, host, port, username, password, tls)
 
     def file_stamps(self) -> list[object]:
         """Return values that change when a file that the settings name does."""
@@ -128,7 +119,8 @@ class Database:
         )
         return [stamp_of(path) for path in paths]
 
-    def _address(self, options: Options) -> Address:
+    def _address(self, options: Options) -> tuple[str, str, int]:
+        """Return socket, host and port."""
         # No message repeats a value: a URL, or one in the wrong variable, may contain the password.
         port = self.port
         if self.socket:
@@ -137,7 +129,7 @@ class Database:
                     "MYSQL_SOCKET with MYSQL_HOST or MYSQL_PORT may name two servers: set one"
                     " of them"
                 )
-            return Address(_checked_socket("MYSQL_SOCKET", self.socket))
+            return _checked_socket("MYSQL_SOCKET", self.socket), "", 0
         host = _checked_host("MYSQL_HOST", self.host) or _checked_host(
             "host" + _IN_FILE, options.get("host")
         )
@@ -147,12 +139,12 @@ class Database:
             if path is None:
                 # Path.exists raises PermissionError.
                 path = next(filter(os.path.exists, USUAL_SOCKETS), USUAL_SOCKETS[0])
-            return Address(_checked_socket("socket" + _IN_FILE, path))
+            return _checked_socket("socket" + _IN_FILE, path), "", 0
         # The client takes 0 and an empty port as the default.
         file_port = options.get("port") or "0"
         if port is None and file_port != "0":
             port = parse_port("port" + _IN_FILE, file_port)
-        return Address(host=host or "127.0.0.1", port=port or DEFAULT_PORT)
+        return "", host or "127.0.0.1", port or DEFAULT_PORT
 
     def _tls(self, options: Options) -> SSLContext | None:
         if self.ssl is False:
@@ -160,7 +152,7 @@ class Database:
         files = (self.ssl_ca, self.ssl_cert, self.ssl_key)
         # A setting that says what to verify or trust asks for TLS.
         if self.ssl or any(files) or self.ssl_verify:
-            return context_of(self.ssl_verify or VERIFY_IDENTITY, *files)
+            return context_of(self.ssl_verify or "identity", *files)
         return context_of_file(options)
 
     def _password(self, options: Options) -> str:

@@ -6,11 +6,12 @@ TLS: docs/reference/settings.md, "Option files".
 
 import ssl
 from functools import lru_cache
+from typing import Literal
 
 from app.settings.files import SettingsError, stamp_of, words_of
 from app.settings.option_file import Options
 
-VERIFY_IDENTITY, VERIFY_CA, VERIFY_NOTHING = "identity", "ca", "none"
+Verify = Literal["identity", "ca", "none"]
 """What to verify: issuer and host name, issuer only, nothing."""
 
 _FILES = ("ssl-ca", "ssl-cert", "ssl-key")
@@ -18,7 +19,6 @@ _FILES = ("ssl-ca", "ssl-cert", "ssl-key")
 
 def context_of_file(options: Options) -> ssl.SSLContext | None:
     """Return the context for the options of a file; None for plain text. Raises `SettingsError`."""
-    ca, cert, key = (options.get(option) or None for option in _FILES)
     # MySQL's option. The others are MariaDB's.
     mode = (options.get("ssl-mode") or "").lower()
     if mode:
@@ -29,48 +29,44 @@ def context_of_file(options: Options) -> ssl.SSLContext | None:
         is_required = names_files or _is_on(options.get("ssl", verifies))
     if not is_required:
         return None
-    verify = VERIFY_IDENTITY
+    verify: Verify = "identity"
     if mode == "verify_ca":
-        verify = VERIFY_CA
+        verify = "ca"
     elif mode == "required" or not _is_on(options.get("ssl-verify-server-cert")):
-        verify = VERIFY_NOTHING
-    return context_of(verify, ca, cert, key)
+        verify = "none"
+    return context_of(verify, *(options.get(option) or None for option in _FILES))
 
 
-def context_of(
-    verify: str,
-    ca: str | None = None,
-    cert: str | None = None,
-    key: str | None = None,
-) -> ssl.SSLContext:
+def context_of(verify: Verify, *files: str | None) -> ssl.SSLContext:
     """Return the context. Raises `SettingsError`.
 
-    cert and key: the client's; each may contain the other.
+    files: the authorities, and the client's certificate and key; each of these may contain the
+    other.
     """
     system = ssl.get_default_verify_paths()
-    files = (ca, cert, key, system.cafile, system.capath)
-    return _loaded(verify, ca, cert, key, *map(stamp_of, files))
+    stamps = map(stamp_of, (*files, system.cafile, system.capath))
+    return _loaded(verify, *files, *stamps)
 
 
 # Load the files again only if one has changed: the system's take 50 ms.
 @lru_cache(maxsize=1)
 def _loaded(
-    verify: str, ca: str | None, cert: str | None, key: str | None, *_stamps: object
+    verify: Verify, ca: str | None, cert: str | None, key: str | None, *_stamps: object
 ) -> ssl.SSLContext:
     setting = f"MYSQL_SSL_CA or ssl-ca: {ca}"
     try:
         context = ssl.create_default_context(cafile=ca)
         # The default of Python 3.13 rejects certificates that MySQL's own clients accept.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        context.check_hostname = verify == VERIFY_IDENTITY
-        if verify == VERIFY_NOTHING:
+        context.check_hostname = verify == "identity"
+        if verify == "none":
             context.verify_mode = ssl.CERT_NONE
-        if cert or key:
+        if certificate := cert or key:
             setting = (
                 f"MYSQL_SSL_CERT, MYSQL_SSL_KEY, ssl-cert or ssl-key: {cert}, {key}"
             )
             # Without a password, OpenSSL would ask on the terminal for that of an encrypted key.
-            context.load_cert_chain(cert or key or "", key, password="")
+            context.load_cert_chain(certificate, key, password="")
     except ssl.SSLError as fault:
         words = (
             words_of_tls(fault) if fault.reason else "not a usable certificate or key"

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from app.http.guard import ConnectionRegister
 from app.http.metrics import Metrics
 from app.http.sources import HealthCheckCounts, Reload, Sources
 from app.settings.settings import Settings
-from app.settings.switches import ManualSwitches
+from app.settings.switches import switches_now
 from app.settings.target import Database
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -228,7 +229,7 @@ class TestPolls:
 
         async def scenario() -> str:
             nonlocal now
-            switches = ManualSwitches(str(tmp_path / "disabled"))
+            switches = partial(switches_now, str(tmp_path / "disabled"))
             poller = ScriptedPoller(*(taking(*poll) for poll in polls), hanging)
             async with running(
                 poller,

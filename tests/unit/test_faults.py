@@ -22,7 +22,7 @@ from app.settings.files import SettingsError
 from app.settings.target import Target
 from app.verdict.reason import Reason
 
-LOGIN = Target(host="db", username="someone", password="geheim")
+LOGIN = Target("", "db", 3306, "someone", "geheim")
 SERVER_SAYS = "message of the server"
 REFUSED, REJECTED, ANSWERED, FAILED = (
     Outcome.REFUSED,

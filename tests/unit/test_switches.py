@@ -9,14 +9,14 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
-from app.settings.switches import ManualSwitches
+from app.settings.switches import switches_now
 from app.verdict.rules import Switches
 from harness.waiting import wait_for
 
 
 def described(path: Path) -> str:
     """Return the description of a disabled file, empty if there is none."""
-    return ManualSwitches(str(path))().disabled_file or ""
+    return switches_now(str(path)).disabled_file or ""
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_file_that_does_not_exist_is_none(path: Path, tmp_path: Path) -> None:
         tmp_path / "file" / "below",
         tmp_path / "link",
     ):
-        assert ManualSwitches(str(missing))() == Switches()
+        assert switches_now(str(missing)) == Switches()
 
 
 def test_a_file_that_exists_is_told_with_its_time(path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_time_that_is_no_date_is_the_nearest_one(modified_at: int) -> None:
     # Disks clamp such a time; what is in memory keeps it.
     with NamedTemporaryFile(dir="/dev/shm") as file:
         os.utime(file.name, (0, modified_at))
-        switches = ManualSwitches(file.name)()
+        switches = switches_now(file.name)
     assert datetime.fromtimestamp(switches.disabled_at or 0, UTC).year in (1970, 9999)
 
 
@@ -96,7 +96,7 @@ def test_what_any_user_may_put_there_is_not_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/" + "x" * 300, "/\udcff"])
 def test_no_path_whatever_raises(path: str) -> None:
-    ManualSwitches(path)()
+    switches_now(path)
 
 
 def test_a_file_that_comes_and_goes_raises_nothing(path: Path) -> None:

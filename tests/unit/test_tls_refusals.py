@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from app.settings.tls import VERIFY_IDENTITY, context_of
+from app.settings.tls import context_of
 from app.verdict.reason import Reason
 from harness.certificates import Certificate, make_authority, make_certificate
 from harness.ports import LOOPBACK
@@ -150,7 +150,7 @@ def check_paced(polls: Polls, server: FakeMySQL, words: str) -> None:
 
 def authorities() -> int:
     """Count those that a connection trusts which requires TLS and names none."""
-    return len(context_of(VERIFY_IDENTITY).get_ca_certs())
+    return len(context_of("identity", None, None, None).get_ca_certs())
 
 
 def test_authorities_of_the_system_that_change_are_read_again(
