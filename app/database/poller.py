@@ -110,7 +110,8 @@ class Poller:
         self._leaving: set[asyncio.Task[Any]] = set()
         if before is not None:
             self.login_counts = before.login_counts
-            if before.database.server == database.server:
+            # Without an interval, no read would ever end a wait.
+            if before.database.server == database.server and login_interval_seconds:
                 self.sync = before.sync.read_lost(self._now())
                 self.told_seconds = before.told_seconds
             if before.database == database:

@@ -336,6 +336,9 @@ def test_a_poller_goes_on_from_another_one() -> None:
             replace(database_of(server), username="other"), login_interval=60
         )
         assert other.state().sync_refused
+        never = polls.another(database_of(server), login_interval=0)
+        assert never.poller.sync_wait_seconds is None
+        assert never.state().sync_wait_seconds is None
         elsewhere = replace(database_of(server), host="localhost")
         assert (
             polls.another(elsewhere, login_interval=60).poller.sync_wait_seconds is None
