@@ -10,7 +10,7 @@ import re
 import time
 from collections import Counter
 from datetime import UTC, datetime
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -34,8 +34,6 @@ _LAST_REQUEST_SECONDS = 0.2
 _LATE_SECONDS = 0.25
 """How late the guard may close a connection whose answer was held."""
 
-_MAPPED_IPV4 = "::ffff:"  # an IPv4 client of a dual-stack socket
-
 _NETWORK_BYTES = 8  # of an IPv6 address (RFC 4291)
 
 # A proxy asks for http://db_1:9200/ instead of / (RFC 9112, 3.2.2).
@@ -43,6 +41,12 @@ _ORIGIN = re.compile(rb"^https?://[^/?#]+/?", re.IGNORECASE)
 
 _log = logging.getLogger(__name__)
 _LOG_SECONDS = 60.0
+
+
+def _unmapped(address: str) -> IPv4Address | IPv6Address:
+    # An IPv4 client of a dual-stack socket is ::ffff:192.0.2.1.
+    ip = ip_address(address)
+    return getattr(ip, "ipv4_mapped", None) or ip
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -75,8 +79,7 @@ class GuardedProtocol(HttpToolsProtocol):
             transport.abort()
             return
         address = self.client[0]
-        packed = ip_address(address.removeprefix(_MAPPED_IPV4)).packed
-        self.counted_as = packed[:_NETWORK_BYTES]
+        self.counted_as = _unmapped(address).packed[:_NETWORK_BYTES]
         # The commands of this host ask too: status, drain, reload.
         is_own = self.server is not None and self.server[0] == address
         if is_own or self._register.allows(address):
@@ -171,14 +174,14 @@ class ConnectionRegister:
         """Whether a client may connect."""
         if self.allowed is None:
             return True
-        # An IPv4 client of a dual-stack socket has an address of either form.
-        forms = ip_address(address), ip_address(address.removeprefix(_MAPPED_IPV4))
+        # The setting may have either form.
+        forms = ip_address(address), _unmapped(address)
         return any(form in network for form in forms for network in self.allowed)
 
     def note_refusal(self, address: str) -> None:
         """Count a client that may not connect; log one a minute."""
         self.closed["refused"] += 1
-        self.refused_client = address.removeprefix(_MAPPED_IPV4)
+        self.refused_client = str(_unmapped(address))
         self.refused_at = datetime.now(UTC)
         now = time.monotonic()
         if now - self._logged_at >= _LOG_SECONDS:

@@ -22,6 +22,8 @@ from app.http.guard import CONNECTIONS, ConnectionRegister, GuardedProtocol
         ("10.0.0.0/8 ::1/128", "::1", True),
         ("10.0.0.0/8 ::1/128", "::ffff:127.0.0.1", False),
         ("::ffff:10.0.0.0/104 ::ffff:127.0.0.0/104", "::ffff:127.0.0.1", True),
+        # It begins as one that stands for an IPv4 address, and does not.
+        ("2001:db8::/32", "::ffff:0:102:304", False),
     ],
 )
 def test_a_client_in_one_of_the_networks_may_connect(
