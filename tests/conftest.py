@@ -30,7 +30,7 @@ TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")
 ALONE = ("unit", "simulation")
 """The folders whose tests share nothing."""
 CLUSTER = "cluster"
-PROCESSES = 4
+PROCESSES = 6
 """How many processes run all tests. Tests wait more than they work."""
 
 
