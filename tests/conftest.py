@@ -4,10 +4,12 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from harness.galera import Installation
 from harness.network import NoNetworkError, RemoteHost
@@ -43,28 +45,40 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return PROCESSES if everything else 0
 
 
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
+    """Runs each group of tests in one process: since pytest 9.2, xdist ignores its own marks."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
+    """Keep the tests of a group in one process."""
+    return Groups(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of the shared cluster in one process, and those of a file that start
-    servers.
-
-    The cluster, the longest, comes first.
-    """
-    for item in items:
-        if item.path.parent.name not in ALONE:
-            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    """Begin with the tests of the shared cluster, which take longest."""
     items.sort(
         key=lambda item: (
-            group_of(item) != CLUSTER,
+            group_of(item.nodeid) != CLUSTER,
             -TEST_FOLDERS.index(item.path.parent.name),
         )
     )
 
 
-def group_of(item: pytest.Item) -> str:
-    """Name the tests that a test has to share a process with."""
-    shares_cluster = "shared_stack" in getattr(item, "fixturenames", ())
-    return CLUSTER if shares_cluster else f"{item.path.parent.name}/{item.path.stem}"
+def group_of(nodeid: str) -> str:
+    """Name the tests that a test has to share a process with: they share servers."""
+    path = Path(nodeid.partition("::")[0])
+    if path.parent.name in ALONE:
+        return nodeid
+    return CLUSTER if _uses_cluster(path) else str(path)
+
+
+@cache
+def _uses_cluster(path: Path) -> bool:
+    return "stack: Stack" in (Path(__file__).parent.parent / path).read_text()
 
 
 @pytest.fixture(scope="session")
