@@ -109,7 +109,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return [await self._answer() for _ in statements]
 
     async def quit(self) -> None:
-        """Log out, so that the server counts no aborted client, and close, within 0.5 s."""
+        """Log out, so that the server counts no aborted client, and close within 0.5 s."""
         writer = self._writer
         if writer is not None:
             with contextlib.suppress(Exception):

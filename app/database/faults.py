@@ -1,6 +1,6 @@
 """Translates the exception of a failed poll into a `PollFailure`. Pure.
 
-The words never contain driver or server text, because that may quote credentials.
+Driver and server text may quote credentials: the words are our own.
 """
 
 import os
@@ -187,9 +187,8 @@ def error_number(fault: object) -> int:
 
 
 def is_error_of_server(fault: BaseException) -> bool:
-    """Return whether the server answered with an error, so that the connection still works."""
-    # MySQL and MariaDB number the server's errors from 1000, except 2000 to 2999: those are the
-    # client library's.
+    """Return whether the server answered with an error: the connection still works."""
+    # The server's are numbered from 1000. 2000 to 2999 are the client library's.
     return error_number(fault) // 1000 not in (0, 2)
 
 
@@ -218,7 +217,7 @@ def _cause(fault: BaseException) -> BaseException:
 
 
 def _words_of(fault: BaseException) -> str:
-    """Return what a fault says itself; of the driver's own, nobody uses that."""
+    """Return what a fault says itself."""
     match fault:
         case ssl.SSLCertVerificationError():
             return f"certificate not accepted: {fault.verify_message}"

@@ -53,7 +53,9 @@ waits for 1, 2, 4, .. 60 s, or a change of the account's files."""
 
 @dataclass(frozen=True)
 class Logins:
-    """What all logins so far say. All times are of one clock, in seconds.
+    """What all logins so far say, in seconds of one clock.
+
+    A method that names an event returns the value after it.
 
     failure: why the latest was not accepted. rejected: why the server takes no logins. None if
     neither. rejections and refusals: see `EFFECTS`.
@@ -72,7 +74,7 @@ class Logins:
         return self.outcome in (*_REFUSALS, Outcome.ANSWERED, Outcome.FAILED)
 
     def waits(self, at: float) -> bool:
-        """Return whether the next login waits, because our account was refused."""
+        """Whether the next login waits, because our account was refused."""
         doubled = 2.0 ** (min(self.refusals, _MOST_DOUBLINGS) - 1)
         pause_seconds = min(doubled, _LONGEST_PAUSE_SECONDS)
         # While no client gets in, the next login must not be late to see that they do.
@@ -82,7 +84,7 @@ class Logins:
     def is_due(
         self, at: float, interval_seconds: float, *, session_answers: bool
     ) -> bool:
-        """Return whether to visit. interval_seconds: 0 for only in trouble."""
+        """Whether to visit. interval_seconds: 0 for only in trouble."""
         if self.waits(at):
             return False
         if self.outcome is Outcome.REJECTED and self.rejections < _REJECTIONS:
@@ -96,19 +98,19 @@ class Logins:
         return at >= self.began_at + seconds
 
     def begun(self, at: float) -> "Logins":
-        """Return the value after a login has begun."""
+        """Note that one has begun."""
         return replace(self, began_at=at)
 
     def password_accepted(self) -> "Logins":
-        """Return the value in the middle of a login: no answer to a statement is no refusal."""
+        """Note that the rest of a login is no refusal."""
         return replace(self, refusals=0)
 
     def account_changed(self) -> "Logins":
-        """Return the value after a file of the account has changed: a login is due."""
+        """Note that a file of the account has changed: a login is due."""
         return replace(self, began_at=-math.inf, refusals=min(self.refusals, 1))
 
     def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
-        """Return the value after a login has ended. failure: why it was not accepted."""
+        """Note how one ended. failure: why it was not accepted."""
         is_timeout = failure is not None and failure.reason is Reason.TIMEOUT
         if outcome in (Outcome.REJECTED, Outcome.HUNG) and is_timeout and self.refusals:
             outcome = Outcome.DELAYED

@@ -34,7 +34,7 @@ server hangs, where no verdict waits. When many clients reconnect at once, a sec
 A server that takes logins and hangs is left with two sessions a minute."""
 
 _REPLACED_SECONDS = 25.0
-"""Sessions that answer no poll are replaced no more often, for the same reason."""
+"""How often sessions that answer no poll are replaced, for the same reason."""
 
 _NO_GUEST_SECONDS, _AT_ONCE_SECONDS = 0.2, 1e-6
 """How soon to visit without a guest: the node may stand still, or return. The second is for a
@@ -63,10 +63,10 @@ _log = logging.getLogger(__name__)
 class Poller:
     """Polls one node.
 
-    deadline_seconds: the limit for one poll, including the login if there is no session.
-    login_interval_seconds: how often to visit the node; 0 never does, and never reads in sync.
-    poll_interval_seconds: the longest pause between two polls. before: the poller that this one
-    replaces; what it knows of the same server goes on. clock: counts suspend.
+    deadline_seconds: the limit for one poll, with its login. login_interval_seconds: how often to
+    visit the node; 0 never does, and never reads in sync. poll_interval_seconds: the longest pause
+    between two polls. before: the poller that this one replaces; what it knows of the same server
+    goes on. clock: counts suspend.
 
     A poll that fails on an open session tries again on a new one, so that a KILL costs no verdict.
     """
@@ -124,7 +124,7 @@ class Poller:
         return self.sync.wait_seconds(self._now())
 
     async def poll(self) -> NodeState | PollFailure:
-        """Poll the node within the deadline, and return the result. Raises only CancelledError."""
+        """Poll the node within the deadline. Raises only CancelledError."""
         result: NodeState | PollFailure | None = None
         try:
             async with deadline(self._deadline_seconds):
@@ -137,7 +137,7 @@ class Poller:
                 fault, self._target, phase, self._deadline_seconds
             )
         if isinstance(result, PollFailure):
-            # The timeout may be that of a login, which this poll has waited for.
+            # Or of the login that this poll has waited for.
             self.sync = self.sync.poll_failed(
                 in_time=result.reason is not Reason.TIMEOUT,
                 is_answer=result.reason in _ANSWERS,
@@ -166,10 +166,7 @@ class Poller:
             await asyncio.wait(self._leaving)
 
     async def _note_answer(self) -> None:
-        """Wait for the read in sync that a node needs to return, so that our own pause costs none.
-
-        If the server refuses the read, the next poll tries again.
-        """
+        """Wait for the read in sync that a node needs to return: our own pause costs no verdict."""
         if self.sync.unanswered and self._is_visit:
             # It may hang in what the server has left behind, and has the long limits.
             self._cancel_login()
@@ -190,8 +187,7 @@ class Poller:
     async def _result(self) -> NodeState | PollFailure:
         self._begin_what_is_due()
         while self._serving is not None and self._serving.reading is not None:
-            # An earlier poll waits for this answer too. It is not used: the server may have sent it
-            # long ago.
+            # Not used: the server may have sent the answer long ago.
             awaited = [task for task in (self._serving.reading, self._login) if task]
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         result = await self._read_serving()
@@ -210,7 +206,7 @@ class Poller:
     async def _read_serving(self) -> NodeState | PollFailure | None:
         """Read the node's state, if there is a session.
 
-        If this call is cancelled, the session goes on waiting for the answer.
+        If this is cancelled, the session goes on waiting.
         """
         if self._serving is None:
             return None
@@ -270,7 +266,7 @@ class Poller:
             serving is not None
             and serving.reading is not None
             and self.sync.unanswered
-            # Not more often: each stays on a server that hangs, and uses up its connections.
+            # Not more often: each stays on a server that hangs.
             and at >= self._replaced_at + _REPLACED_SECONDS
         )
         if is_stuck:
@@ -359,13 +355,12 @@ class Poller:
             self._note(Outcome.ACCEPTED)
             self._come_in(session)
         finally:
-            # Whatever happens: a login that stays would be the last one. One that was cancelled has
-            # a successor already.
+            # A login that stays would be the last one. A cancelled one may have a successor.
             if self._login is asyncio.current_task():
                 self._login = None
 
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
-        """Note how a login has ended."""
+        """Note how a login ended."""
         if outcome is Outcome.REJECTED and self.sync.unanswered:
             # A poll that is under way says nothing: a login begins together with one.
             outcome = Outcome.HUNG

@@ -37,7 +37,9 @@ def gap_seconds(suspect_seconds: float, poll_interval_seconds: float) -> float:
 
 @dataclass(frozen=True)
 class Sync:
-    """What the polls and reads in sync so far say. All times are of one clock, in seconds.
+    """What the polls and reads in sync so far say, in seconds of one clock.
+
+    A method that names an event returns the value after it.
 
     read_began_at: of the latest read; -inf if there was none. waiting_since: since when none was
     answered; None if the latest was. refused: whether one was since then. due_at: until when an
@@ -54,13 +56,13 @@ class Sync:
     returned_at: float = -math.inf
 
     def wait_seconds(self, at: float) -> float | None:
-        """Return for how long none was answered: 0 if the latest was, None if there was none."""
+        """How long none was answered; 0 if the latest was, None if there was none."""
         if self.read_began_at == -math.inf:
             return None
         return 0.0 if self.waiting_since is None else at - self.waiting_since
 
     def is_returning(self, at: float) -> bool:
-        """Return whether no read in sync has shown that the node is back from a gap."""
+        """Whether no read has shown yet that the node is back from a gap."""
         return at < self.returned_at + RETURN_SECONDS
 
     @property
@@ -69,7 +71,7 @@ class Sync:
         return self.read_began_at < self.returned_at
 
     def read_is_due(self, at: float, interval_seconds: float) -> bool:
-        """Return whether to read if no read is under way. interval_seconds: 0 for none."""
+        """Whether to read, unless a read is under way. interval_seconds: 0 for none."""
         seconds = interval_seconds or math.inf
         if self.waiting_since is not None:
             seconds = min(seconds, _AGAIN_SECONDS)
@@ -78,23 +80,23 @@ class Sync:
         return self.read_is_outdated or at >= self.read_began_at + seconds
 
     def read_begun(self, at: float) -> "Sync":
-        """Return the value after a read has begun."""
+        """Note that one was sent."""
         since = at if self.waiting_since is None else self.waiting_since
         return replace(self, read_began_at=at, waiting_since=since)
 
     def read_answered(self, at: float) -> "Sync":
-        """Return the value after the read was answered."""
+        """Note its answer."""
         returned_at = self.returned_at
         if self.read_began_at >= max(returned_at, at - PROMPT_SECONDS):
             returned_at = -math.inf
         return replace(self, waiting_since=None, refused=False, returned_at=returned_at)
 
     def read_refused(self) -> "Sync":
-        """Return the value after error 1205 or 1047."""
+        """Note error 1205 or 1047."""
         return replace(self, refused=True)
 
     def read_lost(self, at: float) -> "Sync":
-        """Return the value after the read has ended with its session."""
+        """Note that its session was lost."""
         told_nothing = (
             self.waiting_since is None
             or at < self.waiting_since + _TOLD_NOTHING_SECONDS
@@ -102,11 +104,11 @@ class Sync:
         return self.nothing_reads() if told_nothing and not self.refused else self
 
     def nothing_reads(self) -> "Sync":
-        """Return the value when no session can read, and our account gets no other."""
+        """Note that no session can read, and our account gets no other."""
         return replace(self, read_began_at=-math.inf, waiting_since=None, refused=False)
 
     def poll_failed(self, *, in_time: bool, is_answer: bool = False) -> "Sync":
-        """Return the value after a poll that did not read the node. in_time: not by a timeout.
+        """Note a poll that did not read the node. in_time: not by a timeout.
 
         A server that does not answer when clustercheckd starts may have hung for any time.
         """
@@ -116,10 +118,10 @@ class Sync:
         return replace(self, due_at=due_at, unanswered=not in_time)
 
     def poll_answered(self, at: float, longest_gap_seconds: float) -> "Sync":
-        """Return the value after a poll that was answered.
+        """Note a poll that was answered.
 
-        longest_gap_seconds: how long the next answer may take without being one after a gap; inf if
-        nothing reads in sync.
+        longest_gap_seconds: how long the next answer may take without a gap; inf if nothing reads
+        in sync.
         """
         is_gap = at > self.due_at and longest_gap_seconds < math.inf
         return replace(

@@ -28,12 +28,11 @@ class StatusChange(BaseModel):
 
 
 class StatusConnections(BaseModel, from_attributes=True):
-    """The connections of clients: how many are open, and how many were closed, by cause.
+    """How many connections are open, and how many were closed, by cause.
 
-    refused: the client is not in CLUSTERCHECK_ALLOW_FROM; refused_client and refused_at tell of the
-    latest. evicted: to make room for a new
-    connection. timed-out: no complete request arrived in time. malformed: the request was not valid
-    HTTP, or exceeded a limit, and got a 400.
+    refused: the client is not in CLUSTERCHECK_ALLOW_FROM; refused_client and refused_at are those
+    of the latest. evicted: to make room for a new connection. timed-out: no complete request
+    arrived in time. malformed: the request was not valid HTTP, or exceeded a limit, and got a 400.
     """
 
     open: int
@@ -48,10 +47,9 @@ class Status(BaseModel):
     available: under the configured policy. draining: unavailable for a planned reason, so that
     sessions may finish. detail: what clustercheckd saw, and which setting decided. otherwise: the
     verdict without the drain or shutdown, if there is one. since: when the verdict last changed.
-    disabled_since: when the disabled file was last changed, if there is one. age_seconds: since the
-    latest completed poll began; above max_age_seconds, it is stale. node: what the latest poll
-    read, or failure: why it failed. login_failure: why the latest login failed, if it did.
-    changes: the latest ones of the verdict, oldest first.
+    disabled_since: when the disabled file was last changed. age_seconds: since the latest completed
+    poll began; above max_age_seconds, it is stale. node: what that poll read, or failure: why it
+    failed. login_failure: why the latest login failed. changes: of the verdict, oldest first.
     """
 
     version: str

@@ -114,7 +114,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.being_answered
 
     def on_headers_complete(self) -> None:
-        """Begin the answer, after which uvicorn closes the connection."""
+        """Begin the answer to the only request."""
         if len(self.url) > TARGET_BYTES:
             raise ValueError("the target is too long")
         # The parser would refuse a host with an underscore, and a target without a path.
@@ -123,7 +123,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.cycle.keep_alive = False
 
     def on_message_begin(self) -> None:
-        """Begin the only request of a connection."""
+        """Refuse a further request."""
         # 8 KiB hold 450 pipelined ones. Each would cost memory, and none would get an answer.
         if self.cycle is not None:
             raise ValueError("a further request")
@@ -146,8 +146,7 @@ class ConnectionRegister:
     """Decides who may connect, and limits the number of connections.
 
     A client is an IPv4 address, or an IPv6 network of 64 bits, all of which one host may have.
-
-    allowed: the networks that may connect, beside this host; None for all. closed: how many it has
+    allowed: the networks that may connect, beside this host; None for all. closed: connections
     closed since the start, by cause. Only malformed requests got an answer, a 400.
     """
 
@@ -196,11 +195,10 @@ class ConnectionRegister:
             )
 
     def add(self, protocol: GuardedProtocol) -> None:
-        """Register a new connection. If there are too many, close one.
+        """Register a new connection. If there are too many, close one of the client with the most.
 
-        It is one of the client that has the most, so that no client costs another one its answer:
-        the oldest without a complete request, or else the newest, for several clients may have the
-        most, and who has waited longest is not to lose the answer.
+        It is the oldest without a complete request, or else the newest: several clients may have
+        the most, and who has waited longest is not to lose the answer.
         """
         if len(self._open) >= CONNECTIONS:
             count = Counter(other.counted_as for other in self._open)

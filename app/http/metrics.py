@@ -216,7 +216,7 @@ def _counts(sources: Sources, verdict: Verdict) -> Iterator[Metric]:
 def _outcomes(
     name: str, words: str, success: str, counts: Counter[Reason | None]
 ) -> Metric:
-    """Return the counts of what has ended well, under the word for that, or failed for a reason."""
+    """Return counts by outcome: success, or the reason of a failure."""
     outcomes = {success: counts[None]} | {
         reason: counts[reason] for reason in POLL_FAILURES
     }

@@ -19,8 +19,8 @@ HealthCheckCounts = Counter[tuple[str, int]]
 class Reload:
     """How the latest reload ended; the start counts as one.
 
-    at: when it began to read the settings. complaints: why the service does not use them, one line
-    each. failure: why the node, which can be read, could not be read with them, if that is why.
+    at: when it began. complaints: why it was refused, one line each. failure: why the node, which
+    can be read, could not be read with the new settings, if that is why.
     """
 
     at: datetime

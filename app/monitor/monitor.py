@@ -70,9 +70,9 @@ _BY_HAND = (Reason.DISABLED, Reason.SHUTTING_DOWN)
 
 
 def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> float:
-    """Return the age in seconds above which a result is stale: clustercheckd itself must be stuck.
+    """Return the age above which a result is stale: clustercheckd itself must be stuck.
 
-    The next poll begins after a while without questions, or after a deadline, and may take one too.
+    The next poll begins after an idle second or a deadline, and may take a deadline too.
     """
     return round(
         max(interval_seconds, IDLE_SECONDS, deadline_seconds)
@@ -86,9 +86,9 @@ def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> f
 class Polling:
     """How to poll, and what to decide from it: what a reload replaces as a whole.
 
-    poll: polls the node once; a failure is a `PollFailure`, not an exception. deadline_seconds: how
-    long an answer may wait for a poll. max_age_seconds: the age above which a result is stale.
-    policy: the configured policy, which decides the logged verdict and its changes.
+    poll: polls the node once. deadline_seconds: how long an answer may wait for a poll.
+    max_age_seconds: the age above which a result is stale. policy: the configured one, which
+    decides the logged verdict.
     """
 
     poll: Callable[[], Awaitable[NodeState | PollFailure]]
@@ -109,9 +109,8 @@ class Change:
 class Monitor:
     """Polls one node, keeps the latest result, and decides verdicts from it.
 
-    switches: called for every verdict. clock: returns seconds, and must include the time that the
-    machine spends in suspend. on_verdict: called with the last recorded verdict after each poll,
-    failed or not, and whenever a change is looked for.
+    switches: called for every verdict. clock: counts suspend. on_verdict: called with the last
+    recorded verdict after each poll, and whenever a change is looked for.
     """
 
     def __init__(
@@ -124,11 +123,11 @@ class Monitor:
     ) -> None:
         self.polling = polling
         self.switches = switches
-        # The result of the latest poll; None before the first one has ended.
+        # Of the latest poll; None before the first one has ended.
         self.result: NodeState | PollFailure | None = None
         self.changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
-        # Counts since the start. polls: by the reason for a failure, None for those without.
-        # durations: how many took at most so many seconds; all took duration_seconds together.
+        # Counts since the start. polls: by the reason for a failure, or None. durations: how many
+        # took at most so many seconds; all together took duration_seconds.
         self.polls: Counter[Reason | None] = Counter()
         self.durations = dict.fromkeys((*_DURATION_BOUNDS_SECONDS, math.inf), 0)
         self.duration_seconds = 0.0
@@ -154,7 +153,7 @@ class Monitor:
     def take(
         self, polling: Polling, result: NodeState | PollFailure, began_at: float
     ) -> None:
-        """Poll in another way from now on. result: of a poll of it, which began at this time."""
+        """Poll in another way from now on. result: of its first poll, which began at this time."""
         self.polling = polling
         self._take_result(result, began_at)
         # It may have begun before the last result, after which the pause was to be a second.
@@ -162,7 +161,7 @@ class Monitor:
 
     @property
     def age_seconds(self) -> float:
-        """Time since the latest completed poll began, or since the monitor was created."""
+        """Time since the latest completed poll began, or since the start."""
         return self.now() - self._began_at
 
     @property
@@ -175,15 +174,15 @@ class Monitor:
     ) -> Verdict:
         """Return the verdict from the latest result.
 
-        policy, switches: instead of the configured one, and of those as they are.
+        policy, switches: instead of the present ones.
         """
         return self._decide(self.age_seconds, policy, switches or self.switches())
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from a fresh result, or from a poll that has just ended.
 
-        If the node is unavailable anyway, wait at most `REFUSAL_SECONDS`. Otherwise, a poll that
-        does not end within the deadline makes the result stale.
+        If the node is unavailable anyway, wait at most `REFUSAL_SECONDS`. Otherwise, the result is
+        stale if no poll ends within the deadline.
         """
         fresh = (
             self.result is not None
@@ -240,7 +239,7 @@ class Monitor:
                 began_at = self.now()
                 polling = self.polling
                 result = await self._poll(polling)
-                # The result of a way to poll that was replaced meanwhile counts no more.
+                # A reload may have replaced it meanwhile.
                 if polling is self.polling:
                     if self.now() - began_at > polling.max_age_seconds:
                         # Polls do not take so long: this process was paused. Ask again.

@@ -99,7 +99,7 @@ class Log(QueueHandler):
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
     def format_as(self, level: str, layout: str) -> None:
-        """Write records from this level on, such as warning, in this layout: text or json."""
+        """Write records from this level on, in this layout: text or json."""
         self.setFormatter(
             LineFormatter(as_json=layout == "json", in_journal=goes_to_journal())
         )
@@ -117,7 +117,7 @@ class Log(QueueHandler):
             )
 
     def _write_lines(self) -> None:
-        """Write the lines, and how many were dropped as soon as none is waiting."""
+        """Write the lines, then how many were dropped."""
         reported = 0
         while True:
             line = self._lines.get().getMessage()

@@ -51,7 +51,7 @@ class Systemd:
             self._send(f"FDSTORE=1\nFDNAME={_KEPT}", [listening.fileno()])
 
     def _send(self, message: str, descriptors: Sequence[int] = ()) -> bool:
-        """Return whether systemd has taken a datagram. If it is busy, no health check waits."""
+        """Return whether systemd has taken a datagram. Does not wait."""
         if self._address is None:
             return False
         try:

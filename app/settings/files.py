@@ -15,7 +15,7 @@ class SettingsError(Exception):
 
 
 def words_of(fault: OSError) -> str:
-    """Say why a file that a setting names cannot be read."""
+    """Say why a file cannot be read."""
     if isinstance(fault, PermissionError):
         return f"{fault.strerror}: the user that runs clustercheckd must be able to read it"
     return str(fault.strerror)

@@ -180,10 +180,7 @@ class Settings(BaseModel, frozen=True):
         return Policy(**{name: getattr(self, name) for name in POLICY})
 
     def require_usable(self) -> None:
-        """Raise `SettingsError` if the settings give no login, or exclude each other.
-
-        Every connection reads the files: a wrong path would only show as a 503.
-        """
+        """Raise `SettingsError` if the settings give no login, or exclude each other."""
         self.database().target()
         self.policy()
 
@@ -271,7 +268,7 @@ Load = Callable[..., Loaded]
 
 
 def _misspelt(variables: Iterable[Variable]) -> list[str]:
-    """Return one line for each name that is no setting, with the one that was probably meant.
+    """Return a line for each name that is no setting, with the one that was probably meant.
 
     What may be a pasted key or password is not shown.
     """

@@ -56,13 +56,12 @@ def _name_of(user_id: int) -> str:
 
 
 def _opener(path: str, flags: int) -> int:
-    # Any user may make a file in /var/tmp: a pipe must not block, and a link could lead to a
-    # password.
+    # Any user may make it: a pipe must not block, and a link could lead to a password.
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 def _first_line(path: str) -> str:
-    """Return the beginning of the first line as printable ASCII; empty if it cannot be read."""
+    """Return the beginning of the first line; empty if it cannot be read."""
     try:
         with open(path, "rb", opener=_opener) as file:
             status = os.fstat(file.fileno())

@@ -5,10 +5,8 @@ certificate therefore needs no restart.
 
 docs/reference/settings.md has the rules for the address, under "Which server clustercheckd polls".
 They are those of the mariadb client (10.11 and 11.8), but MYSQL_SOCKET excludes a port and a host
-that means TCP, and takes precedence over the file's host. That client shows which server it
-connected to; clustercheckd would silently report the verdict of the wrong node.
-
-A port means TCP since MariaDB 10.6 (MDEV-14974). MySQL's client (9.7) ignores it for localhost.
+that means TCP, and takes precedence over the file's host: nobody would notice the verdict of the
+wrong node. A port means TCP since MariaDB 10.6 (MDEV-14974).
 """
 
 import contextlib
