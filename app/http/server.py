@@ -12,15 +12,12 @@ from app.http.guard import GuardedProtocol
 from app.http.sources import Sources
 from app.settings.listening import BACKLOG
 
-_ANSWER_SECONDS = 1.0
-"""How much later than the deadline held health checks may be answered while the service stops."""
-
 
 class Server(uvicorn.Server):
     """A uvicorn server that stops when `ended` is set, with exit status 0.
 
-    It answers the held health checks before. on_signal: called on the event loop with the name of
-    each SIGTERM and SIGINT.
+    It answers the held health checks before: each has a deadline, and the guard ends the other
+    connections. on_signal: called on the event loop with the name of each SIGTERM and SIGINT.
     """
 
     def __init__(
@@ -30,7 +27,6 @@ class Server(uvicorn.Server):
         on_signal: Callable[[str], object],
     ) -> None:
         self.ended = asyncio.Event()
-        self._sources = sources
         self._on_signal = on_signal
 
         class Protocol(GuardedProtocol):
@@ -47,6 +43,8 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
                 access_log=False,
                 log_config=None,
+                server_header=False,
+                date_header=False,
                 # Do not trust what a client says about its own address.
                 proxy_headers=False,
             )
@@ -62,7 +60,3 @@ class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Wait. uvicorn's own loop wakes ten times a second."""
         await self.ended.wait()
-        # uvicorn answers 500 for what takes longer. An int for type checkers only: it is passed to
-        # asyncio.wait_for.
-        held_seconds = self._sources.settings.clustercheck_deadline
-        self.config.timeout_graceful_shutdown = held_seconds + _ANSWER_SECONDS  # type: ignore[assignment]

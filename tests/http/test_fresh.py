@@ -190,9 +190,17 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(
     ]
 
 
-@pytest.mark.parametrize(("deadline", "ends"), [("20", True), ("0.8", False)])
+@pytest.mark.parametrize(
+    ("deadline", "ends", "pause_seconds"),
+    [("20", True, 0), ("0.8", False, 0), ("0.8", False, 3)],
+)
 def test_a_health_check_that_waits_is_answered_before_the_service_ends(
-    services: Services, node: SlowNode, deadline: str, *, ends: bool
+    services: Services,
+    node: SlowNode,
+    deadline: str,
+    pause_seconds: float,
+    *,
+    ends: bool,
 ) -> None:
     service = services.beside(
         node.server, CLUSTERCHECK_DEADLINE=deadline, **ONE_SESSION
@@ -204,12 +212,19 @@ def test_a_health_check_that_waits_is_answered_before_the_service_ends(
         lambda: "INFO stopping " in service.log.read_text(),
         seconds=SECONDS,
     )
+    if pause_seconds:
+        # Longer than all that the service waits for.
+        service.process.send(signal.SIGSTOP)
+        let_pass(pause_seconds)
+        service.process.send(signal.SIGCONT)
     if ends:
         # Longer than a connection has for its request then.
         let_pass(0.5)
         node.gate.set()
     assert answer_to(held) in (
-        [(200, "synced")] if ends else [(503, "timeout"), (503, "shutting-down")]
+        [(200, "synced")]
+        if ends
+        else [(503, reason) for reason in ("timeout", "stale", "shutting-down")]
     )
     assert service.stop() == 0
     assert "ERROR" not in service.log.read_text()
