@@ -100,10 +100,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         """
         self._bytes_left = MOST_BYTES
         self._ensure_alive()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0):
-                unread = await self._reader.read(1)  # type: ignore[union-attr]
-            raise faults.UnaskedBytesError if unread else ConnectionResetError
+        await self._check_nothing_unread()
         # In one write, so that the server wakes once.
         self._write_bytes(b"".join(map(_query, statements)))
         return [await self._answer() for _ in statements]
@@ -155,6 +152,14 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self._logging_in = True
         await super()._request_authentication()
         self._logging_in = False
+
+    async def _check_nothing_unread(self) -> None:
+        try:
+            async with asyncio.timeout(0):
+                unread = await self._reader.read(1)  # type: ignore[union-attr]
+        except TimeoutError:
+            return
+        raise faults.UnaskedBytesError if unread else ConnectionResetError
 
     async def _answer(self) -> Rows | MySQLError:
         # The packets of each answer are numbered from 1.

@@ -278,6 +278,8 @@ class Poller:
                 self._lose(guest)
                 self.sync = self.sync.nothing_reads()
         elif guest is None or guest.reading is None or self.sync.read_is_outdated:
+            if guest is not None and guest.reading is not None:
+                self.sync = self.sync.read_lost(at)
             self._guest, leaver = session, guest
             self._begin_read_in_sync()
         else:

@@ -83,6 +83,12 @@ class Session(Connection):
             raise
         self.can_read_in_sync = galera_settings != ""
 
+    async def quit(self) -> None:
+        """Log out; close at once if the server has not answered, as it would not now."""
+        if self.reading is None:
+            await super().quit()
+        self.close()
+
     async def read(self) -> NodeState | PollFailure:
         """Read the node's state once. Raises whatever the driver raises."""
         at = asyncio.get_running_loop().time()

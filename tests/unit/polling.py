@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from app.database.poller import Poller
+from app.deadline import boot_seconds
 from app.settings.target import Database
 from app.verdict.node_state import NodeState, PollFailure
 from tests.fake_mysql import Behaviour, FakeMySQL, fake_mysql
@@ -68,6 +69,19 @@ class Polls:
         assert isinstance(result, PollFailure), result
         return result
 
+    def failure_at_the_close(self) -> PollFailure:
+        """Close the poller in the middle of a poll, which fails."""
+
+        async def close_in_the_middle_of_a_poll() -> NodeState | PollFailure:
+            under_way = asyncio.create_task(self.poller.poll())
+            await asyncio.sleep(0)
+            await self.poller.aclose()
+            return await under_way
+
+        result = self.run(close_in_the_middle_of_a_poll())
+        assert isinstance(result, PollFailure), result
+        return result
+
     def poll_until(self, condition: Callable[[NodeState], object]) -> float:
         """Poll, successfully, until a state fulfils a condition.
 
@@ -110,6 +124,7 @@ def polls_of(
     login_interval: float = 0,
     poll_interval: float = 1.0,
     new_loop: Loop = uvloop.new_event_loop,
+    clock: Callable[[], float] = boot_seconds,
 ) -> Iterator[Polls]:
     """Run a poller, and close it in the end."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -118,6 +133,7 @@ def polls_of(
             DEADLINE_SECONDS,
             login_interval_seconds=login_interval,
             poll_interval_seconds=poll_interval,
+            clock=clock,
         )
         polls = Polls(runner, poller)
         try:
@@ -129,7 +145,11 @@ def polls_of(
 
 @contextmanager
 def polling(
-    behaviour: Behaviour, *, login_interval: float = 0, poll_interval: float = 1.0
+    behaviour: Behaviour,
+    *,
+    login_interval: float = 0,
+    poll_interval: float = 1.0,
+    clock: Callable[[], float] = boot_seconds,
 ) -> Iterator[tuple[Polls, FakeMySQL]]:
     """Run a poller and its server."""
     with (
@@ -138,6 +158,7 @@ def polling(
             database_of(server),
             login_interval=login_interval,
             poll_interval=poll_interval,
+            clock=clock,
         ) as polls,
     ):
         yield polls, server

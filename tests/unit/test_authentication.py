@@ -1,5 +1,6 @@
 """How the password is proved, on mock peers: what MariaDB 10.11 lacks, and impostor servers."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +87,32 @@ def test_over_tls_the_password_is_sent_within_it(
         )
         with polls_of(database, new_loop=new_loop) as polls:
             polls.state()
+
+
+def test_a_session_over_tls_is_closed_at_once_while_its_server_hangs(
+    tmp_path: Path,
+) -> None:
+    authority = make_authority(tmp_path)
+    context = server_context(
+        make_certificate(tmp_path, "server", authority, "127.0.0.1")
+    )
+    over = threading.Event()
+
+    def behaviour(peer: Peer) -> None:
+        peer.start_tls(context)
+        peer.receive()
+        peer.send(OK)
+        peer.answer_queries(statements=3)
+        over.wait(DEADLINE_SECONDS)
+
+    with fake_mysql(behaviour) as server:
+        with polls_of(
+            replace(database_of(server), ssl_ca=str(authority.cert))
+        ) as polls:
+            polls.state()
+            # A goodbye would take longer than the poll may.
+            assert polls.failure_at_the_close().reason is Reason.CONNECTION_LOST
+        over.set()
 
 
 def test_over_plain_tcp_the_password_is_encrypted() -> None:

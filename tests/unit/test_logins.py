@@ -3,7 +3,7 @@
 tests/cluster/test_logins.py has what a real server shows, and tests/simulation what faults do.
 """
 
-import asyncio
+import itertools
 import logging
 import threading
 import time
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from harness.waiting import wait_for
 from tests.fake_mysql import (
@@ -30,7 +30,7 @@ from tests.fake_mysql import (
 from tests.measured import within
 from tests.unit.polling import Polls, database_of, polling, polls_of
 
-INTERVAL_SECONDS = 0.05
+INTERVAL_SECONDS, SECONDS = 0.05, 10.0
 SETTINGS = "SET SESSION wait_timeout=32, sql_select_limit=18446744073709551615"
 SYNC_WAIT_OFF, DIRTY_READS_OFF = ", wsrep_sync_wait=0", ", wsrep_dirty_reads=OFF"
 UNKNOWN_VARIABLE = packet(1, error(1193))
@@ -283,6 +283,45 @@ def test_a_read_in_sync_that_was_lost_before_a_gap_makes_room_for_another() -> N
         within("the return", polls.poll_until(lambda node: not node.returning), 2.5)
 
 
+def test_a_wait_that_told_nothing_ends_with_the_read_that_is_replaced() -> None:
+    now, numbers = [0.0], itertools.count(1)
+    late, hangs = threading.Event(), threading.Event()
+    options = "evs.suspect_timeout = PT1S;"
+    variables = {**SYNCED_VARIABLES, "wsrep_provider_options": options}
+    refused = {READ_IN_SYNC: packet(1, error(1205))}
+
+    def behaviour(peer: Peer) -> None:
+        if next(numbers) > 1:
+            late.wait(SECONDS)
+        peer.log_in()
+        peer.answer_queries(
+            variables=variables,
+            answers=refused,
+            hangs_at=lambda asked: asked == READ_IN_SYNC and taken(hangs),
+        )
+
+    hangs.set()
+    with polling(behaviour, login_interval=1, clock=lambda: now[0]) as (polls, server):
+        polls.state()
+        now[0] = 0.1
+        polls.state()
+        now[0] = 0.9
+        late.set()
+        wait_for_reads(polls, server, 1)
+        now[0] = 1.5
+        polls.state()
+        wait_for_reads(polls, server, 2)
+        assert polls.poller.sync_wait_seconds == 0
+
+
+def wait_for_reads(polls: Polls, server: FakeMySQL, count: int) -> None:
+    """Wait until the server has got so many reads in sync."""
+    began = time.monotonic()
+    while reads_in_sync(server) < count:
+        assert time.monotonic() - began < SECONDS
+        polls.wait(0.01)
+
+
 def test_a_login_that_falls_silent_is_given_up_soon() -> None:
     silent = threading.Event()
     first = SETTINGS + SYNC_WAIT_OFF + DIRTY_READS_OFF
@@ -298,15 +337,8 @@ def test_a_login_that_falls_silent_is_given_up_soon() -> None:
 def test_a_closed_poller_fails_its_poll_and_logs_in_no_more() -> None:
     with polling(galera()) as (polls, server):
         polls.state()
-
-        async def close_in_the_middle_of_a_poll() -> NodeState | PollFailure:
-            under_way = asyncio.create_task(polls.poller.poll())
-            await asyncio.sleep(0)
-            await polls.poller.aclose()
-            return await under_way
-
         logins = server.connections
-        assert isinstance(polls.run(close_in_the_middle_of_a_poll()), PollFailure)
+        polls.failure_at_the_close()
         assert server.connections == logins
         polls.check_closed(server)
 
