@@ -6,7 +6,6 @@ terminal.
 """
 
 import contextlib
-import json
 import re
 import socket
 import threading
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator
+from pydantic_core import from_json
 
 from app.settings.files import SettingsError
 from app.settings.settings import LISTENING, Load
@@ -86,6 +86,7 @@ class Reply(Finding, frozen=True):
     document: Any = None
     fault: str = ""
 
+    available: bool
     draining: bool = False
     since: str = ""
     otherwise: Finding | None = None
@@ -168,7 +169,7 @@ def members_of(services: Sequence[Service]) -> list[Service]:
 def ask(services: Sequence[Service]) -> list[Reply]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
     answers = {
-        service: Reply(service=service, reason="-", fault=f"{_NO_ANSWER}{service.hint}")
+        service: no_answer(service, f"{_NO_ANSWER}{service.hint}")
         for service in services
     }
 
@@ -192,7 +193,7 @@ def _answer(service: Service) -> Reply:
     try:
         body = _received(service).decode(errors="replace").strip()
         if not _SENTENCE.fullmatch(body):
-            document = json.loads(body)
+            document = from_json(body)
             ours = {"service": service, "document": document, "fault": ""}
             return Reply(**document | ours)
         fault = f'answers "{body}", like the clustercheck script: clustercheckd does not run there'
@@ -203,11 +204,16 @@ def _answer(service: Service) -> Reply:
     except OSError as error:
         # A timeout of ours has no such text.
         fault = f"{error.strerror or _NO_ANSWER}{service.hint}"
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         fault = (
             "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
         )
-    return Reply(service=service, reason="-", fault=fault)
+    return no_answer(service, fault)
+
+
+def no_answer(service: Service, fault: str) -> Reply:
+    """Return why a service gave no answer, as its reply."""
+    return Reply(service=service, available=False, reason="-", fault=fault)
 
 
 def _received(service: Service) -> bytes:

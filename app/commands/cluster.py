@@ -3,7 +3,6 @@
 docs/reference/reasons.md has the remedy of each word.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from app.commands.asking import Reply
@@ -58,11 +57,12 @@ def _split(members: Mapping[str, NodeState]) -> str:
 
 def _same_place(members: Mapping[str, NodeState]) -> str:
     # Views of the same size look alike if the servers show AUTO instead of addresses.
-    for (one, node), (other, peer) in itertools.combinations(members.items(), 2):
-        index = node.wsrep_local_index
-        is_another = node.wsrep_node_name != peer.wsrep_node_name
-        if is_another and index is not None and index == peer.wsrep_local_index:
-            return f"{_SPLIT}; {one}, {other}: each has wsrep_local_index {index}"
+    places: dict[int | None, dict[str | None, str]] = {}
+    for name, node in members.items():
+        places.setdefault(node.wsrep_local_index, {})[node.wsrep_node_name] = name
+    for index, holders in places.items():
+        if len(holders) > 1 and index is not None:
+            return f"{_SPLIT}; {', '.join(holders.values())}: each has wsrep_local_index {index}"
     return ""
 
 
@@ -84,10 +84,11 @@ def _held_up(members: Mapping[str, NodeState]) -> str:
         or node.wsrep_flow_control_status == "ON"
         for node in members.values()
     ):
-        queue, longest = max(
-            (node.wsrep_local_recv_queue or 0, name) for name, node in members.items()
-        )
-        where = longest if queue else "a node that is not shown here"
+        queues = {
+            name: node.wsrep_local_recv_queue or 0 for name, node in members.items()
+        }
+        longest = max(queues, key=lambda name: queues[name])
+        where = longest if queues[longest] else "a node that is not shown here"
         seen.append(f"flow control waits for the receive queue on {where}")
     return "; ".join([*seen, "run there: df -h /var/lib/mysql"]) if seen else ""
 

@@ -44,8 +44,7 @@ def drain(load: Load, reason: str | None) -> int:
     else:
         with file:
             try:
-                if reason:
-                    words = " ".join(reason.split())
+                if words := " ".join((reason or "").split()):
                     file.write(f"{words}\n".encode(errors="replace"))
             except OSError as fault:
                 complain(f"--reason is not written: {fault.strerror}")

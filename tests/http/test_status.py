@@ -246,6 +246,9 @@ class TestCommand:
             b"Welcome.\r\n",
             b"[]",
             b'{"available": 1}',
+            b'{"status": 404, "reason": "Not Found"}',
+            b'{"available": false, "reason": "x", "more": %b0%b}'
+            % (500 * b"[", 500 * b"]"),
             b"[" * 100_000,
         )
         with ExitStack() as exits:
@@ -263,7 +266,7 @@ class TestCommand:
                 f"{host}:{refusing.port}"
             ]
             done = run("status", *addresses)
-        faults = 5 * [NO_CLUSTERCHECKD] + 16 * ["no answer within 2 s"]
+        faults = 7 * [NO_CLUSTERCHECKD] + 16 * ["no answer within 2 s"]
         faults.append("closed the connection: check CLUSTERCHECK_ALLOW_FROM there")
         _, *lines = done.stdout.splitlines()
         rows, words = lines[: len(addresses)], lines[len(addresses) : -1]

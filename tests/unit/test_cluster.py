@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.commands.asking import Reply, Service
+from app.commands.asking import Reply, Service, no_answer
 from app.commands.cluster import FAULTS, remarks_on
 from app.verdict.node_state import NodeState
 from tests import real_rows
@@ -62,7 +62,7 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
     for number, node in enumerate(nodes, 1):
         service = Service(f"n{number}", f"n{number}", 9200)
         if node is NO_ANSWER:
-            answers.append(Reply(service=service, reason="-", fault="no answer"))
+            answers.append(no_answer(service, "no answer"))
         else:
             available = str(number) not in unavailable
             answers.append(
@@ -110,6 +110,13 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
             "",
             {"split": "each side takes writes; n1, n3: each has wsrep_local_index 0"},
         ),
+        (
+            (FIRST, THIRD, replace(FIRST, wsrep_node_name="v")),
+            "",
+            {
+                "split": "each side takes writes; n1, n2, n3: each has wsrep_local_index 0"
+            },
+        ),
         # One node by two names.
         ((FIRST, SECOND, FIRST), "", {}),
         # Its own row tells of it, and it may not know yet that it was excluded.
@@ -150,6 +157,11 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
             (PAUSED, replace(PAUSED, wsrep_local_recv_queue=150), MEMBER),
             "",
             {"held-up": f"flow control waits for the receive queue on n2; {DISK}"},
+        ),
+        (
+            (replace(PAUSED, wsrep_local_recv_queue=9),) * 3,
+            "",
+            {"held-up": f"flow control waits for the receive queue on n1; {DISK}"},
         ),
         (
             (MEMBER, replace(PAUSES, sync_wait_seconds=3), MEMBER),
