@@ -18,11 +18,12 @@ class PortInUseError(SettingsError):
 
 
 def listening_socket(
-    settings: Settings, kept: socket.socket | None = None
+    settings: Settings, kept: socket.socket | None = None, *, listens: bool = True
 ) -> socket.socket:
     """Return a socket that listens as the settings say: kept if that does, or else a new one.
 
-    Health checks that arrive before the first poll has ended wait there. Raises `SettingsError`.
+    Health checks that arrive before the first poll has ended wait there. listens: False for one
+    that is only bound. Raises `SettingsError`.
     """
     host, port = settings.clustercheck_host, settings.clustercheck_port
     where = f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}"
@@ -42,9 +43,16 @@ def listening_socket(
                 return kept
             # systemd has it open too: closing alone would not free the port.
             kept.shutdown(socket.SHUT_RDWR)
-        return socket.create_server(
-            address, family=family, backlog=BACKLOG, dualstack_ipv6=dual_stack
-        )
+        with socket.socket(family) as bound:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(
+                    socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not dual_stack
+                )
+            bound.bind(address)
+            if listens:
+                bound.listen(BACKLOG)
+            return socket.socket(fileno=bound.detach())
     except (socket.gaierror, UnicodeError):
         raise SettingsError(f"{where}: not an address or a host name") from None
     except OSError as fault:
@@ -59,4 +67,5 @@ def listening_socket(
 def check_listening(settings: Settings) -> None:
     """Raise `SettingsError` if no service could listen so. A port that is in use may be its own."""
     with contextlib.suppress(PortInUseError):
-        listening_socket(settings).close()
+        # If it listened, a health check that arrives now would be reset.
+        listening_socket(settings, listens=False).close()

@@ -1,7 +1,7 @@
 """Variables as written, and durations."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+) ?(?P<unit>ms|s|m|h)?")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -12,7 +12,7 @@ class Variable:
     """A value as it was written. where: a file and line, or a flag; empty for the environment."""
 
     name: str
-    value: str
+    value: str = field(repr=False)
     where: str = ""
 
     @property
