@@ -14,9 +14,9 @@ from licences import output_of
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from app.commands.parser import COMMANDS, Parser
+from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE
 from app.settings.settings import WITHOUT_FLAG, Settings, default_of, flag_of
-from app.settings.switches import DISABLED_FILE
 
 FILES = {
     ENV_FILE: "settings, one NAME=value a line",

@@ -7,10 +7,10 @@ import pwd
 from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
+from app.settings.disabled_file import switches_now
 from app.settings.listening import check_listening
 from app.settings.settings import WITHOUT_FLAG, Load, Settings, default_of
-from app.settings.switches import switches_now
-from app.settings.variables import Variable
+from app.settings.values import Variable
 from app.text import one_line
 from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason

@@ -9,9 +9,9 @@ from pathlib import Path
 from app.commands.asking import ask, own_service
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
+from app.settings.disabled_file import switches_now
 from app.settings.files import SettingsError
 from app.settings.settings import Load
-from app.settings.switches import switches_now
 from app.verdict.reason import Reason
 
 

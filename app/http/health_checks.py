@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.http.sources import Sources
 from app.settings.files import SettingsError
 from app.settings.settings import POLICY, settings_of
-from app.settings.variables import Variable
+from app.settings.values import Variable
 from app.text import one_line
 from app.verdict.body import body_of
 from app.verdict.reason import Reason

@@ -16,10 +16,10 @@ from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
 from app.commands.output import open_missing_streams, say
 from app.database.poller import poll_once
 from app.script.inputs import CONFIGURATION_FILES, assignments, effective, positionals
+from app.settings.disabled_file import DISABLED_FILE, switches_now
 from app.settings.files import SettingsError
-from app.settings.switches import DISABLED_FILE, switches_now
 from app.settings.target import Database, parse_port
-from app.settings.variables import Variable, seconds_in
+from app.settings.values import Variable, seconds_in
 from app.verdict.body import script_body_of
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Verdict, decide

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.settings.files import read_file
-from app.settings.variables import Variable
+from app.settings.values import Variable
 
 CONFIGURATION_FILES = ("/etc/default/clustercheck", "/etc/sysconfig/clustercheck")
 """Files of NAME=value lines. The script sources them, so they precede the environment."""

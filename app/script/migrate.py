@@ -17,11 +17,11 @@ from app import __version__
 from app.commands.exit_status import DONE, FAILED, TO_CHECK
 from app.commands.output import complain, say
 from app.script import inputs as script
+from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import read_env_file
 from app.settings.files import SettingsError
 from app.settings.settings import effective, settings_of
-from app.settings.switches import DISABLED_FILE
-from app.settings.variables import Variable
+from app.settings.values import Variable
 from app.text import one_line
 
 _SCRIPT = re.compile(r"(.*/)?(clustercheck|mysqlchk)[^/]*$")

@@ -20,10 +20,10 @@ from app.http.sources import HealthCheckCounts, Reload, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.log import Log
 from app.service.systemd import Systemd, kept_socket
+from app.settings.disabled_file import switches_now
 from app.settings.files import SettingsError
 from app.settings.listening import listening_socket
 from app.settings.settings import LISTENING, Load, Settings
-from app.settings.switches import switches_now
 from app.text import host_and_port
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason

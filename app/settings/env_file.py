@@ -5,7 +5,7 @@ import io
 from dotenv.parser import parse_stream
 
 from app.settings.files import read_file, words_of
-from app.settings.variables import Variable
+from app.settings.values import Variable
 
 ENV_FILE = "/etc/clustercheckd/clustercheckd.env"
 """Where to look without another path. It need not exist."""

@@ -18,12 +18,12 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE, read_env_file
 from app.settings.files import SettingsError
-from app.settings.switches import DISABLED_FILE
 from app.settings.target import MOST_PORT, Database
 from app.settings.tls import Verify
-from app.settings.variables import Variable, seconds_in
+from app.settings.values import Variable, seconds_in
 from app.text import one_line
 from app.verdict.rules import Policy
 

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from app.commands.parser import COMMANDS
+from app.settings.disabled_file import DISABLED_FILE
 from app.settings.settings import Settings
-from app.settings.switches import DISABLED_FILE
 from harness.waiting import wait_for
 from tests.package.conftest import Packages, block_of, commands_of
 from tests.package.machine import Machine

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.script.inputs import DEFAULTS, assignments, effective, positionals
-from app.settings.variables import Variable
+from app.settings.values import Variable
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from app.commands.parser import parse
 from app.settings.files import SettingsError
 from app.settings.settings import DATABASE, POLICY, Settings, load_settings
 from app.settings.target import Database
-from app.settings.variables import seconds_in
+from app.settings.values import seconds_in
 from app.verdict.rules import Policy
 from harness.service import without_settings
 

@@ -1,4 +1,4 @@
-"""Variables as written, and durations."""
+"""Values as they were written, and durations."""
 
 import re
 from dataclasses import dataclass, field

@@ -9,7 +9,7 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
-from app.settings.switches import switches_now
+from app.settings.disabled_file import switches_now
 from app.verdict.rules import Switches
 from harness.waiting import wait_for
 
