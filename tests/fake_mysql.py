@@ -29,7 +29,7 @@ SYNCED_VARIABLES: Mapping[str, str] = {
 
 OK = b"\x00\x00\x00\x02\x00\x00\x00"
 EOF = b"\xfe\x00\x00\x02\x00"
-_COM_QUIT = 1
+COM_QUIT = 1
 READ_IN_SYNC = "SELECT 1"
 _SELECTED: Mapping[Value, str] = {"ON": "1", "OFF": "0"}
 CAPABILITIES = (
@@ -172,7 +172,7 @@ class Peer:
         """
         for _ in itertools.count() if statements is None else range(statements):
             command = self.receive()
-            if not command or command[0] == _COM_QUIT:
+            if not command or command[0] == COM_QUIT:
                 break
             statement = command[1:].decode()
             self._statements.append(statement)

@@ -47,12 +47,10 @@ _KEEPALIVE = {
     socket.TCP_USER_TIMEOUT: 25_000,
 }
 """A TCP session notices in half a minute that its peer is lost (tcp(7))."""
-_QUIT_SECONDS = 0.5
-_QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 
 
 class Connection(aiomysql.Connection):  # type: ignore[misc]
-    """One connection, open from `to` until `quit` or `close`.
+    """One connection, open from `to` until `close`.
 
     peer: the address that this is connected to; the same for each connection to one socket.
     """
@@ -104,17 +102,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         # In one write, so that the server wakes once.
         self._write_bytes(b"".join(map(_query, statements)))
         return [await self._answer() for _ in statements]
-
-    async def quit(self) -> None:
-        """Log out, so that the server counts no aborted client, and close within 0.5 s."""
-        writer = self._writer
-        if writer is not None:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(_QUIT_SECONDS):
-                    writer.write(_QUIT)
-                    writer.close()
-                    await writer.wait_closed()
-        self.close()
 
     def close(self) -> None:
         """Close at once. The driver calls this too, on a fault or a cancellation."""

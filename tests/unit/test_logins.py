@@ -16,6 +16,7 @@ from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from harness.waiting import wait_for
 from tests.fake_mysql import (
+    COM_QUIT,
     READ_IN_SYNC,
     SYNCED_VARIABLES,
     Behaviour,
@@ -341,6 +342,19 @@ def test_a_closed_poller_fails_its_poll_and_logs_in_no_more() -> None:
         polls.failure_at_the_close()
         assert server.connections == logins
         polls.check_closed(server)
+
+
+def test_a_server_that_owes_an_answer_gets_a_goodbye_all_the_same() -> None:
+    received: list[bytes] = []
+
+    def behaviour(peer: Peer) -> None:
+        peer.poll_once()
+        received.extend(iter(peer.receive, b""))
+
+    with polling(behaviour) as (polls, _):
+        polls.state()
+        polls.failure_at_the_close()
+        wait_for("a goodbye", lambda: received[-1:] == [bytes([COM_QUIT])])
 
 
 def test_a_pause_of_the_poller_before_is_no_gap() -> None:
