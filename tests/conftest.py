@@ -164,8 +164,14 @@ def services(tmp_path: Path, ports: Ports) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="session")
-def shared_stack(installation: Installation) -> Iterator[Stack]:
+def shared_stack(
+    installation: Installation, tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Iterator[Stack]:
     """Start three Galera nodes, a clustercheckd beside each, HAProxy in front."""
+    if worker_id != "master":
+        # In one process only, or else each would start them, and nobody would notice.
+        started = tmp_path_factory.getbasetemp().parent / "shared-stack"
+        started.touch(exist_ok=False)
     with Stack(installation=installation) as running:
         yield running
 

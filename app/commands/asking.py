@@ -193,7 +193,7 @@ def _answer(service: Service) -> Reply:
     try:
         body = _received(service).decode(errors="replace").strip()
         if not _SENTENCE.fullmatch(body):
-            document = from_json(body)
+            document = from_json(body, allow_inf_nan=False)
             ours = {"service": service, "document": document, "fault": ""}
             return Reply(**document | ours)
         fault = f'answers "{body}", like the clustercheck script: clustercheckd does not run there'

@@ -59,7 +59,8 @@ def _same_place(members: Mapping[str, NodeState]) -> str:
     # Views of the same size look alike if the servers show AUTO instead of addresses.
     places: dict[int | None, dict[str | None, str]] = {}
     for name, node in members.items():
-        places.setdefault(node.wsrep_local_index, {})[node.wsrep_node_name] = name
+        holders = places.setdefault(node.wsrep_local_index, {})
+        holders.setdefault(node.wsrep_node_name, name)
     for index, holders in places.items():
         if len(holders) > 1 and index is not None:
             return f"{_SPLIT}; {', '.join(holders.values())}: each has wsrep_local_index {index}"

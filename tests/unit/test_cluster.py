@@ -117,6 +117,12 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
                 "split": "each side takes writes; n1, n2, n3: each has wsrep_local_index 0"
             },
         ),
+        # Two nodes of one name are two nodes only beside another.
+        (
+            (FIRST, replace(FIRST), THIRD),
+            "",
+            {"split": "each side takes writes; n1, n3: each has wsrep_local_index 0"},
+        ),
         # One node by two names.
         ((FIRST, SECOND, FIRST), "", {}),
         # Its own row tells of it, and it may not know yet that it was excluded.
