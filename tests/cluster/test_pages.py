@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from harness.galera import Installation, Node
+from harness.waiting import wait_for
 from tests.unit.pages import blocks_in, typed_on_pages
 
 ACCOUNT = "clustercheck@localhost"
@@ -60,5 +61,6 @@ def test_ps_tells_a_server_that_was_stopped_when_sql_gets_no_answer(node: Node) 
 
     assert letters() <= set("SRDI")
     with node.process.paused():
-        assert letters() == {"T"}
+        # The threads stop one after the other.
+        wait_for("all threads to stop", lambda: letters() == {"T"})
         assert node.status("Uptime") is None
