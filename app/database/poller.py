@@ -137,7 +137,7 @@ class Poller:
                 fault, self._target, phase, self._deadline_seconds
             )
         if isinstance(result, PollFailure):
-            # Or of the login that this poll has waited for.
+            # A timeout may be that of the login that this poll has waited for.
             self.sync = self.sync.poll_failed(
                 in_time=result.reason is not Reason.TIMEOUT,
                 is_answer=result.reason in _ANSWERS,

@@ -1,5 +1,6 @@
 """How the password is proved, on mock peers: what MariaDB 10.11 lacks, and impostor servers."""
 
+import ssl
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from pymysql.constants import CLIENT
 from app.database.poller import poll_once
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
-from harness.certificates import make_authority, make_certificate
+from harness.certificates import Certificate, make_authority, make_certificate
 from harness.waiting import wait_for
 from tests.fake_mysql import (
     CAPABILITIES,
@@ -35,6 +36,13 @@ DEADLINE_SECONDS = 10.0
 def polled(server: FakeMySQL) -> NodeState | PollFailure:
     """Poll once."""
     return poll_once(replace(database_of(server), password=PASSWORD), DEADLINE_SECONDS)
+
+
+def tls_server(directory: Path) -> tuple[Certificate, ssl.SSLContext]:
+    """Make an authority, and the context of a server that it vouches for."""
+    authority = make_authority(directory)
+    certificate = make_certificate(directory, "server", authority, "127.0.0.1")
+    return authority, server_context(certificate)
 
 
 def let_in_if_right(peer: Peer, password: bytes) -> None:
@@ -70,10 +78,7 @@ def asks_for_the_encrypted_password(peer: Peer) -> None:
 def test_over_tls_the_password_is_sent_within_it(
     tmp_path: Path, new_loop: Loop
 ) -> None:
-    authority = make_authority(tmp_path)
-    context = server_context(
-        make_certificate(tmp_path, "server", authority, "127.0.0.1")
-    )
+    authority, context = tls_server(tmp_path)
 
     def behaviour(peer: Peer) -> None:
         peer.start_tls(context, PLUGIN)
@@ -92,10 +97,7 @@ def test_over_tls_the_password_is_sent_within_it(
 def test_a_session_over_tls_is_closed_at_once_while_its_server_hangs(
     tmp_path: Path,
 ) -> None:
-    authority = make_authority(tmp_path)
-    context = server_context(
-        make_certificate(tmp_path, "server", authority, "127.0.0.1")
-    )
+    authority, context = tls_server(tmp_path)
     over = threading.Event()
 
     def behaviour(peer: Peer) -> None:

@@ -117,7 +117,7 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
                 "split": "each side takes writes; n1, n2, n3: each has wsrep_local_index 0"
             },
         ),
-        # Two nodes of one name are two nodes only beside another.
+        # Of two targets with one node name, the first is named.
         (
             (FIRST, replace(FIRST), THIRD),
             "",
