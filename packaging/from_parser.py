@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from app.commands.parser import COMMANDS, Parser
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE
-from app.settings.settings import WITHOUT_FLAG, Settings, default_of, flag_of
+from app.settings.settings import FIELDS, WITHOUT_FLAG, about, default_of, flag_of
 
 FILES = {
     ENV_FILE: "settings, one NAME=value a line",
@@ -38,14 +38,14 @@ def write_manual_pages(program: Path, folder: Path) -> None:
     """
     folder.mkdir()
     names = {"": _ABOUT, **{name: command.about for name, command in COMMANDS.items()}}
-    for command, about in names.items():
+    for command, words in names.items():
         name = _page_of(command)
         # No line breaks in these.
         others = ", ".join(
             rf"\%{_page_of(other)}(8)" for other in names if other != command
         )
         sections = {
-            "NAME": f"{name} \\- {about}",
+            "NAME": f"{name} \\- {words}",
             "SEE ALSO": f"{others}, and the pages in /usr/share/doc/clustercheckd/docs",
         }
         if not command:
@@ -80,14 +80,14 @@ def _completed(command: str) -> Parser:
     for action in parser._actions:  # noqa: SLF001 (nothing public lists them)
         if action.metavar in _PATHS:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-        elif action.dest in Settings.model_fields:
+        elif action.dest in FIELDS:
             action.choices = _words_of(action.dest) or None
     return parser
 
 
 def _words_of(setting: str) -> Sequence[str]:
     """Return the only words that a setting may have; none if it may have others."""
-    kind = Settings.model_fields[setting].annotation
+    kind = FIELDS[setting].__origin__
     kinds = (kind, *get_args(kind))
     if bool in kinds:
         return ("0", "1")
@@ -105,12 +105,7 @@ def _sections_of_all() -> dict[str, str]:
     return {
         "EXIT STATUS": _paragraphs(statuses),
         "SETTINGS": "Environment variables, and lines of the env file; a flag takes precedence.\n"
-        + _paragraphs(
-            {
-                _names_of(setting): _meaning_of(setting)
-                for setting in Settings.model_fields
-            }
-        ),
+        + _paragraphs({_names_of(setting): _meaning_of(setting) for setting in FIELDS}),
         "FILES": _paragraphs(FILES),
     }
 
@@ -122,8 +117,8 @@ def _names_of(setting: str) -> str:
 
 def _meaning_of(setting: str) -> str:
     default = default_of(setting)
-    about = str(Settings.model_fields[setting].description)
-    return f"{about} (default: {default})" if default else about
+    words = about(setting)
+    return f"{words} (default: {default})" if default else words
 
 
 def _paragraphs(terms: dict[str, str]) -> str:

@@ -9,7 +9,7 @@ from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
 from app.settings.listening import check_listening
-from app.settings.settings import WITHOUT_FLAG, Load, Settings, default_of
+from app.settings.settings import FIELDS, WITHOUT_FLAG, Load, default_of
 from app.settings.values import Variable
 from app.text import one_line
 from app.verdict.node_state import NodeState
@@ -24,7 +24,7 @@ def check(load: Load, *, as_json: bool) -> int:
     settings, warnings, _ = load()
     complain(*warnings)
     _become_service_user(". Ask the service itself: clustercheckd status")
-    settings.require_usable()
+    settings.database().target()
     outcome = poll_once(settings.database(), settings.clustercheck_deadline)
     switches = switches_now(settings.clustercheck_disabled_file)
     verdict = decide(outcome, 0.0, settings.policy(), switches)
@@ -53,14 +53,15 @@ def check_settings(load: Load, *, showing: bool) -> int:
     _become_service_user()
     settings, warnings, used = load(strict=True)
     complain(*warnings)
-    settings.policy()
     check_listening(settings)
     database = settings.database()
     # Only the service can read what LoadCredential= gives it.
-    if not any(str(value).startswith("/run/credentials/") for _, value in settings):
+    if not any(
+        str(value).startswith("/run/credentials/") for value in vars(settings).values()
+    ):
         database.target()
     if showing:
-        for name in Settings.model_fields:
+        for name in FIELDS:
             say(_shown(name, used.get(name)))
         # With what the option file and defaults add.
         say(f"# database: {database}")

@@ -24,10 +24,11 @@ from app.commands.output import say
 from app.settings.files import SettingsError
 from app.settings.settings import (
     DATABASE,
+    FIELDS,
     LISTENING,
     POLICY,
     WITHOUT_FLAG,
-    Settings,
+    about,
     default_of,
     flag_of,
 )
@@ -73,7 +74,7 @@ COMMANDS = {
             DONE: "after SIGTERM or Ctrl-C",
             MISUSED: f"{_MISUSED}, or the port is in use",
         },
-        Settings.model_fields,
+        FIELDS,
         {
             "--check-settings": {
                 "action": "store_true",
@@ -229,16 +230,16 @@ class Parser(argparse.ArgumentParser):
                 self._add_setting(setting)
 
     def _add_setting(self, setting: str) -> None:
-        field = Settings.model_fields[setting]
+        kind = FIELDS[setting].__origin__
         default = default_of(setting)
         value: dict[str, Any] = {"metavar": setting.rpartition("_")[2].upper()}
-        if bool in (field.annotation, *get_args(field.annotation)):
+        if bool in (kind, *get_args(kind)):
             value = {"nargs": "?", "const": "1", "metavar": "0|1"}
         self.add_argument(
             flag_of(setting),
             dest=setting,
             default=argparse.SUPPRESS,
-            help=f"{field.description}" + (f" (default: {default})" if default else ""),
+            help=about(setting) + (f" (default: {default})" if default else ""),
             **value,
         )
 
@@ -272,11 +273,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         mistake = f"{fault.argument_name} {takes} value"
     if mistake:
         raise SettingsError(f"{mistake}; for help, run: clustercheckd {command} --help")
-    typed.flags = {
-        name: text
-        for name, text in vars(typed).items()
-        if name in Settings.model_fields
-    }
+    typed.flags = {name: text for name, text in vars(typed).items() if name in FIELDS}
     return typed
 
 

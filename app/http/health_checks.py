@@ -85,7 +85,8 @@ def policy_of(query: bytes, policy: Policy) -> Policy:
         if key in overrides:
             raise SettingsError(f"{key} is given twice")
         overrides[key] = Variable(key, value)
-    return replace(policy, **settings_of(overrides).model_dump(exclude_unset=True))
+    settings = settings_of(overrides)
+    return replace(policy, **{name: getattr(settings, name) for name in overrides})
 
 
 @lru_cache(maxsize=64)

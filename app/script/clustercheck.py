@@ -95,12 +95,12 @@ def _database(values: Mapping[str, str]) -> Database:
     port = values.get("MYSQL_PORT")
     defaults_file = values["DEFAULTS_EXTRA_FILE"]
     return Database(
-        socket=values.get("MYSQL_SOCKET"),
-        host=values.get("MYSQL_HOST"),
-        port=parse_port("MYSQL_PORT", port) if port else None,
-        username=values["MYSQL_USERNAME"],
+        mysql_socket=values.get("MYSQL_SOCKET"),
+        mysql_host=values.get("MYSQL_HOST"),
+        mysql_port=parse_port("MYSQL_PORT", port) if port else None,
+        mysql_username=values["MYSQL_USERNAME"],
         # If the password is empty, the defaults file supplies it.
-        password=values["MYSQL_PASSWORD"] or None,
+        mysql_password=values["MYSQL_PASSWORD"] or None,
         # The script ignores a file that it cannot read.
         defaults_extra_file=defaults_file
         if os.access(defaults_file, os.R_OK)

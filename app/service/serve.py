@@ -41,7 +41,7 @@ def serve(load: Load) -> int:
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     settings, warnings, _ = load()
-    settings.require_usable()
+    settings.database().target()
     log = Log()
     log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
     _tell_ignored(warnings)
@@ -185,7 +185,7 @@ class _Service:
             raise SettingsError(
                 "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
             )
-        settings.require_usable()
+        settings.database().target()
         return settings
 
     async def _take(self, settings: Settings) -> PollFailure | None:

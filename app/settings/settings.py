@@ -8,21 +8,16 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    Field,
-    ValidationError,
-)
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic.dataclasses import dataclass
 from pydantic_core import ErrorDetails
 
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE, read_env_file
 from app.settings.files import SettingsError
 from app.settings.target import MOST_PORT, Database
-from app.settings.tls import Verify
 from app.settings.values import Variable, seconds_in
 from app.text import one_line
 from app.verdict.rules import Policy
@@ -59,142 +54,91 @@ def _networks_in(text: str) -> list[IPv4Network | IPv6Network]:
         ) from None
 
 
-Seconds = Annotated[float, BeforeValidator(seconds_in)]
-Limit = Annotated[float | None, BeforeValidator(seconds_in)]
-Networks = Annotated[
-    list[IPv4Network | IPv6Network] | None, BeforeValidator(_networks_in)
-]
+Networks = list[IPv4Network | IPv6Network] | None
+
+_DURATION = BeforeValidator(seconds_in)
+_NETWORKS = BeforeValidator(_networks_in)
 
 
-class Settings(BaseModel, frozen=True):
+@dataclass(frozen=True, kw_only=True)
+class Settings(Policy, Database):
     """All settings; the environment variables have the fields' names."""
 
-    mysql_socket: str | None = Field(
-        None, description="unix socket (default: the first usual place)"
-    )
-    mysql_host: str | None = Field(
-        None, description="the server's name or address, for TCP"
-    )
-    mysql_port: int | None = Field(
-        None, ge=1, le=MOST_PORT, description="the server's port (3306); it means TCP"
-    )
-    mysql_username: str | None = Field(
-        None, description="account (default: clustercheckd's own user)"
-    )
-    mysql_password: str | None = Field(
-        None, repr=False, description="the account's password; none with unix_socket"
-    )
-    mysql_password_file: str | None = Field(
-        None, description="file that contains the password"
-    )
-    defaults_extra_file: str | None = Field(
-        None, description="option file of the mysql client, for [client]"
-    )
-    mysql_ssl: bool | None = Field(
-        None, description="require TLS; other MYSQL_SSL_* imply it"
-    )
-    mysql_ssl_ca: str | None = Field(
-        None, description="certificates to trust (default: the system's)"
-    )
-    mysql_ssl_cert: str | None = Field(None, description="client certificate, PEM")
-    mysql_ssl_key: str | None = Field(
-        None, description="its key, PEM (default: in the same file)"
-    )
-    mysql_ssl_verify: Verify | None = Field(
-        None, description="identity (default), ca, none"
-    )
-
-    available_when_donor: bool = Field(
-        default=False, description="accept a donor or desynced node"
-    )
-    available_when_readonly: bool = Field(
-        default=True, description="accept a read-only node"
-    )
-    available_when_full: bool = Field(
-        default=True, description="accept a node at max_connections"
-    )
-    min_cluster_size: int = Field(
-        0, ge=0, description="fewest members of the node's component (0: no limit)"
-    )
-    max_recv_queue: int | None = Field(
-        None, ge=0, description="longest receive queue (default: no limit)"
-    )
-    max_sync_wait: Limit = Field(
-        None, ge=0.1, le=3600, description="longest wait of a read in sync (no limit)"
-    )
+    # Those of the database and the policy that have other limits than their types.
+    mysql_port: Annotated[
+        int | None,
+        "the server's port (3306); it means TCP",
+        Field(ge=1, le=MOST_PORT),
+    ] = None
+    max_sync_wait: Annotated[
+        float | None,
+        "longest wait of a read in sync (no limit)",
+        Field(ge=0.1, le=3600),
+        _DURATION,
+    ] = None
 
     # A relative path would depend on where each command is started.
-    clustercheck_disabled_file: str = Field(
-        DISABLED_FILE,
-        pattern="^/",
-        description="the node is drained while it exists",
-    )
-    clustercheck_drain_status: Literal["404", "503"] = Field(
-        "503", description="HTTP status for planned reasons"
-    )
-    clustercheck_drain_seconds: Seconds = Field(
-        0, ge=0, le=3600, description="how long to drain after SIGTERM"
-    )
-    clustercheck_poll_interval: Seconds = Field(
-        0.25, ge=0.05, le=60, description="how often to poll the server"
-    )
-    clustercheck_login_interval: Seconds = Field(
-        2, ge=0, le=3600, description="how often to log in again; 0 is never"
-    )
-    clustercheck_deadline: Seconds = Field(
-        0.8, ge=0.05, le=60, description="time that one poll may take"
-    )
-    clustercheck_host: str = Field("*", description="the service's address; * is all")
-    clustercheck_port: int = Field(
-        9200, ge=0, le=MOST_PORT, description="the service's port; 0 is any"
-    )
-    clustercheck_allow_from: Networks = Field(
-        None, min_length=1, description="clients, e.g. 10.0.0.0/8 (default: everybody)"
-    )
-    clustercheck_any_path: bool = Field(
-        default=False, description="return the verdict on every path"
-    )
-    clustercheck_log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="debug, info, warning or error"
-    )
-    clustercheck_log_format: Literal["text", "json"] = Field(
-        "text", description="text or json"
-    )
+    clustercheck_disabled_file: Annotated[
+        str, "the node is drained while it exists", Field(pattern="^/")
+    ] = DISABLED_FILE
+    clustercheck_drain_status: Annotated[
+        Literal["404", "503"], "HTTP status for planned reasons"
+    ] = "503"
+    clustercheck_drain_seconds: Annotated[
+        float, "how long to drain after SIGTERM", Field(le=3600), _DURATION
+    ] = 0
+    clustercheck_poll_interval: Annotated[
+        float, "how often to poll the server", Field(ge=0.05, le=60), _DURATION
+    ] = 0.25
+    clustercheck_login_interval: Annotated[
+        float, "how often to log in again; 0 is never", Field(le=3600), _DURATION
+    ] = 2
+    clustercheck_deadline: Annotated[
+        float, "time that one poll may take", Field(ge=0.05, le=60), _DURATION
+    ] = 0.8
+    clustercheck_host: Annotated[str, "the service's address; * is all"] = "*"
+    clustercheck_port: Annotated[
+        int, "the service's port; 0 is any", Field(le=MOST_PORT)
+    ] = 9200
+    clustercheck_allow_from: Annotated[
+        Networks,
+        "clients, e.g. 10.0.0.0/8 (default: everybody)",
+        Field(min_length=1),
+        _NETWORKS,
+    ] = None
+    clustercheck_any_path: Annotated[bool, "return the verdict on every path"] = False
+    clustercheck_log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], "debug, info, warning or error"
+    ] = "info"
+    clustercheck_log_format: Annotated[Literal["text", "json"], "text or json"] = "text"
+
+    @field_validator("*")
+    @classmethod
+    def _is_not_negative(cls, value: object) -> object:
+        if isinstance(value, int) and value < 0:
+            raise ValueError("at least 0")
+        return value
 
     def database(self) -> Database:
-        """Return the database settings, for the poller. Raises `SettingsError`."""
-        if self.mysql_password and self.mysql_password_file:
-            raise SettingsError(
-                "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
-            )
-        return Database(
-            **{name.removeprefix("mysql_"): getattr(self, name) for name in DATABASE}
-        )
+        """Return the database settings, for the poller."""
+        return Database(**{name: getattr(self, name) for name in DATABASE})
 
     def policy(self) -> Policy:
-        """Return the policy for health checks that do not override it. Raises `SettingsError`."""
-        if self.max_sync_wait and not self.clustercheck_login_interval:
-            raise SettingsError(
-                "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
-            )
+        """Return the policy for health checks that do not override it."""
         return Policy(**{name: getattr(self, name) for name in POLICY})
 
-    def require_usable(self) -> None:
-        """Raise `SettingsError` if the settings give no login, or exclude each other."""
-        self.database().target()
-        self.policy()
 
+FIELDS = get_type_hints(Settings, include_extras=True)
+"""The type of each setting, with what it means, by its field."""
 
-Loaded = tuple[Settings, list[str], Mapping[str, Variable]]
-"""Settings, warnings of one line each, and the variable that decides each field that has one."""
-
-DATABASE = [
-    name for name in Settings.model_fields if name.startswith(("mysql_", "defaults_"))
-]
+DATABASE = [field.name for field in fields(Database)]
 POLICY = [field.name for field in fields(Policy)]
 """A query overrides them by the same names."""
 
 LISTENING = ["clustercheck_host", "clustercheck_port"]
+
+Loaded = tuple[Settings, list[str], Mapping[str, Variable]]
+"""Settings, warnings of one line each, and the variable that decides each field that has one."""
 
 _LIKE_OURS = (
     "CLUSTERCHECK_",
@@ -214,7 +158,7 @@ def flag_of(name: str) -> str:
 
 _MEANT = {
     word: name.upper()
-    for name in (*Settings.model_fields, _ENV_FILE_VARIABLE)
+    for name in (*FIELDS, _ENV_FILE_VARIABLE)
     for word in (name.upper(), flag_of(name)[2:].replace("-", "_").upper())
 }
 """Each setting by its name and by its flag's."""
@@ -227,10 +171,15 @@ _CLOSE = 0.75
 
 def default_of(name: str) -> str:
     """Return the default of a field of `Settings` as it is typed; empty for None."""
-    default = Settings.model_fields[name].default
+    default = getattr(Settings, name)
     if isinstance(default, bool):
         return str(int(default))
     return "" if default is None else str(default)
+
+
+def about(name: str) -> str:
+    """Say what a field of `Settings` means."""
+    return str(FIELDS[name].__metadata__[0])
 
 
 def load_settings(
@@ -259,7 +208,7 @@ def load_settings(
     if only is not None:
         warnings += mistakes
         mistakes = []
-    used = effective([*in_file, *environ, *typed], only or Settings.model_fields)
+    used = effective([*in_file, *environ, *typed], only or FIELDS)
     return settings_of(used, mistakes), warnings, used
 
 
@@ -298,7 +247,7 @@ def _repetitions(variables: Iterable[Variable]) -> Iterator[str]:
 
 
 def effective(
-    variables: Iterable[Variable], only: Collection[str] = Settings.model_fields
+    variables: Iterable[Variable], only: Collection[str] = FIELDS
 ) -> dict[str, Variable]:
     """Return the last variable that sets each field, if any does."""
     return {
@@ -315,15 +264,23 @@ def settings_of(used: Mapping[str, Variable], mistakes: Sequence[str] = ()) -> S
     mistakes: found before. Raises `SettingsError`.
     """
     lines = list(mistakes)
+    values: dict[str, Any] = {field: used[field].value for field in used}
     try:
-        settings = Settings.model_validate(
-            {field: variable.value for field, variable in used.items()}
-        )
+        settings = Settings(**values)
     except ValidationError as fault:
         lines += [_line(error, used[str(error["loc"][0])]) for error in fault.errors()]
+    else:
+        lines += _conflicts(settings)
     if lines:
         raise SettingsError(*lines)
     return settings
+
+
+def _conflicts(settings: Settings) -> Iterator[str]:
+    if settings.mysql_password and settings.mysql_password_file:
+        yield "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
+    if settings.max_sync_wait and not settings.clustercheck_login_interval:
+        yield "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
 
 
 def _line(error: ErrorDetails, variable: Variable) -> str:

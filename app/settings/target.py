@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from ssl import SSLContext
+from typing import Annotated
 
 from app.settings.files import SettingsError, read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
@@ -65,18 +66,30 @@ class Database:
     The option file supplies those. TLS applies to TCP only, never to a unix socket.
     """
 
-    socket: str | None = None
-    host: str | None = None
-    port: int | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    password_file: str | None = None
-    defaults_extra_file: str | None = None
-    ssl: bool | None = None
-    ssl_ca: str | None = None
-    ssl_cert: str | None = None
-    ssl_key: str | None = None
-    ssl_verify: Verify | None = None
+    mysql_socket: Annotated[
+        str | None, "unix socket (default: the first usual place)"
+    ] = None
+    mysql_host: Annotated[str | None, "the server's name or address, for TCP"] = None
+    mysql_port: Annotated[int | None, "the server's port (3306); it means TCP"] = None
+    mysql_username: Annotated[
+        str | None, "account (default: clustercheckd's own user)"
+    ] = None
+    mysql_password: Annotated[
+        str | None, "the account's password; none with unix_socket"
+    ] = field(default=None, repr=False)
+    mysql_password_file: Annotated[str | None, "file that contains the password"] = None
+    defaults_extra_file: Annotated[
+        str | None, "option file of the mysql client, for [client]"
+    ] = None
+    mysql_ssl: Annotated[bool | None, "require TLS; other MYSQL_SSL_* imply it"] = None
+    mysql_ssl_ca: Annotated[
+        str | None, "certificates to trust (default: the system's)"
+    ] = None
+    mysql_ssl_cert: Annotated[str | None, "client certificate, PEM"] = None
+    mysql_ssl_key: Annotated[str | None, "its key, PEM (default: in the same file)"] = (
+        None
+    )
+    mysql_ssl_verify: Annotated[Verify | None, "identity (default), ca, none"] = None
 
     def __str__(self) -> str:
         """Return address, user and TLS for the log, or why there is no login."""
@@ -91,7 +104,12 @@ class Database:
     @property
     def server(self) -> tuple[object, ...]:
         """The settings that name the server, without the account."""
-        return self.socket, self.host, self.port, self.defaults_extra_file
+        return (
+            self.mysql_socket,
+            self.mysql_host,
+            self.mysql_port,
+            self.defaults_extra_file,
+        )
 
     def target(self) -> Target:
         """Read the files that the settings name, and return the parameters of one attempt.
@@ -101,7 +119,7 @@ class Database:
         path = self.defaults_extra_file
         options = read_option_file(path) if path else {}
         socket, host, port = self._address(options)
-        username = self.username or options.get("user") or _own_name()
+        username = self.mysql_username or options.get("user") or _own_name()
         password = self._password(options)
         tls = None if socket else self._tls(options)
         return Target(socket, host, port, username, password, tls)
@@ -109,26 +127,26 @@ class Database:
     def file_stamps(self) -> list[object]:
         """Return values that change when a file that the settings name does."""
         paths = (
-            self.password_file,
+            self.mysql_password_file,
             self.defaults_extra_file,
-            self.ssl_ca,
-            self.ssl_cert,
-            self.ssl_key,
+            self.mysql_ssl_ca,
+            self.mysql_ssl_cert,
+            self.mysql_ssl_key,
         )
         return [stamp_of(path) for path in paths]
 
     def _address(self, options: Options) -> tuple[str, str, int]:
         """Return socket, host and port."""
         # No message repeats a value: a URL, or one in the wrong variable, may contain the password.
-        port = self.port
-        if self.socket:
-            if self.host not in _UNSET_OR_LOCALHOST or port is not None:
+        port = self.mysql_port
+        if self.mysql_socket:
+            if self.mysql_host not in _UNSET_OR_LOCALHOST or port is not None:
                 raise SettingsError(
                     "MYSQL_SOCKET with MYSQL_HOST or MYSQL_PORT may name two servers: set one"
                     " of them"
                 )
-            return _checked_socket("MYSQL_SOCKET", self.socket), "", 0
-        host = _checked_host("MYSQL_HOST", self.host) or _checked_host(
+            return _checked_socket("MYSQL_SOCKET", self.mysql_socket), "", 0
+        host = _checked_host("MYSQL_HOST", self.mysql_host) or _checked_host(
             "host" + _IN_FILE, options.get("host")
         )
         protocol = (options.get("protocol") or "").strip().lower()
@@ -145,18 +163,18 @@ class Database:
         return "", host or "127.0.0.1", port or DEFAULT_PORT
 
     def _tls(self, options: Options) -> SSLContext | None:
-        if self.ssl is False:
+        if self.mysql_ssl is False:
             return None
-        files = (self.ssl_ca, self.ssl_cert, self.ssl_key)
+        files = (self.mysql_ssl_ca, self.mysql_ssl_cert, self.mysql_ssl_key)
         # A setting that says what to verify or trust asks for TLS.
-        if self.ssl or any(files) or self.ssl_verify:
-            return context_of(self.ssl_verify or "identity", *files)
+        if self.mysql_ssl or any(files) or self.mysql_ssl_verify:
+            return context_of(self.mysql_ssl_verify or "identity", *files)
         return context_of_file(options)
 
     def _password(self, options: Options) -> str:
-        path = self.password_file
+        path = self.mysql_password_file
         if not path:
-            return self.password or options.get("password") or ""
+            return self.mysql_password or options.get("password") or ""
         if not path.startswith("/"):
             # Without the path: it may be the password, in the wrong variable.
             raise SettingsError("MYSQL_PASSWORD_FILE: not an absolute path")

@@ -37,6 +37,7 @@ in sessions. No rule reads wsrep_sst_donor_rejects_queries, which Galera 4 only 
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from app.text import one_line
 from app.verdict.node_state import NOT_A_NUMBER, NodeState, PollFailure
@@ -53,12 +54,18 @@ class Policy:
     min_cluster_size: in members. max_recv_queue: in write-sets. max_sync_wait: in seconds.
     """
 
-    available_when_donor: bool = False
-    available_when_readonly: bool = True
-    available_when_full: bool = True
-    min_cluster_size: int = 0
-    max_recv_queue: int | None = None
-    max_sync_wait: float | None = None
+    available_when_donor: Annotated[bool, "accept a donor or desynced node"] = False
+    available_when_readonly: Annotated[bool, "accept a read-only node"] = True
+    available_when_full: Annotated[bool, "accept a node at max_connections"] = True
+    min_cluster_size: Annotated[
+        int, "fewest members of the node's component (0: no limit)"
+    ] = 0
+    max_recv_queue: Annotated[
+        int | None, "longest receive queue (default: no limit)"
+    ] = None
+    max_sync_wait: Annotated[
+        float | None, "longest wait of a read in sync (no limit)"
+    ] = None
 
 
 @dataclass(frozen=True)

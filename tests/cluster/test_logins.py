@@ -150,7 +150,9 @@ def test_a_server_without_connections_left_takes_no_node_out(
 def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
     async def settings() -> object:
         target = Database(
-            socket=str(node.socket), username=ACCOUNT, password=PASSWORD
+            mysql_socket=str(node.socket),
+            mysql_username=ACCOUNT,
+            mysql_password=PASSWORD,
         ).target()
         session = await Session.to(target)
         await session.prepare(32)

@@ -61,7 +61,11 @@ def comparable(node: Mapping[str, object]) -> dict[str, object]:
 def assert_select_is_like_show(node: Node) -> None:
     """Check that a node answers the SELECT, which it must not refuse, as it does the SHOW."""
     check_select_is_like_show(
-        Database(socket=str(node.socket), username=ACCOUNT, password=PASSWORD)
+        Database(
+            mysql_socket=str(node.socket),
+            mysql_username=ACCOUNT,
+            mysql_password=PASSWORD,
+        )
     )
 
 

@@ -240,7 +240,7 @@ class TestPolls:
             ) as monitor:
                 await until(lambda: poller.script == [hanging])
                 now += later
-                settings, register = Settings.model_validate({}), ConnectionRegister()
+                settings, register = Settings(), ConnectionRegister()
                 counts, logins = HealthCheckCounts(), Poller(Database(), 1)
                 sources = Sources(
                     settings,

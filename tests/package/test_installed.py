@@ -14,7 +14,7 @@ import pytest
 
 from app.commands.parser import COMMANDS
 from app.settings.disabled_file import DISABLED_FILE
-from app.settings.settings import Settings
+from app.settings.settings import FIELDS
 from harness.waiting import wait_for
 from tests.package.conftest import Packages, block_of, commands_of
 from tests.package.machine import Machine
@@ -118,7 +118,7 @@ def test_man_has_files_exit_statuses_and_settings(machine: Machine) -> None:
         # What an administrator makes later.
         if path not in (PASSWORD_FILE, DISABLED_FILE):
             machine.run(f"test -e {path}")
-    assert all(f" {name.upper()} (" in page for name in Settings.model_fields)
+    assert all(f" {name.upper()} (" in page for name in FIELDS)
     assert all(f"  clustercheckd {name}\n" in page for name in COMMANDS)
 
 

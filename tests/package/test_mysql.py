@@ -91,17 +91,22 @@ class MySQL:
         """Return the settings to connect in this way."""
         if way == "socket":
             return Database(
-                socket=str(self._directory / "s"), username=ACCOUNT, password=PASSWORD
+                mysql_socket=str(self._directory / "s"),
+                mysql_username=ACCOUNT,
+                mysql_password=PASSWORD,
             )
         over_tcp = Database(
-            host=LOOPBACK, port=self._port, username=ACCOUNT, password=PASSWORD
+            mysql_host=LOOPBACK,
+            mysql_port=self._port,
+            mysql_username=ACCOUNT,
+            mysql_password=PASSWORD,
         )
         if way == "admin port":
-            return replace(over_tcp, port=self._admin_port)
+            return replace(over_tcp, mysql_port=self._admin_port)
         if way == "tls":
             # The certificates that the server makes for itself name no host.
             certificate = str(self._directory / "data" / "ca.pem")
-            return replace(over_tcp, ssl_ca=certificate, ssl_verify="ca")
+            return replace(over_tcp, mysql_ssl_ca=certificate, mysql_ssl_verify="ca")
         return over_tcp
 
     def poll(self, way: str = "socket") -> NodeState | PollFailure:

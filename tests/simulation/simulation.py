@@ -126,7 +126,10 @@ class Simulation:
     def _new_poller(self, before: Poller | None = None) -> Poller:
         return Poller(
             Database(
-                host="127.0.0.1", port=3306, username="someone", password="geheim"
+                mysql_host="127.0.0.1",
+                mysql_port=3306,
+                mysql_username="someone",
+                mysql_password="geheim",
             ),
             promised.DEADLINE_SECONDS,
             login_interval_seconds=promised.LOGIN_INTERVAL_SECONDS,

@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from app.settings.settings import Settings
+from app.settings.settings import FIELDS, Settings, settings_of
+from app.settings.values import Variable
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +35,8 @@ def documents_in(path: Path) -> Iterator[Document]:
 
 def settings_from(environ: Mapping[str, str]) -> Settings:
     """Read a container's variables as clustercheckd does; an unknown one fails."""
-    known = {name.upper() for name in Settings.model_fields}
+    known = {name.upper() for name in FIELDS}
     assert set(environ) <= known, set(environ) - known
-    return Settings(**{name.lower(): value for name, value in environ.items()})  # type: ignore[arg-type]
+    return settings_of(
+        {name.lower(): Variable(name, environ[name]) for name in environ}
+    )

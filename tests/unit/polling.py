@@ -167,8 +167,8 @@ def polling(
 def database_of(server: FakeMySQL) -> Database:
     """Return the settings that lead to a server."""
     return Database(
-        host=str(server.server_address[0]),
-        port=server.port,
-        username="someone",
-        password="geheim",
+        mysql_host=str(server.server_address[0]),
+        mysql_port=server.port,
+        mysql_username="someone",
+        mysql_password="geheim",
     )

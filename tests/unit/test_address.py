@@ -53,9 +53,9 @@ class MockServers:
     def asked_by_client(self, database: Database) -> str:
         """Return where the mariadb client connects to."""
         settings = {
-            "socket": database.socket,
-            "host": database.host,
-            "port": database.port,
+            "socket": database.mysql_socket,
+            "host": database.mysql_host,
+            "port": database.mysql_port,
         }
         flags = [
             f"--{name}={value}" for name, value in settings.items() if value is not None
@@ -116,13 +116,15 @@ def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
     database = servers.database(f"{protocol}\n{path}\n{port}\n{host}")
     names, numbers = (None, "localhost", OUR_HOST), (None, servers.our_port)
     cases = [
-        replace(database, host=name, port=number)
+        replace(database, mysql_host=name, mysql_port=number)
         for name in names
         for number in numbers
     ]
-    cases.append(replace(database, socket=servers.our_socket, host="localhost"))
+    cases.append(
+        replace(database, mysql_socket=servers.our_socket, mysql_host="localhost")
+    )
     if FILES_HOST not in host:  # MYSQL_SOCKET beside it has a test of its own
-        cases.append(replace(database, socket=servers.our_socket))
+        cases.append(replace(database, mysql_socket=servers.our_socket))
     for case in cases:
         assert servers.asked_by_client(case) == servers.asked_by_us(case)
 
@@ -149,7 +151,7 @@ def test_a_socket_that_is_set_takes_precedence_over_the_files_host(
 ) -> None:
     database = servers.database(f"host={FILES_HOST}\nport={{port}}")
     assert (
-        servers.asked_by_us(replace(database, socket=servers.our_socket))
+        servers.asked_by_us(replace(database, mysql_socket=servers.our_socket))
         == servers.our_socket
     )
 
@@ -174,16 +176,16 @@ def test_what_leads_nowhere_is_an_error_that_names_the_option(
 
 def test_the_longest_path_of_a_socket_is_107_bytes() -> None:
     longest = "/" + 106 * "x"
-    assert Database(socket=longest).target().socket == longest
+    assert Database(mysql_socket=longest).target().socket == longest
     with pytest.raises(SettingsError, match="MYSQL_SOCKET"):
-        Database(socket=f"{longest}x").target()
+        Database(mysql_socket=f"{longest}x").target()
 
 
 def test_a_host_that_is_none_is_an_error_without_the_password_in_it() -> None:
     with pytest.raises(
         SettingsError, match=r"^MYSQL_HOST is not a host name"
     ) as caught:
-        Database(host="mysql://root:geheim@db").target()
+        Database(mysql_host="mysql://root:geheim@db").target()
     assert "geheim" not in str(caught.value)
 
 
@@ -213,7 +215,7 @@ def test_no_socket_is_looked_for_where_any_local_user_can_listen() -> None:
 def test_an_address_is_shown_with_its_port(
     host: str, port: int | None, expected: str
 ) -> None:
-    assert str(Database(host=host, port=port).target()) == expected
+    assert str(Database(mysql_host=host, mysql_port=port).target()) == expected
 
 
 @pytest.mark.parametrize(

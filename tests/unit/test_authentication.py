@@ -35,7 +35,9 @@ DEADLINE_SECONDS = 10.0
 
 def polled(server: FakeMySQL) -> NodeState | PollFailure:
     """Poll once."""
-    return poll_once(replace(database_of(server), password=PASSWORD), DEADLINE_SECONDS)
+    return poll_once(
+        replace(database_of(server), mysql_password=PASSWORD), DEADLINE_SECONDS
+    )
 
 
 def tls_server(directory: Path) -> tuple[Certificate, ssl.SSLContext]:
@@ -88,7 +90,9 @@ def test_over_tls_the_password_is_sent_within_it(
 
     with fake_mysql(behaviour) as server:
         database = replace(
-            database_of(server), password=PASSWORD, ssl_ca=str(authority.cert)
+            database_of(server),
+            mysql_password=PASSWORD,
+            mysql_ssl_ca=str(authority.cert),
         )
         with polls_of(database, new_loop=new_loop) as polls:
             polls.state()
@@ -109,7 +113,7 @@ def test_a_session_over_tls_is_closed_at_once_while_its_server_hangs(
 
     with fake_mysql(behaviour) as server:
         with polls_of(
-            replace(database_of(server), ssl_ca=str(authority.cert))
+            replace(database_of(server), mysql_ssl_ca=str(authority.cert))
         ) as polls:
             polls.state()
             # A goodbye would take longer than the poll may.

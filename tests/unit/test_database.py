@@ -74,32 +74,37 @@ def test_no_option_file_weakens_tls_where_a_setting_asks_for_it(tmp_path: Path) 
         "ssl-ca=/no",
     ):
         database = Database(defaults_extra_file=option_file(tmp_path, lines))
-        assert asked_for(replace(database, ssl_ca=ca)) == IDENTITY
-        assert asked_for(replace(database, ssl=True)) == IDENTITY
-        assert asked_for(replace(database, ssl_verify="ca")) == ISSUER
-        assert asked_for(replace(database, ssl=False)) is None
+        assert asked_for(replace(database, mysql_ssl_ca=ca)) == IDENTITY
+        assert asked_for(replace(database, mysql_ssl=True)) == IDENTITY
+        assert asked_for(replace(database, mysql_ssl_verify="ca")) == ISSUER
+        assert asked_for(replace(database, mysql_ssl=False)) is None
 
 
 def test_a_setting_takes_precedence_and_leaves_the_rest_of_the_option_file_as_it_is(
     tmp_path: Path,
 ) -> None:
     file = option_file(tmp_path, "skip-ssl\nuser=file\nport=1")
-    target = Database(defaults_extra_file=file, ssl=True, port=2).target()
+    target = Database(defaults_extra_file=file, mysql_ssl=True, mysql_port=2).target()
     assert (target.username, str(target)) == ("file", "db:2")
     assert target.tls is not None
 
 
 def test_the_log_shows_the_login_without_the_password(tmp_path: Path) -> None:
     ca = str(make_authority(tmp_path).cert)
-    database = Database(host="db", username="someone", password="geheim", ssl_ca=ca)
+    database = Database(
+        mysql_host="db",
+        mysql_username="someone",
+        mysql_password="geheim",
+        mysql_ssl_ca=ca,
+    )
     assert str(database) == "db:3306 as someone (with a password, over TLS)"
-    without_file = str(replace(database, ssl_ca="/no/file"))
+    without_file = str(replace(database, mysql_ssl_ca="/no/file"))
     assert without_file.startswith("no login possible: MYSQL_SSL_CA")
 
 
 def test_a_certificate_that_has_changed_is_loaded_again(tmp_path: Path) -> None:
     file = make_authority(tmp_path).cert
-    database = Database(host="db", ssl_ca=str(file))
+    database = Database(mysql_host="db", mysql_ssl_ca=str(file))
     first = database.target().tls
     assert database.target().tls is first
     os.utime(file, (1, 1))

@@ -97,7 +97,9 @@ def test_a_refused_password_is_tried_again_at_once_when_its_file_changes(
     file = tmp_path / "password"
     file.write_text("old")
     with fake_mysql(says(packet(0, error(1045)))) as server:
-        database = replace(database_of(server), password=None, password_file=str(file))
+        database = replace(
+            database_of(server), mysql_password=None, mysql_password_file=str(file)
+        )
         with polls_of(database, login_interval=INTERVAL_SECONDS) as polls:
             wait_for(
                 "two refusals",
@@ -379,13 +381,13 @@ def test_a_poller_goes_on_from_another_one() -> None:
         assert after.poller.login_counts is polls.poller.login_counts
         # Of another account, it knows the server; of another server, nothing.
         other = polls.another(
-            replace(database_of(server), username="other"), login_interval=60
+            replace(database_of(server), mysql_username="other"), login_interval=60
         )
         assert other.state().sync_refused
         never = polls.another(database_of(server), login_interval=0)
         assert never.poller.sync_wait_seconds is None
         assert never.state().sync_wait_seconds is None
-        elsewhere = replace(database_of(server), host="localhost")
+        elsewhere = replace(database_of(server), mysql_host="localhost")
         assert (
             polls.another(elsewhere, login_interval=60).poller.sync_wait_seconds is None
         )

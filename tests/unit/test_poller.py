@@ -155,7 +155,7 @@ def test_a_full_accept_queue_is_a_timeout_until_there_is_room(
         server.socket.listen(0)
         waiting.connect(path)
         with polls_of(
-            Database(socket=path, username="someone"), new_loop=new_loop
+            Database(mysql_socket=path, mysql_username="someone"), new_loop=new_loop
         ) as polls:
             assert polls.failure().reason is Reason.TIMEOUT
             with server.serving():

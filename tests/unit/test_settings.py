@@ -9,7 +9,7 @@ import pytest
 
 from app.commands.parser import parse
 from app.settings.files import SettingsError
-from app.settings.settings import DATABASE, POLICY, Settings, load_settings
+from app.settings.settings import DATABASE, FIELDS, POLICY, Settings, load_settings
 from app.settings.target import Database
 from app.settings.values import seconds_in
 from app.verdict.rules import Policy
@@ -46,7 +46,7 @@ def file_of(*lines: str) -> str:
 def error_of(load: Load, **environ: str) -> str:
     """Return the message about settings that cannot be used."""
     with pytest.raises(SettingsError) as caught:
-        load(**environ)[0].require_usable()
+        load(**environ)[0].database().target()
     return str(caught.value)
 
 
@@ -61,10 +61,10 @@ def test_the_defaults_are_those_of_the_database_and_the_policy(load: Load) -> No
 
 def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> None:
     texts = {name: name.removeprefix("mysql_") for name in DATABASE}
-    environ = {**texts, "mysql_port": "1", "mysql_ssl": "1", "mysql_ssl_verify": "ca"}
-    database = load(**environ | {"mysql_password_file": ""})[0].database()
-    others = {"port": 1, "ssl": True, "ssl_verify": "ca", "password_file": None}
-    assert asdict(database) == {name: name for name in texts.values()} | others
+    texts |= {"mysql_port": "1", "mysql_ssl": "1", "mysql_ssl_verify": "ca"}
+    database = load(**texts | {"mysql_password_file": ""})[0].database()
+    others = {"mysql_port": 1, "mysql_ssl": True, "mysql_password_file": None}
+    assert asdict(database) == texts | others
     environ = dict.fromkeys(map(str.upper, POLICY), "0")
     environ |= {
         "AVAILABLE_WHEN_DONOR": "1",
@@ -135,7 +135,7 @@ MISTAKES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(Settings.model_fields.keys() - FREE_TEXT))
+@pytest.mark.parametrize("name", sorted(FIELDS.keys() - FREE_TEXT))
 def test_a_bad_value_is_one_line_with_the_setting_and_what_it_must_be(
     load: Load, name: str
 ) -> None:
@@ -148,7 +148,7 @@ def test_a_bad_value_is_one_line_with_the_setting_and_what_it_must_be(
         assert len(message) < 500
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
+@pytest.mark.parametrize("name", FIELDS)
 def test_no_message_about_a_value_is_in_the_words_of_a_library(
     load: Load, name: str
 ) -> None:
@@ -240,7 +240,7 @@ def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load) -> None
     )
     settings, _ = load(CLUSTERCHECK_ENV_FILE=path, A="x")
     assert settings.database() == Database(
-        host="db1", username="a b", password="$A${MYSQL_HOST}"
+        mysql_host="db1", mysql_username="a b", mysql_password="$A${MYSQL_HOST}"
     )
 
 
@@ -380,4 +380,4 @@ def test_a_name_that_is_in_the_file_twice_is_told(load: Load) -> None:
     "host", ["db2.example.org", "10.0.0.2", "fe80::1%eth0", "db_2"]
 )
 def test_a_host_is_taken_as_it_is(host: str) -> None:
-    assert Database(host=host).target().host == host
+    assert Database(mysql_host=host).target().host == host

@@ -61,7 +61,8 @@ def polling_over_tls(
     with (
         fake_mysql(behaviour) as server,
         polls_of(
-            replace(database_of(server), ssl_ca=str(authority.cert)), new_loop=new_loop
+            replace(database_of(server), mysql_ssl_ca=str(authority.cert)),
+            new_loop=new_loop,
         ) as polls,
     ):
         yield polls, server
