@@ -168,7 +168,7 @@ def _counts(sources: Sources, verdict: Verdict) -> Iterator[Metric]:
         "verdict_changes",
         "Changes of the verdict, by the reason of the new one.",
         "reason",
-        {reason: monitor.changes_to[reason] for reason in Reason},
+        {reason: monitor.changes.counts[reason] for reason in Reason},
     )
     yield _outcomes(
         "polls",

@@ -1,4 +1,4 @@
-"""Polls the node when somebody asks, keeps the latest result, and notes the changes of the verdict.
+"""Polls the node when somebody asks, keeps the latest result, and decides from it.
 
 An answer rests on a poll that began at most the poll interval ago, or that has just ended:
 
@@ -12,13 +12,13 @@ import asyncio
 import contextlib
 import logging
 import math
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from app.deadline import boot_seconds, deadline
+from app.monitor.changes import Changes
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict, decide
@@ -31,7 +31,6 @@ IDLE_SECONDS = 1.0
 REFUSAL_SECONDS = 0.05
 """How long an answer that would be 503 waits for the poll: it is safe at any time."""
 
-_CHANGES_KEPT = 50
 _POLICIES_KEPT = 64  # no client can make memory grow
 _SLACK_SECONDS = 0.1
 _DURATION_BOUNDS_SECONDS = (
@@ -98,14 +97,6 @@ class Polling:
     policy: Policy
 
 
-@dataclass(frozen=True)
-class Change:
-    """A change of the verdict. at: when it happened, in Unix time."""
-
-    at: float
-    verdict: Verdict
-
-
 class Monitor:
     """Polls one node, keeps the latest result, and decides verdicts from it.
 
@@ -125,13 +116,12 @@ class Monitor:
         self.switches = switches
         # Of the latest poll; None before the first one has ended.
         self.result: NodeState | PollFailure | None = None
-        self.changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
+        self.changes = Changes()
         # Counts since the start. polls: by the reason for a failure, or None. durations: how many
         # took at most so many seconds; all together took duration_seconds.
         self.polls: Counter[Reason | None] = Counter()
         self.durations = dict.fromkeys((*_DURATION_BOUNDS_SECONDS, math.inf), 0)
         self.duration_seconds = 0.0
-        self.changes_to: Counter[Reason] = Counter()
         self.now = clock
         self._began_at = self._ended_at = clock()
         # The verdicts of the latest poll, by policy: most health checks get one of these.
@@ -273,30 +263,12 @@ class Monitor:
         self.note_change()
 
     def note_change(self) -> None:
-        """Record and log the verdict if it differs from the last recorded one."""
+        """Note the verdict of this moment, if it is a change."""
         verdict = self.verdict()
         if verdict.reason is Reason.STALE and not self._periods_missed:
             # After a pause of this process, until the next poll has ended.
             return
-        last = self.changes[-1].verdict if self.changes else None
-        if last is None or (last.available, last.reason) != (
-            verdict.available,
-            verdict.reason,
-        ):
-            self.changes.append(Change(time.time(), verdict))
-            self.changes_to[verdict.reason] += 1
-            _log.log(
-                logging.INFO
-                if verdict.available or verdict.draining
-                else logging.WARNING,
-                "unavailable" if verdict.word == "NOT available" else verdict.word,
-                extra={
-                    "reason": verdict.reason,
-                    "was": None if last is None else last.reason,
-                    "planned": verdict.draining or None,
-                    "detail": verdict.detail,
-                },
-            )
+        self.changes.note(verdict)
         if self.result is not None:
             self._on_verdict(self.changes[-1].verdict)
 

@@ -1,0 +1,53 @@
+"""The changes of the verdict: the latest ones, their counts, and a line in the log for each."""
+
+import logging
+import time
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from app.verdict.reason import Reason
+from app.verdict.rules import Verdict
+
+_log = logging.getLogger(__name__)
+
+_KEPT = 50
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the verdict. at: when it happened, in Unix time."""
+
+    at: float
+    verdict: Verdict
+
+
+class Changes(deque[Change]):
+    """The latest changes, oldest first.
+
+    counts: how many there were since the start, by the reason of the new verdict.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=_KEPT)
+        self.counts: Counter[Reason] = Counter()
+
+    def note(self, verdict: Verdict) -> None:
+        """Record and log the verdict if it differs from the last recorded one."""
+        last = self[-1].verdict if self else None
+        if last is not None and (last.available, last.reason) == (
+            verdict.available,
+            verdict.reason,
+        ):
+            return
+        self.append(Change(time.time(), verdict))
+        self.counts[verdict.reason] += 1
+        _log.log(
+            logging.INFO if verdict.available or verdict.draining else logging.WARNING,
+            "unavailable" if verdict.word == "NOT available" else verdict.word,
+            extra={
+                "reason": verdict.reason,
+                "was": None if last is None else last.reason,
+                "planned": verdict.draining or None,
+                "detail": verdict.detail,
+            },
+        )
