@@ -1,8 +1,4 @@
-"""The command line: a command, then its flags, and one line for each mistake.
-
-A flag sets what the variable of its name sets: `--mysql-host` is MYSQL_HOST, `--port` is
-CLUSTERCHECK_PORT.
-"""
+"""The command line: a command, then its flags, and one line for each mistake."""
 
 import argparse
 import re

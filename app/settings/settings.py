@@ -64,7 +64,7 @@ _NETWORKS = BeforeValidator(_networks_in)
 class Settings(Policy, Database):
     """All settings; the environment variables have the fields' names."""
 
-    # Those of the database and the policy that have other limits than their types.
+    # With other limits than their types have.
     mysql_port: Annotated[
         int | None,
         "the server's port (3306); it means TCP",
@@ -141,10 +141,8 @@ Loaded = tuple[Settings, list[str], Mapping[str, Variable]]
 """Settings, warnings of one line each, and the variable that decides each field that has one."""
 
 _LIKE_OURS = (
-    "CLUSTERCHECK_",
-    *("AVAILABLE_WHEN_", "MIN_CLUSTER_", "MAX_RECV_", "MAX_SYNC_"),
-    # Close to a name of ours, and used by other programs.
-    *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
+    *("CLUSTERCHECK_", "MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
+    *(name.upper().rpartition("_")[0] for name in POLICY),
 )
 """How a misspelt setting may begin in the environment."""
 

@@ -49,7 +49,7 @@ AVAILABLE, UNAVAILABLE = 200, 503
 
 @dataclass(frozen=True)
 class Policy:
-    """What the operator allows: each field is also one of `Settings`.
+    """What the operator allows: settings, each with its words for --help.
 
     min_cluster_size: in members. max_recv_queue: in write-sets. max_sync_wait: in seconds.
     """
