@@ -1,4 +1,4 @@
-"""The settings: flags, environment variables and an env file, read once into a frozen model."""
+"""The settings: flags, environment variables and an env file, read once into a frozen dataclass."""
 
 # All imported with this module: a service reads its settings again after an upgrade has replaced
 # the files of its program.
@@ -60,11 +60,11 @@ _DURATION = BeforeValidator(seconds_in)
 _NETWORKS = BeforeValidator(_networks_in)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Settings(Policy, Database):
     """All settings; the environment variables have the fields' names."""
 
-    # With other limits than their types have.
+    # Again, with limits.
     mysql_port: Annotated[
         int | None,
         "the server's port (3306); it means TCP",
@@ -141,8 +141,10 @@ Loaded = tuple[Settings, list[str], Mapping[str, Variable]]
 """Settings, warnings of one line each, and the variable that decides each field that has one."""
 
 _LIKE_OURS = (
-    *("CLUSTERCHECK_", "MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
-    *(name.upper().rpartition("_")[0] for name in POLICY),
+    "CLUSTERCHECK_",
+    *("_".join(name.upper().split("_")[:2]) + "_" for name in POLICY),
+    # Close to a name of ours, and used by other programs.
+    *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
 )
 """How a misspelt setting may begin in the environment."""
 
