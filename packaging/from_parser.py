@@ -16,7 +16,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from app.commands.parser import COMMANDS, Parser
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE
-from app.settings.settings import FIELDS, WITHOUT_FLAG, about, default_of, flag_of
+from app.settings.settings import (
+    FIELDS,
+    WITHOUT_FLAG,
+    about,
+    default_of,
+    flag_of,
+    kinds_of,
+)
 
 FILES = {
     ENV_FILE: "settings, one NAME=value a line",
@@ -87,8 +94,7 @@ def _completed(command: str) -> Parser:
 
 def _words_of(setting: str) -> Sequence[str]:
     """Return the only words that a setting may have; none if it may have others."""
-    kind = FIELDS[setting].__origin__
-    kinds = (kind, *get_args(kind))
+    kinds = kinds_of(setting)
     if bool in kinds:
         return ("0", "1")
     return [word for each in kinds for word in get_args(each) if isinstance(word, str)]

@@ -24,8 +24,10 @@ def check(load: Load, *, as_json: bool) -> int:
     settings, warnings, _ = load()
     complain(*warnings)
     _become_service_user(". Ask the service itself: clustercheckd status")
-    settings.database().target()
-    outcome = poll_once(settings.database(), settings.clustercheck_deadline)
+    database = settings.database()
+    # Without a login, there is no verdict.
+    database.target()
+    outcome = poll_once(database, settings.clustercheck_deadline)
     switches = switches_now(settings.clustercheck_disabled_file)
     verdict = decide(outcome, 0.0, settings.policy(), switches)
     if as_json:
@@ -35,7 +37,7 @@ def check(load: Load, *, as_json: bool) -> int:
         say(str(verdict))
         if verdict.reason in _OF_THE_LOGIN:
             say(
-                f"The login was to {settings.database()}, by user id {os.geteuid()}\n"
+                f"The login was to {database}, by user id {os.geteuid()}\n"
                 "A running service keeps its session, and may find the node available:"
                 " clustercheckd status"
             )

@@ -4,7 +4,7 @@ import argparse
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, get_args
+from typing import Any, NamedTuple, NoReturn
 
 from app import __version__
 from app.commands.exit_status import (
@@ -27,6 +27,7 @@ from app.settings.settings import (
     about,
     default_of,
     flag_of,
+    kinds_of,
 )
 
 # Anything else may be a secret in the wrong place: it is not repeated.
@@ -226,10 +227,9 @@ class Parser(argparse.ArgumentParser):
                 self._add_setting(setting)
 
     def _add_setting(self, setting: str) -> None:
-        kind = FIELDS[setting].__origin__
         default = default_of(setting)
         value: dict[str, Any] = {"metavar": setting.rpartition("_")[2].upper()}
-        if bool in (kind, *get_args(kind)):
+        if bool in kinds_of(setting):
             value = {"nargs": "?", "const": "1", "metavar": "0|1"}
         self.add_argument(
             flag_of(setting),

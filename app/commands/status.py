@@ -66,7 +66,6 @@ def _in_place(text: str) -> str:
 
 
 def _as_json(answers: Sequence[Reply]) -> str:
-    """Return one line of JSON."""
     nodes = [
         {"target": one.service.name, "status": one.document, "fault": one.fault or None}
         for one in answers
@@ -75,7 +74,6 @@ def _as_json(answers: Sequence[Reply]) -> str:
 
 
 def _as_table(answers: Sequence[Reply]) -> str:
-    """Return a row for each service, and below them what else there is to know."""
     rows = [_HEADER, *(_row(answer) for answer in answers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

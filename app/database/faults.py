@@ -217,7 +217,6 @@ def _cause(fault: BaseException) -> BaseException:
 
 
 def _words_of(fault: BaseException) -> str:
-    """Return what a fault says itself."""
     match fault:
         case ssl.SSLCertVerificationError():
             return f"certificate not accepted: {fault.verify_message}"

@@ -362,7 +362,6 @@ class Poller:
                 self._login = None
 
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
-        """Note how a login ended."""
         if outcome is Outcome.REJECTED and self.sync.unanswered:
             # A poll that is under way says nothing: a login begins together with one.
             outcome = Outcome.HUNG

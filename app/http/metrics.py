@@ -154,7 +154,6 @@ def _number(value: str | int | None) -> int | None:
 
 
 def _counts(sources: Sources, verdict: Verdict) -> Iterator[Metric]:
-    """Yield the metrics with labels, and the counters."""
     monitor = sources.monitor
     yield _labelled(
         GaugeMetricFamily,
@@ -216,7 +215,6 @@ def _counts(sources: Sources, verdict: Verdict) -> Iterator[Metric]:
 def _outcomes(
     name: str, words: str, success: str, counts: Counter[Reason | None]
 ) -> Metric:
-    """Return counts by outcome: success, or the reason of a failure."""
     outcomes = {success: counts[None]} | {
         reason: counts[reason] for reason in POLL_FAILURES
     }

@@ -1,4 +1,4 @@
-"""The changes of the verdict: the latest ones, their counts, and a line in the log for each."""
+"""The changes of the verdict: kept, counted and logged."""
 
 import logging
 import time
@@ -22,10 +22,7 @@ class Change:
 
 
 class Changes(deque[Change]):
-    """The latest changes, oldest first.
-
-    counts: how many there were since the start, by the reason of the new verdict.
-    """
+    """The latest changes, oldest first. counts: of all since the start, by the new reason."""
 
     def __init__(self) -> None:
         super().__init__(maxlen=_KEPT)

@@ -7,10 +7,11 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic_core import ErrorDetails
 
@@ -64,18 +65,11 @@ _NETWORKS = BeforeValidator(_networks_in)
 class Settings(Policy, Database):
     """All settings; the environment variables have the fields' names."""
 
-    # Again, with limits.
-    mysql_port: Annotated[
-        int | None,
-        "the server's port (3306); it means TCP",
-        Field(ge=1, le=MOST_PORT),
-    ] = None
-    max_sync_wait: Annotated[
-        float | None,
-        "longest wait of a read in sync (no limit)",
-        Field(ge=0.1, le=3600),
-        _DURATION,
-    ] = None
+    # Again, with their limits.
+    mysql_port: Annotated[int | None, Field(ge=1, le=MOST_PORT)] = None
+    min_cluster_size: Annotated[int, Field(ge=0)] = 0
+    max_recv_queue: Annotated[int | None, Field(ge=0)] = None
+    max_sync_wait: Annotated[float | None, Field(ge=0.1, le=3600), _DURATION] = None
 
     # A relative path would depend on where each command is started.
     clustercheck_disabled_file: Annotated[
@@ -98,7 +92,7 @@ class Settings(Policy, Database):
     ] = 0.8
     clustercheck_host: Annotated[str, "the service's address; * is all"] = "*"
     clustercheck_port: Annotated[
-        int, "the service's port; 0 is any", Field(le=MOST_PORT)
+        int, "the service's port; 0 is any", Field(ge=0, le=MOST_PORT)
     ] = 9200
     clustercheck_allow_from: Annotated[
         Networks,
@@ -112,13 +106,6 @@ class Settings(Policy, Database):
     ] = "info"
     clustercheck_log_format: Annotated[Literal["text", "json"], "text or json"] = "text"
 
-    @field_validator("*")
-    @classmethod
-    def _is_not_negative(cls, value: object) -> object:
-        if isinstance(value, int) and value < 0:
-            raise ValueError("at least 0")
-        return value
-
     def database(self) -> Database:
         """Return the database settings, for the poller."""
         return Database(**{name: getattr(self, name) for name in DATABASE})
@@ -128,8 +115,10 @@ class Settings(Policy, Database):
         return Policy(**{name: getattr(self, name) for name in POLICY})
 
 
-FIELDS = get_type_hints(Settings, include_extras=True)
-"""The type of each setting, with what it means, by its field."""
+_types_of = partial(get_type_hints, include_extras=True)
+# With the words that the parents have.
+FIELDS = _types_of(Settings) | _types_of(Database) | _types_of(Policy)
+"""The type and the words of each setting, in their order."""
 
 DATABASE = [field.name for field in fields(Database)]
 POLICY = [field.name for field in fields(Policy)]
@@ -170,7 +159,7 @@ _CLOSE = 0.75
 
 
 def default_of(name: str) -> str:
-    """Return the default of a field of `Settings` as it is typed; empty for None."""
+    """Return a field's default as it is typed; empty for None."""
     default = getattr(Settings, name)
     if isinstance(default, bool):
         return str(int(default))
@@ -178,8 +167,14 @@ def default_of(name: str) -> str:
 
 
 def about(name: str) -> str:
-    """Say what a field of `Settings` means."""
+    """Say what a field means."""
     return str(FIELDS[name].__metadata__[0])
+
+
+def kinds_of(name: str) -> tuple[Any, ...]:
+    """Return a field's type, and the members of a union or literal."""
+    kind = FIELDS[name].__origin__
+    return (kind, *get_args(kind))
 
 
 def load_settings(
@@ -264,7 +259,7 @@ def settings_of(used: Mapping[str, Variable], mistakes: Sequence[str] = ()) -> S
     mistakes: found before. Raises `SettingsError`.
     """
     lines = list(mistakes)
-    values: dict[str, Any] = {field: used[field].value for field in used}
+    values: dict[str, Any] = {field: variable.value for field, variable in used.items()}
     try:
         settings = Settings(**values)
     except ValidationError as fault:

@@ -38,5 +38,5 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
     known = {name.upper() for name in FIELDS}
     assert set(environ) <= known, set(environ) - known
     return settings_of(
-        {name.lower(): Variable(name, environ[name]) for name in environ}
+        {name.lower(): Variable(name, value) for name, value in environ.items()}
     )
