@@ -193,7 +193,13 @@ class TestClients:
         self, unreachable: Service
     ) -> None:
         unreachable.get("/nothing")
-        before = scrape(unreachable).keys()
+        other, malformed = (
+            'health_checks_total{path="other",status="404"}',
+            'connections_closed_total{cause="malformed"}',
+        )
+        # The document is made once a poll.
+        wait_for("the count of it", lambda: other in scrape(unreachable))
+        before = scrape(unreachable)
         for number in range(50):
             unreachable.get(
                 f"/{number}?{number}={number}", method=f"METHOD{'X' * number}"
@@ -202,7 +208,9 @@ class TestClients:
                 f"GET /metrics?{number} HTTP/1.1\r\nHost: {number}\r\nX-{number}: x\r\n\r\n".encode()
             )
             unreachable.send(f"NO HTTP {number}\r\n\r\n".encode())
-        assert scrape(unreachable).keys() == before
+        least = before[malformed] + 100
+        wait_for("the last of both", lambda: scrape(unreachable)[malformed] >= least)
+        assert scrape(unreachable).keys() == before.keys()
 
 
 class TestPolls:
