@@ -11,14 +11,13 @@ signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from functools import partial
 
 from app.commands.exit_status import INTERRUPTED, MISUSED
 from app.commands.output import complain, open_missing_streams
 from app.commands.parser import parse
 from app.service.log import goes_to_journal
 from app.settings.files import SettingsError
-from app.settings.settings import load_settings
+from app.settings.settings import Source
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,25 +37,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(typed: Namespace) -> int:
     # Each command imports what it needs, and waits for nothing else.
-    load = partial(load_settings, typed.flags, typed.env_file)
+    source = Source(typed.flags, typed.env_file)
     match typed.command:
         case "serve" if typed.check_settings or typed.show_settings:
             from app.commands.check import check_settings
 
-            return check_settings(load, showing=typed.show_settings)
+            return check_settings(source, showing=typed.show_settings)
         case "serve":
             from app.service.serve import serve
 
-            return serve(load)
+            return serve(source)
         case "check":
             from app.commands.check import check
 
-            return check(load, as_json=typed.json)
+            return check(source, as_json=typed.json)
         case "status":
             from app.commands.asking import members_of, own_service, service_at
             from app.commands.status import status
 
-            own = own_service(load)
+            own = own_service(source)
             services = [service_at(text, own.port) for text in typed.addresses] or [own]
             if typed.all:
                 services = members_of(services)
@@ -64,15 +63,15 @@ def _run(typed: Namespace) -> int:
         case "reload":
             from app.commands.reload import reload
 
-            return reload(load)
+            return reload(source)
         case "drain":
             from app.commands.drain import drain
 
-            return drain(load, typed.reason)
+            return drain(source, typed.reason)
         case "undrain":
             from app.commands.drain import undrain
 
-            return undrain(load)
+            return undrain(source)
         case _:
             from app.script.migrate import migrate
 

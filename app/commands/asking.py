@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator
 from pydantic_core import from_json
 
 from app.settings.files import SettingsError
-from app.settings.settings import LISTENING, Load
+from app.settings.settings import LISTENING, Source
 from app.settings.target import MOST_PORT
 from app.text import host_and_port, one_line
 from app.verdict.node_state import NodeState
@@ -122,10 +122,10 @@ class Reply(Finding, frozen=True):
         return self.fault or super().words
 
 
-def own_service(load: Load) -> Service:
+def own_service(source: Source) -> Service:
     """Return the address on which this host's service answers. Raises `SettingsError`."""
     # Without the warnings: this user may not be able to read the env file.
-    settings, *_ = load(only=LISTENING)
+    settings, *_ = source.load_only(*LISTENING)
     host = settings.clustercheck_host.replace("*", "127.0.0.1")
     port = settings.clustercheck_port
     hint = "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"

@@ -9,7 +9,7 @@ from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
 from app.settings.listening import check_listening
-from app.settings.settings import FIELDS, WITHOUT_FLAG, Load, default_of
+from app.settings.settings import FIELDS, WITHOUT_FLAG, Source, default_of
 from app.settings.values import Variable
 from app.text import one_line
 from app.verdict.node_state import NodeState
@@ -19,9 +19,9 @@ from app.verdict.rules import decide
 _OF_THE_LOGIN = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
 
 
-def check(load: Load, *, as_json: bool) -> int:
+def check(source: Source, *, as_json: bool) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
-    settings, warnings, _ = load()
+    settings, warnings, _ = source.load()
     complain(*warnings)
     _become_service_user(". Ask the service itself: clustercheckd status")
     database = settings.database()
@@ -46,14 +46,14 @@ def check(load: Load, *, as_json: bool) -> int:
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def check_settings(load: Load, *, showing: bool) -> int:
+def check_settings(source: Source, *, showing: bool) -> int:
     """Check what the service would check at its start, as its user; return the exit status.
 
     showing: whether to print what sets each setting. Raises `SettingsError`.
     """
     # Before the settings are loaded: the service must be able to read the env file too.
     _become_service_user()
-    settings, warnings, used = load(strict=True)
+    settings, warnings, used = source.load(strict=True)
     complain(*warnings)
     check_listening(settings)
     database = settings.database()

@@ -11,16 +11,16 @@ from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.settings.disabled_file import switches_now
 from app.settings.files import SettingsError
-from app.settings.settings import Load
+from app.settings.settings import Source
 from app.verdict.reason import Reason
 
 
-def drain(load: Load, reason: str | None) -> int:
+def drain(source: Source, reason: str | None) -> int:
     """Create the disabled file and confirm that the service sees it. Return the exit status.
 
     reason: written to the file. Raises `SettingsError`.
     """
-    disabled_file = _disabled_file(load)
+    disabled_file = _disabled_file(source)
     # The service must be able to read the words in the file.
     os.umask(0o022)
     try:
@@ -49,15 +49,15 @@ def drain(load: Load, reason: str | None) -> int:
             except OSError as fault:
                 complain(f"--reason is not written: {fault.strerror}")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
-    return _confirm(load, disabled_file, drained=True)
+    return _confirm(source, disabled_file, drained=True)
 
 
-def undrain(load: Load) -> int:
+def undrain(source: Source) -> int:
     """Remove the disabled file and confirm that the service sees that. Return the exit status.
 
     Raises `SettingsError`.
     """
-    disabled_file = _disabled_file(load)
+    disabled_file = _disabled_file(source)
     try:
         Path(disabled_file).unlink()
         say(f"removed {disabled_file}")
@@ -66,19 +66,19 @@ def undrain(load: Load) -> int:
     except OSError as fault:
         complain(f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}")
         return FAILED
-    return _confirm(load, disabled_file, drained=False)
+    return _confirm(source, disabled_file, drained=False)
 
 
-def _disabled_file(load: Load) -> str:
+def _disabled_file(source: Source) -> str:
     # The path is all that a drain needs: no other mistake may stop it.
-    settings, warnings, _ = load(only=["clustercheck_disabled_file"])
+    settings, warnings, _ = source.load_only("clustercheck_disabled_file")
     complain(*warnings)
     return settings.clustercheck_disabled_file
 
 
-def _confirm(load: Load, disabled_file: str, *, drained: bool) -> int:
+def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:
     try:
-        [answer] = ask([own_service(load)])
+        [answer] = ask([own_service(source)])
     except SettingsError as fault:
         complain(f"not confirmed: {fault}")
         return FAILED

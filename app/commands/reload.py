@@ -9,14 +9,14 @@ from app.commands.asking import ask, own_service
 from app.commands.exit_status import DONE, FAILED, MISUSED
 from app.commands.output import complain, say
 from app.settings.files import SettingsError
-from app.settings.settings import Load
+from app.settings.settings import Source
 
 _SECONDS = 130.0
 """Longer than the new settings may take to read the node, and the old ones after them."""
 _PAUSE_SECONDS = 0.05
 
 
-def reload(load: Load) -> int:
+def reload(source: Source) -> int:
     """Send SIGHUP, wait for the outcome and print it; return the exit status.
 
     Raises `SettingsError` if the settings do not lead to the service.
@@ -25,7 +25,7 @@ def reload(load: Load) -> int:
     # refuses too, and /status and alerts say why.
     main = int(os.environ.get("MAINPID") or 0)
     try:
-        service = own_service(load)
+        service = own_service(source)
     except SettingsError:
         _send_signal(main)
         raise

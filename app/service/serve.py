@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -23,7 +24,7 @@ from app.service.systemd import Systemd, kept_socket
 from app.settings.disabled_file import switches_now
 from app.settings.files import SettingsError
 from app.settings.listening import listening_socket
-from app.settings.settings import LISTENING, Load, Settings
+from app.settings.settings import LISTENING, Settings, Source
 from app.text import host_and_port
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -32,7 +33,7 @@ from app.verdict.rules import Switches
 _log = logging.getLogger(__name__)
 
 
-def serve(load: Load) -> int:
+def serve(source: Source) -> int:
     """Run the service until a signal stops it, and return the exit status.
 
     Raises `SettingsError` if the settings cannot be used.
@@ -40,12 +41,12 @@ def serve(load: Load) -> int:
     # Until the server sets its own handlers, there is nothing to shut down, and a reload waits.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
-    settings, warnings, _ = load()
+    settings, warnings, _ = source.load()
     settings.database().target()
     log = Log()
     log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
     _tell_ignored(warnings)
-    uvloop.run(_Service(settings, log, load).run())
+    uvloop.run(_Service(settings, log, source).run())
     # The interpreter drops its signal handlers as it exits. A second signal at that moment would
     # turn the exit status into a failure.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -56,9 +57,9 @@ def serve(load: Load) -> int:
 class _Service:
     """The parts of a running service. A reload replaces those that depend on settings."""
 
-    def __init__(self, settings: Settings, log: Log, load: Load) -> None:
+    def __init__(self, settings: Settings, log: Log, source: Source) -> None:
         self._log = log
-        self._load = load
+        self._source = source
         self._stopping = self._draining = False
         self._systemd = Systemd(os.environ.get("NOTIFY_SOCKET"))
         poller = _poller(settings)
@@ -178,7 +179,7 @@ class _Service:
 
     def _settings_to_reload(self) -> Settings:
         """Return the settings as they are now. Raises `SettingsError` if they cannot be used."""
-        settings, warnings, _ = self._load(strict=True)
+        settings, warnings, _ = self._source.load(strict=True)
         _tell_ignored(warnings)
         current = self._sources.settings
         if any(getattr(settings, name) != getattr(current, name) for name in LISTENING):
@@ -217,7 +218,7 @@ class _Service:
         return None
 
 
-def _tell_ignored(warnings: list[str]) -> None:
+def _tell_ignored(warnings: Sequence[str]) -> None:
     for line in warnings:
         _log.warning("setting ignored", extra={"detail": line})
 

@@ -5,11 +5,11 @@
 import difflib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
@@ -126,9 +126,6 @@ POLICY = [field.name for field in fields(Policy)]
 
 LISTENING = ["clustercheck_host", "clustercheck_port"]
 
-Loaded = tuple[Settings, list[str], Mapping[str, Variable]]
-"""Settings, warnings of one line each, and the variable that decides each field that has one."""
-
 _LIKE_OURS = (
     "CLUSTERCHECK_",
     *("_".join(name.upper().split("_")[:2]) + "_" for name in POLICY),
@@ -177,38 +174,53 @@ def kinds_of(name: str) -> tuple[Any, ...]:
     return (kind, *get_args(kind))
 
 
-def load_settings(
-    flags: Mapping[str, str],
-    env_file: str | None = None,
-    only: Collection[str] | None = None,
-    *,
-    strict: bool = False,
-) -> Loaded:
-    """Read flags, environment and env file.
+class Loaded(NamedTuple):
+    """Settings as they were read.
 
-    flags: field to the text that was typed. only: the fields that the caller uses; a mistake
-    elsewhere in the env file is then a warning. strict: a name in it that is no setting is a
-    mistake. Raises `SettingsError`.
+    warnings: one line each. variables: the one that decides, for each field that has one.
     """
-    in_file, mistakes = read_env_file(
-        env_file or os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
-    )
-    environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
-    typed = [
-        Variable(name.upper(), value, flag_of(name)) for name, value in flags.items()
-    ]
-    warnings = _misspelt(environ)
-    warnings += _repetitions(in_file)
-    (mistakes if strict else warnings).extend(_misspelt(in_file))
-    if only is not None:
-        warnings += mistakes
-        mistakes = []
-    used = effective([*in_file, *environ, *typed], only or FIELDS)
-    return settings_of(used, mistakes), warnings, used
+
+    settings: Settings
+    warnings: Sequence[str]
+    variables: Mapping[str, Variable]
 
 
-Load = Callable[..., Loaded]
-"""`load_settings` with the flags and the env file that were typed."""
+class Source(NamedTuple):
+    """Where a process reads its settings, beside its environment.
+
+    flags: field of `Settings` to the text that was typed. env_file: the path that was typed.
+    """
+
+    flags: Mapping[str, str] = {}
+    env_file: str | None = None
+
+    def load(self, *, strict: bool = False) -> Loaded:
+        """Read all settings. Raises `SettingsError`.
+
+        strict: a name in the env file that is no setting is a mistake.
+        """
+        return self._load(FIELDS, strict=strict, lenient=False)
+
+    def load_only(self, *names: str) -> Loaded:
+        """Read these fields; a mistake elsewhere is a warning. Raises `SettingsError`."""
+        return self._load(names, strict=False, lenient=True)
+
+    def _load(self, names: Collection[str], *, strict: bool, lenient: bool) -> Loaded:
+        in_file, mistakes = read_env_file(
+            self.env_file or os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
+        )
+        environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
+        typed = [
+            Variable(name.upper(), value, flag_of(name))
+            for name, value in self.flags.items()
+        ]
+        warnings = [*_misspelt(environ), *_repetitions(in_file)]
+        (mistakes if strict else warnings).extend(_misspelt(in_file))
+        if lenient:
+            warnings += mistakes
+            mistakes = []
+        used = effective([*in_file, *environ, *typed], names)
+        return Loaded(settings_of(used, mistakes), warnings, used)
 
 
 def _misspelt(variables: Iterable[Variable]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from app.__main__ import main
 from app.commands.exit_status import MISUSED
 from app.commands.parser import COMMANDS, Parser, parse
-from app.settings.settings import FIELDS, WITHOUT_FLAG, flag_of, load_settings
+from app.settings.settings import FIELDS, WITHOUT_FLAG, Source, flag_of
 
 SECRET = "Geheim1"
 ELSEWHERE = "takes no more arguments; for another node, run it there"
@@ -127,7 +127,7 @@ def test_without_a_command_it_serves(typed: str) -> None:
 def test_a_switch_may_stand_alone_and_a_duration_may_have_a_unit(
     typed: str, name: str, expected: object
 ) -> None:
-    assert getattr(load_settings(parse(typed.split()).flags)[0], name) == expected
+    assert getattr(Source(parse(typed.split()).flags).load()[0], name) == expected
 
 
 def test_arguments_of_status_may_stand_among_its_flags() -> None:

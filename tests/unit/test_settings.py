@@ -1,7 +1,7 @@
 """Environment, flags and env file into settings; bad ones into one line each."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,13 +9,13 @@ import pytest
 
 from app.commands.parser import parse
 from app.settings.files import SettingsError
-from app.settings.settings import DATABASE, FIELDS, POLICY, Settings, load_settings
+from app.settings.settings import DATABASE, FIELDS, POLICY, Settings, Source
 from app.settings.target import Database
 from app.settings.values import seconds_in
 from app.verdict.rules import Policy
 from harness.service import without_settings
 
-Load = Callable[..., tuple[Settings, list[str]]]
+Load = Callable[..., tuple[Settings, Sequence[str]]]
 SECRET = "geheim"
 
 
@@ -26,12 +26,12 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
     for name in without_settings(os.environ).keys() ^ os.environ.keys():
         monkeypatch.delenv(name)
 
-    def loading(*arguments: str, **environ: str) -> tuple[Settings, list[str]]:
+    def loading(*arguments: str, **environ: str) -> tuple[Settings, Sequence[str]]:
         with monkeypatch.context() as patch:
             for name, value in environ.items():
                 patch.setenv(name, value)
             typed = parse(arguments)
-            settings, warnings, _ = load_settings(typed.flags, typed.env_file)
+            settings, warnings, _ = Source(typed.flags, typed.env_file).load()
             return settings, warnings
 
     return loading
@@ -309,7 +309,7 @@ def test_a_misspelt_name_in_the_env_file_is_a_mistake_but_stops_no_start(
     settings, warnings = load(CLUSTERCHECK_ENV_FILE=path)
     assert (settings.mysql_host, warnings) == ("db", [told])
     with pytest.raises(SettingsError) as caught:
-        load_settings({}, path, strict=True)
+        Source(env_file=path).load(strict=True)
     assert str(caught.value) == told
 
 
@@ -327,12 +327,12 @@ def test_all_mistakes_are_told_at_once(load: Load) -> None:
         "MAX_RECV_QUEUE=many", "nothing", "MYSQL_USER=x", "AVAILABLE_WHEN_FULL=2"
     )
     with pytest.raises(SettingsError) as caught:
-        load_settings({}, path, strict=True)
+        Source(env_file=path).load(strict=True)
     assert [
         line.partition(" line ")[2][:1] for line in str(caught.value).splitlines()
     ] == [*("2", "3", "4", "1")]
     # A drain needs none of these.
-    assert load_settings({}, path, ["clustercheck_disabled_file"])[0] == load()[0]
+    assert Source(env_file=path).load_only("clustercheck_disabled_file")[0] == load()[0]
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_a_name_in_the_environment_is_nobodys_mistake(load: Load) -> None:
         told = (
             "AVAILABLE_WHEN_DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?"
         )
-        assert load_settings({}, strict=True)[1] == [told]
+        assert Source().load(strict=True)[1] == [told]
 
 
 def test_a_name_that_is_in_the_file_twice_is_told(load: Load) -> None:
