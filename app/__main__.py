@@ -7,12 +7,14 @@ import signal
 # handler. 143 is the shell's status for SIGTERM; 0 would mean "available" to a program that stops a
 # slow check.
 signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(143))
+# Whoever started us may have blocked it for itself.
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT])
 
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-from app.commands.exit_status import INTERRUPTED, MISUSED
+from app.commands.exit_status import FAILED, INTERRUPTED, MISUSED
 from app.commands.output import complain, open_missing_streams
 from app.commands.parser import parse
 from app.service.log import goes_to_journal
@@ -31,6 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         priority = "<3>" if goes_to_journal() else ""
         complain(*str(fault).splitlines(), priority=priority)
         return MISUSED
+    except RuntimeError as fault:
+        if str(fault) != "can't start new thread":
+            raise
+        complain("cannot start a thread: a limit of tasks, or a filter of system calls")
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
 

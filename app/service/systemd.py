@@ -4,11 +4,15 @@ The protocol is that of sd_notify(3): datagrams of NAME=value lines to $NOTIFY_S
 """
 
 import asyncio
+import logging
 import os
+import re
 import socket
 from collections.abc import Callable, Sequence
 
 from app.verdict.rules import Verdict
+
+_log = logging.getLogger(__name__)
 
 _WATCHDOG_SECONDS = 1.0
 """How often the watchdog is fed. WatchdogSec= must be at least twice that."""
@@ -24,7 +28,8 @@ class Systemd:
     """Sends notifications to systemd. Without an address, every method does nothing."""
 
     def __init__(self, address: str | None) -> None:
-        self._address = address
+        # An abstract address begins with a null byte, sd_notify(3).
+        self._address = address and re.sub("^@", "\0", address)
         self._shown = ""
 
     async def feed_watchdog(self, is_alive: Callable[[], bool]) -> None:
@@ -66,9 +71,13 @@ class Systemd:
 
 def kept_socket() -> socket.socket | None:
     """Return the listening socket from before a restart, if there is one."""
-    # sd_listen_fds(3): the variables are valid only in the process with this id. A socket with
-    # another name comes from another unit.
-    inherited = os.environ.get("LISTEN_PID"), os.environ.get("LISTEN_FDNAMES")
-    if inherited != (str(os.getpid()), _KEPT):
+    # sd_listen_fds(3): the variables are valid only in the process with this id.
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return None
-    return socket.socket(fileno=_FIRST_INHERITED_FD)
+    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
+    if names != [_KEPT]:
+        detail = "LISTEN_FDS: the sockets of another unit are not used: disable it"
+        _log.warning("setting ignored", extra={"detail": detail})
+    if _KEPT not in names:
+        return None
+    return socket.socket(fileno=_FIRST_INHERITED_FD + names.index(_KEPT))

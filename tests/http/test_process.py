@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from app import __version__
 from app.settings.settings import FIELDS
 from harness.service import without_settings
@@ -36,6 +38,13 @@ def run(
 def redirected(redirections: str) -> Sequence[str]:
     """Give the command of a shell that redirects the standard streams of what it runs."""
     return ("bash", "-c", f'exec "$@" {redirections}', "bash")
+
+
+BLOCKED = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 def test_each_setting_is_shown_with_its_place_and_no_secret(tmp_path: Path) -> None:
@@ -106,6 +115,25 @@ def test_sighup_ends_nothing_and_ctrl_c_all(
     # Nor does a poll that hangs delay the end.
     assert service.process.stop(signal.SIGINT, seconds=5) == 0
     assert "INFO stopping signal=SIGINT" in service.log.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_whoever_started_it_had_blocked_ends_it(
+    services: Services, number: signal.Signals
+) -> None:
+    service = services.start_through((sys.executable, "-c", BLOCKED), {})
+    service.wait_until_up()
+    assert service.process.stop(number, seconds=5) == 0
+
+
+@pytest.mark.parametrize("command", ["serve", "status"])
+def test_without_a_thread_to_be_had_it_says_so_in_one_line(command: str) -> None:
+    # A thread whose stack has no room.
+    done = run(
+        command, through=("prlimit", f"--stack={1 << 50}:"), CLUSTERCHECK_PORT="0"
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch("clustercheckd: cannot start a thread: .*\n", done.stderr)
 
 
 def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(

@@ -456,7 +456,7 @@ def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:
 def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
     services: Services, node: FakeMySQL
 ) -> None:
-    with closing(Manager(services.directory)) as manager:
+    with closing(Manager(f"{services.directory}/notify")) as manager:
         service = services.beside(node, NOTIFY_SOCKET=manager.address)
         manager.wait_for("READY", "1")
         service.process.send(signal.SIGHUP)

@@ -5,6 +5,8 @@ import socket
 import sys
 from contextlib import ExitStack
 
+import pytest
+
 from harness.ports import LOOPBACK
 from harness.service import Service, read_to_end
 from harness.waiting import wait_for
@@ -17,18 +19,24 @@ HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 # variables say so.
 HAND_DOWN = """
 import os, sys
-os.dup2(int(sys.argv[1]), 3)
-os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES="listening")
-os.execv(sys.argv[2], sys.argv[2:])
+names = sys.argv[2].split(":")
+for number, name in enumerate(names, 3):
+    os.dup2(int(sys.argv[1]) if name == "listening" else os.open(os.devnull, 0), number)
+os.environ.update(LISTEN_FDS=str(len(names)), LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES=sys.argv[2])
+os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
 def start_on(
-    held: socket.socket, node: FakeMySQL, services: Services, host: str
+    held: socket.socket,
+    node: FakeMySQL,
+    services: Services,
+    host: str,
+    names: str = "listening",
 ) -> Service:
     """Start clustercheckd with a socket that is handed down, and wait until it listens."""
     service = services.start_through(
-        (sys.executable, "-c", HAND_DOWN, str(held.fileno())),
+        (sys.executable, "-c", HAND_DOWN, str(held.fileno()), names),
         {**settings_for(node), "CLUSTERCHECK_HOST": host},
         port=held.getsockname()[1],
         pass_fds=[held.fileno()],
@@ -49,13 +57,16 @@ def connect(service: Service, exits: ExitStack, count: int) -> list[socket.socke
     ]
 
 
+@pytest.mark.parametrize("others", [[], ["web.socket"]])
 def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(
-    services: Services, node: FakeMySQL
+    services: Services, node: FakeMySQL, others: list[str]
 ) -> None:
     with ExitStack() as exits:
         held = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=1024))
-        service = start_on(held, node, services, LOOPBACK)
+        names = ":".join([*others, "listening"])
+        service = start_on(held, node, services, LOOPBACK, names)
         service.wait_for_verdict(200, "synced")
+        assert service.log.read_text().count("LISTEN_FDS: ") == len(others)
         # Stopped, it accepts nothing: all of these are the kernel's when it is killed.
         service.process.send(signal.SIGSTOP)
         waiting = connect(service, exits, 50)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,11 +26,11 @@ SYNCED = Verdict(available=True, reason=Reason.SYNCED, detail="seen")
 class Manager:
     """What a service sends to its manager, line by line."""
 
-    def __init__(self, directory: Path) -> None:
-        self.address = str(directory / "notify")
+    def __init__(self, address: str) -> None:
+        self.address = address
         self._lines: list[str] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(self.address)
+        self._socket.bind(re.sub("^@", "\0", address))
         self._socket.settimeout(0)
 
     def close(self) -> None:
@@ -55,10 +56,10 @@ class Manager:
         wait_for(f"{name}={value}", sent, seconds=SECONDS)
 
 
-@pytest.fixture
-def manager(tmp_path: Path) -> Iterator[Manager]:
-    """Listen in systemd's place."""
-    with closing(Manager(tmp_path)) as listening:
+@pytest.fixture(params=["{}/notify", "@{}"])
+def manager(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Manager]:
+    """Listen in systemd's place, at a path and at an abstract address."""
+    with closing(Manager(request.param.format(tmp_path))) as listening:
         yield listening
 
 
