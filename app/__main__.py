@@ -59,11 +59,11 @@ def _run(typed: Namespace) -> int:
 
             return check(source, as_json=typed.json)
         case "status":
-            from app.commands.asking import members_of, own_service, service_at
+            from app.commands.asking import address_at, members_of, own_address
             from app.commands.status import status
 
-            own = own_service(source)
-            services = [service_at(text, own.port) for text in typed.addresses] or [own]
+            own = own_address(source)
+            services = [address_at(text, own.port) for text in typed.addresses] or [own]
             if typed.all:
                 services = members_of(services)
             return status(services, as_json=typed.json, watching=typed.watch)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator
 from pydantic_core import from_json
 
 from app.settings.files import SettingsError
@@ -35,8 +35,8 @@ _TYPED = re.compile(
 
 
 @dataclass(frozen=True)
-class Service:
-    """The address of a service. name: for output. hint: what to look at if it does not answer."""
+class Address:
+    """Where a service listens. name: for output. hint: what to look at if it does not answer."""
 
     name: str
     host: str
@@ -60,10 +60,10 @@ class Finding(BaseModel, frozen=True):
         return f"{self.reason}: {self.detail}"
 
 
-class Reload(BaseModel, frozen=True):
+class ReloadOutcome(BaseModel, frozen=True):
     """How a service's latest reload ended. complaints: why it was refused, if it was."""
 
-    at: str = ""
+    at: AwareDatetime | None = None
     complaints: list[_Line] = []
     failure: Finding | None = None
 
@@ -73,31 +73,31 @@ class Connections(BaseModel, frozen=True):
 
     closed: dict[str, int] = {}
     refused_client: _Line | None = None
-    refused_at: str | None = None
+    refused_at: AwareDatetime | None = None
 
 
-class Reply(Finding, frozen=True):
+class Answer(Finding, frozen=True):
     """The parts of a service's /status that commands read.
 
     document: all of it. fault: why there is none.
     """
 
-    service: Service
+    address: Address
     document: Any = None
     fault: str = ""
 
     available: bool
     draining: bool = False
-    since: str = ""
+    since: AwareDatetime | None = None
     otherwise: Finding | None = None
     login_failure: Finding | None = None
     pid: int | None = None
-    last_reload: Reload = Reload()
+    last_reload: ReloadOutcome = ReloadOutcome()
     connections: Connections = Connections()
     node: Annotated[NodeState, BeforeValidator(lambda node: node or {})] = NodeState()
 
     @property
-    def addresses(self) -> list[str]:
+    def member_addresses(self) -> list[str]:
         """The members' addresses by their index, as far as this one shows them.
 
         An arbitrator's is empty.
@@ -107,7 +107,9 @@ class Reply(Finding, frozen=True):
     @property
     def hosts(self) -> list[str]:
         """The hosts of these; empty for a server that shows AUTO."""
-        return [address.rpartition(":")[0].strip("[]") for address in self.addresses]
+        return [
+            address.rpartition(":")[0].strip("[]") for address in self.member_addresses
+        ]
 
     @property
     def verdict(self) -> str:
@@ -117,22 +119,27 @@ class Reply(Finding, frozen=True):
         return word_of(available=self.available, draining=self.draining)
 
     @property
+    def undrained(self) -> Finding:
+        """The verdict without a drain or shutdown."""
+        return self.otherwise or self
+
+    @property
     def words(self) -> str:
         """Why the node is not available, or why there is no answer."""
         return self.fault or super().words
 
 
-def own_service(source: Source) -> Service:
+def own_address(source: Source) -> Address:
     """Return the address on which this host's service answers. Raises `SettingsError`."""
     # Without the warnings: this user may not be able to read the env file.
     settings, *_ = source.load_only(*LISTENING)
     host = settings.clustercheck_host.replace("*", "127.0.0.1")
     port = settings.clustercheck_port
     hint = "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"
-    return Service(host_and_port(host, port), host, port, hint)
+    return Address(host_and_port(host, port), host, port, hint)
 
 
-def service_at(text: str, default_port: int) -> Service:
+def address_at(text: str, default_port: int) -> Address:
     """Parse host, host:port, an IPv6 address or [address]:port. Raises `SettingsError`."""
     # An IPv6 address without brackets cannot have a port.
     bare_ipv6 = text.count(":") > 1 and "[" not in text
@@ -144,58 +151,58 @@ def service_at(text: str, default_port: int) -> Service:
         raise SettingsError(
             f"status: {shown}not an address; examples: db1:9200 [fd00::1]:9200"
         )
-    return Service(text, typed["bracketed"] or typed["host"], port)
+    return Address(text, typed["bracketed"] or typed["host"], port)
 
 
-def members_of(services: Sequence[Service]) -> list[Service]:
+def members_of(addresses: Sequence[Address]) -> list[Address]:
     """Return these services, and those of the other members that they know, on the same port."""
-    answers = ask(services)
-    known = {"", *(service.host for service in services)}
+    answers = ask(addresses)
+    known = {"", *(address.host for address in addresses)}
     for answer in answers:
         # Each may have been named in another way than its server's address.
         index = answer.node.wsrep_local_index
         known.update(host for place, host in enumerate(answer.hosts) if place == index)
     members = {
-        host: Service(
-            host_and_port(host, answer.service.port), host, answer.service.port
+        host: Address(
+            host_and_port(host, answer.address.port), host, answer.address.port
         )
         for answer in answers
         for host in answer.hosts
         if host not in known
     }
-    return [*services, *members.values()]
+    return [*addresses, *members.values()]
 
 
-def ask(services: Sequence[Service]) -> list[Reply]:
+def ask(addresses: Sequence[Address]) -> list[Answer]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
     answers = {
-        service: no_answer(service, f"{_NO_ANSWER}{service.hint}")
-        for service in services
+        address: no_answer(address, f"{_NO_ANSWER}{address.hint}")
+        for address in addresses
     }
 
-    def ask_one(service: Service) -> None:
-        answers[service] = _answer(service)
+    def ask_one(address: Address) -> None:
+        answers[address] = _ask(address)
 
     # Nothing can stop the lookup of a name: such a thread is left behind.
     threads = [
-        threading.Thread(target=ask_one, args=(service,), daemon=True)
-        for service in answers
+        threading.Thread(target=ask_one, args=(address,), daemon=True)
+        for address in answers
     ]
     for thread in threads:
         thread.start()
     end = time.monotonic() + SECONDS
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    return [answers[service] for service in services]
+    return [answers[address] for address in addresses]
 
 
-def _answer(service: Service) -> Reply:
+def _ask(address: Address) -> Answer:
     try:
-        body = _received(service).decode(errors="replace").strip()
+        body = _received(address).decode(errors="replace").strip()
         if not _SENTENCE.fullmatch(body):
             document = from_json(body, allow_inf_nan=False)
-            ours = {"service": service, "document": document, "fault": ""}
-            return Reply(**document | ours)
+            ours = {"address": address, "document": document, "fault": ""}
+            return Answer(**document | ours)
         fault = f'answers "{body}", like the clustercheck script: clustercheckd does not run there'
     except UnicodeError:
         fault = "not a valid host name"
@@ -203,27 +210,27 @@ def _answer(service: Service) -> Reply:
         fault = "closed the connection: check CLUSTERCHECK_ALLOW_FROM there"
     except OSError as error:
         # A timeout of ours has no such text.
-        fault = f"{error.strerror or _NO_ANSWER}{service.hint}"
+        fault = f"{error.strerror or _NO_ANSWER}{address.hint}"
     except (ValueError, TypeError):
         fault = (
             "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
         )
-    return no_answer(service, fault)
+    return no_answer(address, fault)
 
 
-def no_answer(service: Service, fault: str) -> Reply:
-    """Return why a service gave no answer, as its reply."""
-    return Reply(service=service, available=False, reason="-", fault=fault)
+def no_answer(address: Address, fault: str) -> Answer:
+    """Return an answer that says why there is none."""
+    return Answer(address=address, available=False, reason="-", fault=fault)
 
 
-def _received(service: Service) -> bytes:
+def _received(address: Address) -> bytes:
     """Return the body of an answer.
 
     Raises `OSError`, and the connection is closed soon after `SECONDS`.
     """
     end = time.monotonic() + SECONDS
     received = b""
-    with socket.create_connection((service.host, service.port), SECONDS) as connection:
+    with socket.create_connection((address.host, address.port), SECONDS) as connection:
         connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
         # The script resets the connection after its answer.
         with contextlib.suppress(ConnectionResetError):

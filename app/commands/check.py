@@ -64,14 +64,14 @@ def check_settings(source: Source, *, showing: bool) -> int:
         database.target()
     if showing:
         for name in FIELDS:
-            say(_shown(name, used.get(name)))
+            say(_env_line(name, used.get(name)))
         # With what the option file and defaults add.
         say(f"# database: {database}")
     say("the settings can be used")
     return DONE
 
 
-def _shown(name: str, variable: Variable | None) -> str:
+def _env_line(name: str, variable: Variable | None) -> str:
     """Return a setting as a line of an env file; a default as a comment."""
     if variable is None:
         return f"#{name.upper()}={default_of(name)}  # default"

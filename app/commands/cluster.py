@@ -5,7 +5,7 @@ docs/reference/reasons.md has the remedy of each word.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from app.commands.asking import Reply
+from app.commands.asking import Answer
 from app.verdict.node_state import NodeState
 
 FAULTS = {"split", "nobody", "held-up"}
@@ -16,16 +16,18 @@ _LATE_SECONDS = 1.0
 _SPLIT = "each side takes writes"
 
 
-def remarks_on(answers: Sequence[Reply]) -> dict[str, str]:
+def remarks_on(answers: Sequence[Answer]) -> dict[str, str]:
     """Return words that never change, and what was seen, in parts that a semicolon separates."""
     # In other states, a node may have an old view, or lag without holding up anybody.
     members = {
-        one.service.name: one.node
+        one.address.name: one.node
         for one in answers
         if one.node.wsrep_local_state == _SYNCED
         if one.node.wsrep_cluster_status == "Primary"
     }
-    missing = max(sum(map(bool, one.addresses)) for one in answers) - len(answers)
+    missing = max(sum(map(bool, one.member_addresses)) for one in answers) - len(
+        answers
+    )
     found = {
         "split": _split(members),
         "nobody": "" if missing > 0 else _nobody(answers),
@@ -67,7 +69,7 @@ def _same_place(members: Mapping[str, NodeState]) -> str:
     return ""
 
 
-def _nobody(answers: Sequence[Reply]) -> str:
+def _nobody(answers: Sequence[Answer]) -> str:
     silent = sum(bool(one.fault) for one in answers)
     # One node alone may not know of the others.
     if len(answers) in (1, silent) or any(one.available for one in answers):
@@ -94,11 +96,11 @@ def _held_up(members: Mapping[str, NodeState]) -> str:
     return "; ".join([*seen, "run there: df -h /var/lib/mysql"]) if seen else ""
 
 
-def _not_asked(answers: Sequence[Reply], missing: int) -> str:
+def _not_asked(answers: Sequence[Answer], missing: int) -> str:
     hint = (
         "their servers show no addresses, name each: clustercheckd status db1 db2 db3"
     )
-    if showing := [one.service.name for one in answers if any(one.hosts)]:
+    if showing := [one.address.name for one in answers if any(one.hosts)]:
         hint = f"run: clustercheckd status --all {showing[0]}"
     return f"{missing} of its members; {hint}"
 

@@ -6,7 +6,7 @@ Both then ask the service whether it sees that.
 import os
 from pathlib import Path
 
-from app.commands.asking import ask, own_service
+from app.commands.asking import ask, own_address
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.settings.disabled_file import switches_now
@@ -78,11 +78,11 @@ def _disabled_file(source: Source) -> str:
 
 def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:
     try:
-        [answer] = ask([own_service(source)])
+        [answer] = ask([own_address(source)])
     except SettingsError as fault:
         complain(f"not confirmed: {fault}")
         return FAILED
-    name = answer.service.name
+    name = answer.address.name
     verdict = f"{name} is {answer.verdict}, {answer.words}"
     if answer.fault:
         complain(f"not confirmed: {name}: {answer.fault}")

@@ -127,7 +127,7 @@ COMMANDS = {
         "clustercheckd reload",
         {
             DONE: "it uses the new settings",
-            FAILED: "it keeps the old ones, because the node cannot be read, or gives no answer",
+            FAILED: "the node is not available any more, or the service keeps the old ones",
             MISUSED: f"it keeps the old ones: {_MISUSED}",
         },
         LISTENING,
@@ -255,7 +255,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         command, rest = "serve", list(arguments)
     if command not in COMMANDS:
         raise SettingsError(
-            f"{_shown(command)} is not a command; for help, run: clustercheckd --help"
+            f"{_repeated(command)} is not a command; for help, run: clustercheckd --help"
         )
     parser = Parser(command)
     if not set(_HELP_FLAGS).isdisjoint(rest):
@@ -284,7 +284,7 @@ def _mistake_in(unknown: Sequence[str], command: str) -> str:
         return (
             "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
         )
-    return f"{command} has no flag {_shown(flags[0])}"
+    return f"{command} has no flag {_repeated(flags[0])}"
 
 
 def _print_and_exit(text: str) -> NoReturn:
@@ -292,5 +292,5 @@ def _print_and_exit(text: str) -> NoReturn:
     raise SystemExit(0)
 
 
-def _shown(word: str) -> str:
+def _repeated(word: str) -> str:
     return word if _HARMLESS.fullmatch(word) else "(not repeated here)"

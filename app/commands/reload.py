@@ -1,12 +1,15 @@
 """`clustercheckd reload`: have the service of this host read its settings again."""
 
 import os
+import re
 import signal
 import time
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
-from app.commands.asking import ask, own_service
-from app.commands.exit_status import DONE, FAILED, MISUSED
+from app.commands.asking import Answer, ask, own_address
+from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
 from app.settings.files import SettingsError
 from app.settings.settings import Source
@@ -14,6 +17,8 @@ from app.settings.settings import Source
 _SECONDS = 130.0
 """Longer than the new settings may take to read the node, and the old ones after them."""
 _PAUSE_SECONDS = 0.05
+_CATCHES_SIGHUP = re.compile(r"^SigCgt:.*[13579bdf]$", re.MULTILINE)
+"""A mask of proc(5): SIGHUP is the lowest bit."""
 
 
 def reload(source: Source) -> int:
@@ -23,50 +28,83 @@ def reload(source: Source) -> int:
     """
     # systemd sets it for ExecReload=. That process is to try whatever answers, or does not: it
     # refuses too, and /status and alerts say why.
-    main = int(os.environ.get("MAINPID") or 0)
+    main = os.environ.get("MAINPID", "")
     try:
-        service = own_service(source)
+        address = own_address(source)
     except SettingsError:
         _send_signal(main)
         raise
-    [before] = ask([service])
-    pid = before.pid or 0
-    fault = _send_signal(main or pid)
+    [before] = ask([address])
+    sent_at = datetime.now(UTC)
+    fault = _send_signal(main or before.pid, None if main else address.port)
     if before.fault:
         fault = f"{before.fault}; if its address has changed, run: systemctl restart clustercheckd"
-    elif main not in (0, pid):
+    elif main not in ("", str(before.pid)):
         # Another unit's settings may name this address.
-        fault = f"process {pid} answers there: repeat ExecStart='s flags here"
+        fault = f"process {before.pid} answers there: repeat ExecStart='s flags here"
     if fault:
-        complain(f"not reloaded: {service.name}: {fault}")
+        complain(f"not reloaded: {address.name}: {fault}")
         return FAILED
     end = time.monotonic() + _SECONDS
-    outcome = before.last_reload
-    while outcome.at in ("", before.last_reload.at):
+    after = before
+    # One that began before the signal may have read the settings of before.
+    while after.last_reload.at is None or after.last_reload.at < sent_at:
         if time.monotonic() > end:
-            complain(f"{service.name}: no outcome within {_SECONDS:g} s: see its log")
+            complain(f"{address.name}: no outcome within {_SECONDS:g} s: see its log")
             return FAILED
         time.sleep(_PAUSE_SECONDS)
-        [reply] = ask([service])
-        outcome = reply.last_reload
-    if not outcome.complaints:
-        say(f"{service.name} uses the settings as they are now")
-        return DONE
-    complain(*(f"not reloaded: {line}" for line in outcome.complaints))
-    return FAILED if outcome.failure else MISUSED
+        [after] = ask([address])
+    return _told(before, after)
 
 
-def _send_signal(pid: int) -> str:
-    """Send SIGHUP to a process of this host that runs clustercheckd. Return why not, or nothing."""
+def _told(before: Answer, after: Answer) -> int:
+    """Print the outcome of a reload; return the exit status."""
+    outcome = after.last_reload
+    if outcome.complaints:
+        complain(*(f"not reloaded: {line}" for line in outcome.complaints))
+        return FAILED if outcome.failure else MISUSED
+    was, now = before.undrained, after.undrained
+    say(
+        f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
+        f" and is {now.words}"
+    )
+    if was.available and not now.available:
+        complain("the node was available and is not any more: reload no other node")
+        return NOT_AVAILABLE
+    return DONE
+
+
+def _send_signal(pid: object, port: int | None = None) -> str:
+    """Send SIGHUP to a process of this host that catches it. Return why not, or nothing.
+
+    port: on which the process must listen, as any program may have named it.
+    """
+    process = Path(f"/proc/{pid}")
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        names = [word.rpartition(b"/")[2] for word in command[:2]]
-        if b"clustercheckd" in names or command[1:3] == [b"-m", b"app"]:
-            os.kill(pid, signal.SIGHUP)
+        catches = _CATCHES_SIGHUP.search((process / "status").read_text())
+        if catches and (port is None or _listens(process, port)):
+            os.kill(int(process.name), signal.SIGHUP)
             return ""
     except PermissionError as fault:
         return f"process {pid}: {fault.strerror}: run reload as root or as its user"
-    except OSError:
+    except (OSError, ValueError):
         pass
     # A container's service answers on this host, and its process has another number here.
     return "its process is not on this host: send it SIGHUP there"
+
+
+def _listens(process: Path, port: int) -> bool:
+    # proc(5): 0A is TCP_LISTEN, and the inode comes six columns later.
+    row = re.compile(rf":{port:04X} \S+ 0A(?: +\S+){{5}} +(\d+)")
+    tables = Path("/proc/self/net").glob("tcp*")
+    sockets = {
+        f"socket:[{inode}]"
+        for table in tables
+        for inode in row.findall(table.read_text())
+    }
+    for descriptor in (process / "fd").iterdir():
+        # It may be closed meanwhile.
+        with suppress(FileNotFoundError):
+            if str(descriptor.readlink()) in sockets:
+                return True
+    return False

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from app.commands.asking import Reply, Service, ask
+from app.commands.asking import Address, Answer, ask
 from app.commands.cluster import FAULTS, is_late, remarks_on
 from app.commands.exit_status import (
     AVAILABLE,
@@ -27,8 +27,8 @@ _HEADER = ("node", "verdict", "reason", "since", "size", "recvq", "state")
 _CLEAR = "\x1b[H\x1b[J"
 
 
-def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int:
-    """Ask these services and print a row for each; return the exit status.
+def status(addresses: Sequence[Address], *, as_json: bool, watching: bool) -> int:
+    """Ask the services there and print a row for each; return the exit status.
 
     watching: ask and print again until an interrupt.
     """
@@ -36,21 +36,21 @@ def status(services: Sequence[Service], *, as_json: bool, watching: bool) -> int
     if watching:
         in_place = str if as_json else _in_place
         try:
-            while say(in_place(render(ask(services)))):
+            while say(in_place(render(ask(addresses)))):
                 time.sleep(_PAUSE_SECONDS)
         except KeyboardInterrupt:
             return DONE
         return FAILED
-    answers = ask(services)
+    answers = ask(addresses)
     if _exit_status(answers) == NOT_ONE_CLUSTER:
         # A change of membership, or a pause, reaches the nodes one after the other.
         time.sleep(_PAUSE_SECONDS)
-        answers = ask(services)
+        answers = ask(addresses)
     say(render(answers))
     return _exit_status(answers)
 
 
-def _exit_status(answers: Sequence[Reply]) -> int:
+def _exit_status(answers: Sequence[Answer]) -> int:
     if not FAULTS.isdisjoint(remarks_on(answers)):
         return NOT_ONE_CLUSTER
     return AVAILABLE if all(one.available for one in answers) else NOT_AVAILABLE
@@ -65,15 +65,15 @@ def _in_place(text: str) -> str:
     return _CLEAR + "\n".join(line[:width] for line in lines)
 
 
-def _as_json(answers: Sequence[Reply]) -> str:
+def _as_json(answers: Sequence[Answer]) -> str:
     nodes = [
-        {"target": one.service.name, "status": one.document, "fault": one.fault or None}
+        {"target": one.address.name, "status": one.document, "fault": one.fault or None}
         for one in answers
     ]
     return json.dumps({"cluster": remarks_on(answers), "nodes": nodes})
 
 
-def _as_table(answers: Sequence[Reply]) -> str:
+def _as_table(answers: Sequence[Answer]) -> str:
     rows = [_HEADER, *(_row(answer) for answer in answers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -81,13 +81,13 @@ def _as_table(answers: Sequence[Reply]) -> str:
         first, *others = seen.split("; ")
         lines += [f"cluster: {word}: {first}", *(f"  {other}" for other in others)]
     for answer in answers:
-        lines += (f"{answer.service.name}: {note}" for note in _notes(answer))
+        lines += (f"{answer.address.name}: {note}" for note in _notes(answer))
     if len(lines) > len(rows):
         lines.append(f"For what to do, see each word in {REASONS_PAGE}")
     return "\n".join(map(one_line, lines))
 
 
-def _notes(answer: Reply) -> Iterator[str]:
+def _notes(answer: Answer) -> Iterator[str]:
     node, reload, connections = answer.node, answer.last_reload, answer.connections
     if not answer.available:
         yield answer.words
@@ -103,12 +103,12 @@ def _notes(answer: Reply) -> Iterator[str]:
         yield f"reload refused {ago} ago, the old settings stay: {'; '.join(reload.complaints)}"
     if connections.refused_client:
         refused = f"{connections.closed.get('refused', 0)} connections"
-        latest = f"{connections.refused_client} {age_since(connections.refused_at or '')} ago"
+        latest = f"{connections.refused_client} {age_since(connections.refused_at)} ago"
         yield f"CLUSTERCHECK_ALLOW_FROM refused {refused}, the latest from {latest}"
 
 
-def _row(answer: Reply) -> list[str]:
-    node, name, reason = answer.node, answer.service.name, _cell(answer.reason)
+def _row(answer: Answer) -> list[str]:
+    node, name, reason = answer.node, answer.address.name, _cell(answer.reason)
     if node.wsrep_node_name not in (None, name):
         name = f"{name} ({_cell(node.wsrep_node_name)})"
     if answer.otherwise:
@@ -124,12 +124,11 @@ def _row(answer: Reply) -> list[str]:
     ]
 
 
-def age_since(since: str) -> str:
+def age_since(since: datetime | None) -> str:
     """Return the time since then in its largest unit of which there are two, as kubectl does."""
-    try:
-        seconds = max(0, int(time.time() - datetime.fromisoformat(since).timestamp()))
-    except (ValueError, OverflowError):
+    if since is None:
         return "-"
+    seconds = max(0, int(time.time() - since.timestamp()))
     for unit, length in _UNITS.items():
         if seconds >= 2 * length:
             return f"{seconds // length}{unit}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.commands.asking import Reply, ask, service_at
+from app.commands.asking import Answer, address_at, ask
 from app.commands.cluster import remarks_on
 from harness.galera import ACCOUNT, PASSWORD, Cluster, Installation, Node
 from harness.ports import Ports
@@ -50,9 +50,9 @@ class Three:
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
 
-    def replies(self) -> list[Reply]:
+    def replies(self) -> list[Answer]:
         """Return what the command reads, without a process for each look."""
-        return ask([service_at(address, self._port) for address in self.addresses])
+        return ask([address_at(address, self._port) for address in self.addresses])
 
     def wait_until_whole(self) -> None:
         def is_whole() -> bool:

@@ -19,6 +19,7 @@ from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import (
     READ_IN_SYNC,
+    Behaviour,
     FakeMySQL,
     Peer,
     error,
@@ -28,10 +29,11 @@ from tests.fake_mysql import (
     packet,
 )
 from tests.http.test_process import run
-from tests.http.test_status import answers
+from tests.http.test_status import answers, watching
 from tests.http.test_systemd import Manager
 
 SECONDS = 10
+AS_BEFORE = "its verdict was synced and is synced: wsrep_local_state is 4 (Synced)"
 HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 
 
@@ -163,7 +165,7 @@ def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(
         for limit in (7, 8, 9):
             assert ending.reload(f"MAX_RECV_QUEUE={limit}") == (
                 0,
-                f"{LOOPBACK}:{ending.port} uses the settings as they are now\n",
+                f"{LOOPBACK}:{ending.port} uses the settings as they are now; {AS_BEFORE}\n",
             )
             assert ending.max_recv_queue == limit
         wait_for("many answers", lambda: answers.total() > 100, seconds=SECONDS)
@@ -433,6 +435,19 @@ def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
 # are many processes, or none.
 @pytest.mark.parametrize("pid", [1, 0, -1, 1 << 30, 10**1000])
 def test_a_process_that_is_not_clustercheckd_gets_no_signal(pid: int) -> None:
+    assert_not_signalled(pid)
+
+
+def test_a_process_that_only_looks_like_clustercheckd_gets_no_signal() -> None:
+    # Any user may run what answers, while the service is down.
+    with watching(f"{LOOPBACK}:1") as looks_like_it:
+        assert_not_signalled(looks_like_it.pid)
+        assert looks_like_it.poll() is None
+        looks_like_it.kill()
+
+
+def assert_not_signalled(pid: int) -> None:
+    """Have a program answer in the service's place, with this number."""
     document = json.dumps({"available": True, "reason": "synced", "pid": pid}).encode()
     with fake_mysql(answers(document)) as other:
         done = run(
@@ -442,6 +457,75 @@ def test_a_process_that_is_not_clustercheckd_gets_no_signal(pid: int) -> None:
     assert "its process is not on this host" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("behaviours", "status"),
+    [
+        ((galera(), greets_then(error(1045))), 1),
+        ((greets_then(error(1045)), galera()), 0),
+    ],
+)
+def test_the_outcome_is_of_a_reload_that_began_after_the_signal(
+    reloaded: Reloaded, behaviours: tuple[Behaviour, Behaviour], status: int
+) -> None:
+    may_go_on = threading.Event(), threading.Event()
+
+    def held(number: int) -> Behaviour:
+        def behaviour(peer: Peer) -> None:
+            may_go_on[number].wait(SECONDS)
+            behaviours[number](peer)
+
+        return behaviour
+
+    def passes_on(peer: Peer) -> None:
+        request = peer.connection.recv(1000)
+        with closing(connect(reloaded.port)) as connection:
+            connection.sendall(request)
+            peer.connection.sendall(read_to_end(connection))
+
+    with (
+        fake_mysql(held(0)) as first,
+        fake_mysql(held(1)) as second,
+        fake_mysql(passes_on) as between,
+        ThreadPoolExecutor() as commands,
+    ):
+        reloaded.node = first
+        reloaded.write("CLUSTERCHECK_DEADLINE=9")
+        reloaded.service.process.send(signal.SIGHUP)
+        wait_for("the first reload", lambda: first.connections)
+        reloaded.node = second
+        reloaded.write("CLUSTERCHECK_DEADLINE=9")
+        environ = {
+            **reloaded.environ,
+            "CLUSTERCHECK_PORT": str(between.port),
+            "MAINPID": str(reloaded.service.process.pid),
+        }
+        outcome = commands.submit(run, "reload", **environ)
+        # The first question is before the signal.
+        wait_for("the command to wait", lambda: between.connections > 2)
+        may_go_on[0].set()
+        wait_for("the second reload", lambda: second.connections)
+        asked = between.connections
+        wait_for("more questions", lambda: between.connections > asked + 2)
+        may_go_on[1].set()
+        assert outcome.result().returncode == status, outcome.result().stderr
+
+
+def test_a_node_that_the_new_settings_take_out_stops_a_rollout(
+    reloaded: Reloaded,
+) -> None:
+    told = "its verdict was synced and is cluster-too-small: wsrep_cluster_size is 3; MIN_CLUSTER"
+    # A drained node, too: it is to come back.
+    for drained in (False, True):
+        if drained:
+            reloaded.disabled_file.touch()
+        status, output = reloaded.reload("MIN_CLUSTER_SIZE=4")
+        assert (status, told in output) == (1, True)
+        assert "was available and is not any more: reload no other node\n" in output
+        # The second time, it takes nothing out.
+        assert reloaded.reload("MIN_CLUSTER_SIZE=5")[0] == 0
+        assert reloaded.reload()[0] == 0
+
+
 def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:
     # systemd sets it for ExecReload=. The settings may be those of another unit.
     reloads = reloaded.count("INFO reloaded")
@@ -449,6 +533,8 @@ def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:
     assert done.returncode == 1
     assert "answers there: repeat ExecStart='s flags here" in done.stderr
     assert reloaded.count("INFO reloaded") == reloads
+    done = run("reload", MAINPID="abc", **reloaded.environ)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     mine = str(reloaded.service.process.pid)
     assert run("reload", MAINPID=mine, **reloaded.environ).returncode == 0
 

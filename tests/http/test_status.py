@@ -356,7 +356,7 @@ class TestCommand:
             "available": False,
             "reason": "\x1b[2J" * 999,
             "detail": "\x07" * 99_999,
-            "since": "\n" * 999,
+            "since": "0001-01-01T00:00:00+14:00",
         }
         for node in (large, ["\x1b"]):
             with fake_mysql(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.commands.asking import Reply, Service, no_answer
+from app.commands.asking import Address, Answer, no_answer
 from app.commands.cluster import FAULTS, remarks_on
 from app.verdict.node_state import NodeState
 from tests import real_rows
@@ -56,18 +56,18 @@ NO_ONE = "no node that answers takes traffic; do not bootstrap anything yet"
 DISK = "run there: df -h /var/lib/mysql"
 
 
-def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
+def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
     """Return the answers of n1, n2, ...; unavailable: their numbers."""
     answers = []
     for number, node in enumerate(nodes, 1):
-        service = Service(f"n{number}", f"n{number}", 9200)
+        address = Address(f"n{number}", f"n{number}", 9200)
         if node is NO_ANSWER:
-            answers.append(no_answer(service, "no answer"))
+            answers.append(no_answer(address, "no answer"))
         else:
             available = str(number) not in unavailable
             answers.append(
-                Reply(
-                    service=service,
+                Answer(
+                    address=address,
                     available=available,
                     reason="of the test",
                     node=node,
@@ -217,16 +217,16 @@ def replies(*nodes: NodeState | None, unavailable: str = "") -> list[Reply]:
 def test_what_no_row_shows_is_a_word_with_what_was_seen(
     nodes: tuple[NodeState | None, ...], unavailable: str, expected: dict[str, str]
 ) -> None:
-    assert remarks_on(replies(*nodes, unavailable=unavailable)) == expected
+    assert remarks_on(answers_of(*nodes, unavailable=unavailable)) == expected
 
 
 def test_every_fault_is_a_word_of_the_rules() -> None:
-    worst = replies(
+    worst = answers_of(
         replace(PAUSED, version="11"), replace(ALONE, version="10"), unavailable="12"
     )
     words = (
         remarks_on(worst).keys()
-        | remarks_on(replies(CUT_OFF, CUT_OFF, CUT_OFF, unavailable="123")).keys()
+        | remarks_on(answers_of(CUT_OFF, CUT_OFF, CUT_OFF, unavailable="123")).keys()
     )
     assert len(FAULTS) == 3
     assert words == {*FAULTS, "not-asked", "versions"}
