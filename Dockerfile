@@ -20,13 +20,10 @@ COPY app app
 RUN packages="$(/opt/clustercheckd/bin/python -c 'import site; print(site.getsitepackages()[0])')" \
  && cp -r app "$packages" \
  && /opt/clustercheckd/bin/python -m compileall -q "$packages/app" \
- && for command in clustercheckd=app.__main__:main clustercheck=app.script.clustercheck:run; do \
-      entry="${command#*=}"; \
-      printf '#!/opt/clustercheckd/bin/python\nimport sys\nfrom %s import %s\nsys.exit(%s())\n' \
-        "${entry%:*}" "${entry#*:}" "${entry#*:}" \
-        > "/opt/clustercheckd/bin/${command%=*}"; \
-    done \
- && chmod +x /opt/clustercheckd/bin/clustercheckd /opt/clustercheckd/bin/clustercheck
+ && printf '#!/opt/clustercheckd/bin/python\nimport sys\nfrom app.__main__ import main\nsys.exit(main())\n' \
+      > /opt/clustercheckd/bin/clustercheckd \
+ && chmod +x /opt/clustercheckd/bin/clustercheckd
+COPY packaging/clustercheck /opt/clustercheckd/bin/
 
 FROM ${BASE}
 RUN apt-get update -q \

@@ -75,14 +75,10 @@ def _run(typed: Namespace) -> int:
             from app.commands.drain import drain
 
             return drain(source, typed.reason)
-        case "undrain":
+        case _:
             from app.commands.drain import undrain
 
             return undrain(source)
-        case _:
-            from app.script.migrate import migrate
-
-            return migrate(typed.path, typed.output, typed.password_file)
 
 
 if __name__ == "__main__":

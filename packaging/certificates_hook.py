@@ -1,4 +1,4 @@
-"""Before either executable starts: where this host has the certificates that it trusts.
+"""Before the program starts: where this host has the certificates that it trusts.
 
 The OpenSSL in the bundle looks for them where Debian's package openssl puts them.
 """

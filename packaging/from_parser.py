@@ -27,7 +27,7 @@ from app.settings.settings import (
 
 FILES = {
     ENV_FILE: "settings, one NAME=value a line",
-    "/etc/clustercheckd/password": "where migrate and the pages put the account's password",
+    "/etc/clustercheckd/password": "where the pages put the account's password",
     DISABLED_FILE: "the node is drained while this file exists",
     "/usr/lib/clustercheckd/clustercheck": "replaces the clustercheck script",
     "/usr/lib/systemd/system/clustercheckd.service": "the unit",

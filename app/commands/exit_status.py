@@ -6,7 +6,5 @@ MISUSED = 2
 """A setting or an argument cannot be used."""
 NOT_ONE_CLUSTER = 3
 """Whatever the single nodes are: see `app.commands.cluster`."""
-TO_CHECK = 3
-"""A person has to look at what was written."""
 INTERRUPTED = 130
 """Ctrl-C before the service has started, as shells report it."""

@@ -14,7 +14,6 @@ from app.commands.exit_status import (
     MISUSED,
     NOT_AVAILABLE,
     NOT_ONE_CLUSTER,
-    TO_CHECK,
 )
 from app.commands.output import say
 from app.settings.files import SettingsError
@@ -149,33 +148,6 @@ COMMANDS = {
         "clustercheckd undrain",
         _DRAIN_EXITS,
         _DRAIN,
-    ),
-    "migrate": Command(
-        "print or write the clustercheck script's settings as an env file",
-        "clustercheckd migrate --output /etc/clustercheckd/clustercheckd.env",
-        {
-            DONE: "the env file is complete",
-            FAILED: "nothing here runs clustercheck",
-            MISUSED: "any other failure",
-            TO_CHECK: "the env file has lines to check by hand",
-        },
-        own={
-            "--output": {
-                "metavar": "PATH",
-                "help": "env file to write, with the password file (default: print it)",
-            },
-            "--password-file": {
-                "metavar": "PATH",
-                "default": "/etc/clustercheckd/password",
-                "help": "password file (default: %(default)s)",
-            },
-            "path": {
-                "nargs": "?",
-                "metavar": "PATH",
-                "help": "xinetd service (default: the one in /etc/xinetd.d)",
-            },
-        },
-        usage="[FLAG ...] [PATH]",
     ),
 }
 

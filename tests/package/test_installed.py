@@ -125,7 +125,7 @@ def test_man_has_files_exit_statuses_and_settings(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
-        ("clustercheckd mig", "clustercheckd migrate "),
+        ("clustercheckd undr", "clustercheckd undrain "),
         ("clustercheckd --check-s", "clustercheckd --check-settings "),
         ("clustercheckd status --wat", "clustercheckd status --watch "),
         (

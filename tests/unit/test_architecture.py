@@ -34,16 +34,6 @@ ARROWS = {
         "app.verdict",
         "app.text",
     },
-    "app.script": {
-        *(
-            "app.script",
-            "app.commands",
-            "app.database",
-            "app.settings",
-            "app.verdict",
-            "app.text",
-        ),
-    },
     "app.service.log": set(),
     "app.service.preload": set(),
     "app.service.systemd": {"app.verdict"},
@@ -141,10 +131,6 @@ def test_only_the_command_line_imports_what_runs_the_service() -> None:
         ("app.__main__", {"aiomysql"}),
         ("app.commands.status", {"aiomysql"}),
         ("app.commands.check", set()),
-        (
-            "app.script.clustercheck",
-            {"pydantic", "pydantic_settings", "dotenv", "difflib"},
-        ),
     ],
 )
 def test_the_commands_start_without_the_web_stack(

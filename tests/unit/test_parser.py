@@ -33,7 +33,6 @@ NO_VALUE = "needs a value"
         (f"MYSQL_PASSWORD={SECRET} check", "", "(not repeated here) is not a command"),
         (f"check MYSQL_PASSWORD={SECRET}", "check ", f"check {ELSEWHERE}"),
         ("serve --port --interval 1", "serve ", f"--port {NO_VALUE}"),
-        ("migrate a b", "migrate ", f"migrate {ELSEWHERE}"),
         (f'status --watch="{SECRET}\'"', "status ", "--watch takes no value"),
         (f"status --watch={SECRET}", "status ", "--watch takes no value"),
         ("CHECK", "", "(not repeated here) is not a command"),
@@ -154,7 +153,6 @@ def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password(
     assert not [flag for flag in flags["serve"] if flag.endswith("password")]
     assert flags["status"] == {"--all", "--host", "--port", "--json", "--watch"}
     assert flags["drain"] == {"--disabled-file", "--port", "--reason"}
-    assert flags["migrate"] == {"--output", "--password-file"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -129,7 +129,7 @@ STABLE = {
         "held-up nobody not-asked split versions",
         words_for_a_cluster(),
     ),
-    "commands": ("check drain migrate reload serve status undrain", set(COMMANDS)),
+    "commands": ("check drain reload serve status undrain", set(COMMANDS)),
 }
 
 
@@ -183,6 +183,5 @@ def test_the_exit_statuses_are_those_of_1_0() -> None:
         "NOT_AVAILABLE": 1,
         "MISUSED": 2,
         "NOT_ONE_CLUSTER": 3,
-        "TO_CHECK": 3,
         "INTERRUPTED": 130,
     }
