@@ -14,7 +14,7 @@ from app.settings.values import Variable
 from app.text import one_line
 from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
-from app.verdict.rules import decide
+from app.verdict.rules import Switches, decide
 
 _OF_THE_LOGIN = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
 
@@ -29,20 +29,26 @@ def check(source: Source, *, as_json: bool) -> int:
     database.target()
     outcome = poll_once(database, settings.clustercheck_deadline)
     switches = switches_now(settings.clustercheck_disabled_file)
-    verdict = decide(outcome, 0.0, settings.policy(), switches)
+    verdict, otherwise = (
+        decide(outcome, 0.0, settings.policy(), one) for one in (switches, Switches())
+    )
+    worst = verdict if otherwise.available else otherwise
     if as_json:
         node = vars(outcome) if isinstance(outcome, NodeState) else None
-        say(json.dumps({**vars(verdict), "node": node}))
+        undrained = vars(otherwise) if switches.any_on else None
+        say(json.dumps({**vars(verdict), "otherwise": undrained, "node": node}))
     else:
         say(str(verdict))
-        if verdict.reason in _OF_THE_LOGIN:
+        if switches.any_on:
+            say(f"otherwise {otherwise.reason}: {otherwise.detail}")
+        if worst.reason in _OF_THE_LOGIN:
             say(
                 f"The login was to {database}, by user id {os.geteuid()}\n"
                 "A running service keeps its session, and may find the node available:"
                 " clustercheckd status"
             )
         if not verdict.available:
-            say(f"For what to do, see {verdict.reason} in {REASONS_PAGE}")
+            say(f"For what to do, see {worst.reason} in {REASONS_PAGE}")
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 

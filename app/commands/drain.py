@@ -4,6 +4,8 @@ Both then ask the service whether it sees that.
 """
 
 import os
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from app.commands.asking import ask, own_address
@@ -13,6 +15,9 @@ from app.settings.disabled_file import switches_now
 from app.settings.files import SettingsError
 from app.settings.settings import Source
 from app.verdict.reason import Reason
+
+_TMPFILES = ("/usr/lib/tmpfiles.d", "/run/tmpfiles.d", "/etc/tmpfiles.d")
+"""tmpfiles.d(5): a file takes precedence over one of its name in a directory before."""
 
 
 def drain(source: Source, reason: str | None) -> int:
@@ -49,6 +54,11 @@ def drain(source: Source, reason: str | None) -> int:
             except OSError as fault:
                 complain(f"--reason is not written: {fault.strerror}")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
+    if age := _lifetime(disabled_file):
+        complain(
+            f"systemd-tmpfiles removes {disabled_file} after {age}. To keep it, run:"
+            f" echo 'x {disabled_file}' >/etc/tmpfiles.d/clustercheck-disabled.conf"
+        )
     return _confirm(source, disabled_file, drained=True)
 
 
@@ -74,6 +84,25 @@ def _disabled_file(source: Source) -> str:
     settings, warnings, _ = source.load_only("clustercheck_disabled_file")
     complain(*warnings)
     return settings.clustercheck_disabled_file
+
+
+def _lifetime(path: str) -> str:
+    """Return the age at which systemd-tmpfiles removes a file, as its rules have it."""
+    files = {
+        file.name: file for place in _TMPFILES for file in Path(place).glob("*.conf")
+    }
+    age = ""
+    for file in files.values():
+        with suppress(OSError):
+            for rule in file.read_text(errors="replace").splitlines():
+                match rule.split():
+                    case ["x" | "X", kept, *_] if fnmatchcase(path, kept):
+                        return ""
+                    case [kind, parent, _, _, _, limit, *_] if (
+                        Path(parent) in Path(path).parents and kind[0] != "#"
+                    ):
+                        age = age or limit.strip("-")
+    return age
 
 
 def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:
