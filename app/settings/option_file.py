@@ -1,4 +1,4 @@
-"""Reads the [client] groups of an option file, as the mysql client does.
+"""Reads an option file as the mysql and mariadb clients do, their own groups included.
 
 The rules are those of my_default.c and my_getopt.c in MariaDB and MySQL.
 """
@@ -14,7 +14,21 @@ from app.settings.files import SettingsError, read_file, words_of
 Options = dict[str, str | None]
 """Options by their names; None for one without a value."""
 
-GROUPS = ("client", "client-server", "client-mariadb")
+GROUPS = ("mysql", "mariadb-client", "client", "client-server", "client-mariadb")
+
+# How the clients' options begin that no other one begins so.
+_BEGINNINGS = {
+    "host": "ho",
+    "password": "pas",
+    "port": "po",
+    "protocol": "prot",
+    "socket": "so",
+    "ssl-cert": "ssl-ce",
+    "ssl-key": "ssl-k",
+    "ssl-mode": "ssl-m",
+    "ssl-verify-server-cert": "ssl-v",
+    "user": "us",
+}
 
 _BLANKS = " \t\n\v\f\r"  # as isspace(3) in the C locale; str.isspace accepts many more
 _DEPTH_LIMIT = 10
@@ -69,8 +83,15 @@ def _option(line: str) -> tuple[str, str | None]:
     if switch in ("skip", "disable", "enable"):
         # skip-ssl=0 is a double negation.
         is_on = (switch == "enable") != (value == "0")
-        return switched, "1" if is_on else "0"
-    return name, value
+        return _whole(switched), "1" if is_on else "0"
+    return _whole(name), value
+
+
+def _whole(name: str) -> str:
+    for whole, beginning in _BEGINNINGS.items():
+        if name.startswith(beginning) and whole.startswith(name):
+            return whole
+    return name
 
 
 def _lines(path: Path) -> list[str]:

@@ -57,6 +57,8 @@ trailing = x\
 loose_option=1
 [mysqld]
 user=mallory
+[mysql]
+prompt=x
 !include ONE
 !includedir MANY
 ! include ONE
@@ -141,6 +143,45 @@ def test_any_file_is_read_as_mariadb_reads_it(tmp_path: Path, text: str) -> None
     # An option without a name is of no use to anybody.
     assume("" not in expected)
     assert read_option_file(str(path)) == expected
+
+
+SHOWN = ("host", "port", "socket", "user", "ssl-cert", "ssl-key")
+
+
+@pytest.mark.parametrize(
+    ("group", "beginning"),
+    [
+        *((group, "port") for group in (*GROUPS, "mysqld", "mariadb", "mysqldump")),
+        *(("client", name[:end]) for name in SHOWN for end in range(1, len(name) + 1)),
+    ],
+)
+def test_a_group_and_the_beginning_of_a_name_count_as_for_the_client(
+    tmp_path: Path, group: str, beginning: str
+) -> None:
+    path = written(tmp_path / "my.cnf", f"[{group}]\n{beginning}=7\n")
+    command = ["mariadb", f"--defaults-file={path}", "--help"]
+    done = subprocess.run(
+        command, capture_output=True, check=False, text=True, timeout=10
+    )
+    words = (line.split() for line in done.stdout.splitlines())
+    told = {name: value for name, value, *_ in (w for w in words if len(w) == 2)}
+    expected = {name: "7" for name in SHOWN if told.get(name) == "7"}
+    options = read_option_file(str(path))
+    assert {name: options[name] for name in SHOWN if name in options} == expected
+
+
+def test_the_beginnings_of_what_the_client_does_not_show_count_too(
+    tmp_path: Path,
+) -> None:
+    text = "[client]\npass=a\nproto=tcp\nssl_mod=x\nskip-ssl-verify\npa=b\npro=c\n"
+    assert read_option_file(str(written(tmp_path / "my.cnf", text))) == {
+        "password": "a",
+        "protocol": "tcp",
+        "ssl-mode": "x",
+        "ssl-verify-server-cert": "0",
+        "pa": "b",
+        "pro": "c",
+    }
 
 
 @pytest.mark.parametrize(
