@@ -99,6 +99,24 @@ def selected(statement: str, variables: Mapping[str, Value]) -> bytes:
     )
 
 
+def _answer(
+    statement: str, status: Mapping[str, Value], variables: Mapping[str, Value]
+) -> bytes:
+    """Make a node's answer to a statement. As PXC, it refuses each SELECT while it is not ready."""
+    if statement.startswith("SHOW STATUS"):
+        return shown(status)
+    if statement.startswith("SHOW GLOBAL VARIABLES"):
+        return shown(variables)
+    if not statement.startswith("SELECT"):
+        return packet(1, OK)
+    is_ready = status.get("wsrep_ready", "ON") == "ON"
+    if not is_ready or variables.get("wsrep_reject_queries", "NONE") != "NONE":
+        return packet(1, error(1047))
+    if statement == READ_IN_SYNC:
+        return table(["1"], [["1"]])
+    return selected(statement, variables)
+
+
 def _string(value: Value) -> bytes:
     encoded = value if isinstance(value, bytes) else value.encode()
     return bytes([len(encoded)]) + encoded
@@ -158,7 +176,6 @@ class Peer:
         self,
         status: Mapping[str, Value] = SYNCED_STATUS,
         variables: Mapping[str, Value] = SYNCED_VARIABLES,
-        refuses_select: Callable[[], bool] = lambda: False,
         *,
         statements: int | None = None,
         answers: Mapping[str, bytes] = MappingProxyType({}),
@@ -166,9 +183,9 @@ class Peer:
     ) -> None:
         """Answer what the poller sends, until it goes or has sent so many statements.
 
-        refuses_select: whether to refuse its SELECT, as PXC does on a node that is not ready.
-        answers: to statements that have others than those of a healthy node. hangs_at: whether to
-        answer nothing from this statement on.
+        answers: by the beginnings of statements, where they differ from those of a healthy node;
+        after an empty one, the server goes. hangs_at: whether to answer nothing from this statement
+        on.
         """
         for _ in itertools.count() if statements is None else range(statements):
             command = self.receive()
@@ -179,23 +196,10 @@ class Peer:
             if hangs_at(statement):
                 self.hang()
                 break
-            if statement in answers:
-                answer = answers[statement]
-            elif statement.startswith("SHOW STATUS"):
-                answer = shown(status)
-            elif statement == READ_IN_SYNC:
-                answer = table(["1"], [["1"]])
-            elif statement.startswith("SHOW GLOBAL VARIABLES"):
-                answer = shown(variables)
-            elif not statement.startswith("SELECT"):
-                answer = packet(1, OK)
-            elif refuses_select():
-                answer = packet(
-                    1,
-                    error(1047, "WSREP has not yet prepared node for application use"),
-                )
-            else:
-                answer = selected(statement, variables)
+            given = [answers[start] for start in answers if statement.startswith(start)]
+            answer = (given or [_answer(statement, status, variables)])[0]
+            if not answer:
+                break
             self.connection.sendall(answer)
 
     def poll_once(self) -> None:
@@ -317,7 +321,6 @@ def fake_mysql(
 def galera(
     status: Mapping[str, Value] | None = None,
     variables: Mapping[str, Value] | None = None,
-    refuses_select: Callable[[], bool] = lambda: False,
 ) -> Behaviour:
     """Behave like a Synced node, but for the values given."""
 
@@ -327,7 +330,7 @@ def galera(
             {**SYNCED_STATUS, **(status or {})},
             {**SYNCED_VARIABLES, **(variables or {})},
         )
-        peer.answer_queries(*values, refuses_select)
+        peer.answer_queries(*values)
 
     return behaviour
 

@@ -74,9 +74,7 @@ class Node:
         """Serve one connection."""
         peer.log_in()
         # Outside a primary component, it refuses even a SELECT without a table.
-        peer.answer_queries(
-            self._status, self._variables, lambda: self._status["wsrep_ready"] == "OFF"
-        )
+        peer.answer_queries(self._status, self._variables)
 
     def set_maintenance(self) -> None:
         """SET GLOBAL pxc_maint_mode=MAINTENANCE, as an operator does to drain the node."""

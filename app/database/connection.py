@@ -173,14 +173,20 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self, packet_type: type[MysqlPacket] = MysqlPacket
     ) -> MysqlPacket:
         packet: MysqlPacket = await super()._read_packet(packet_type)
-        if self._logging_in and packet.is_auth_switch_request():
+        while self._logging_in and packet.is_auth_switch_request():
             data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call]
             name, end, _ = data[1:].partition(b"\0")
             # The driver would use the broken hash from before MySQL 4.1.
             if not end or not self.server_capabilities & CLIENT.PLUGIN_AUTH:
-                name = b"mysql_old_password"
-            if name.decode("latin-1") not in PLUGINS:
-                raise faults.RefusedPluginError(name)
+                raise faults.RefusedPluginError(b"mysql_old_password")
+            if name.decode("latin-1") in PLUGINS:
+                break
+            # The account may have another one (MariaDB's IDENTIFIED VIA ... OR ...).
+            self.write_packet(b"")
+            try:
+                packet = await super()._read_packet(packet_type)
+            except MySQLError:
+                raise faults.RefusedPluginError(name) from None
         return packet
 
 

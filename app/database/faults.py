@@ -25,24 +25,32 @@ LOOKING_UP = "looking up the host's name"
 
 _LOST = Reason.CONNECTION_LOST, "the server closed the connection while {phase}"
 
-# See the MySQL and MariaDB reference manuals.
+# What a login or our statements can get, from the lists of MariaDB 11.8 and MySQL 9. All other
+# numbers, such as 1043 (bad handshake), are `_OTHER_ERROR`.
 _ERRORS = {
     (
         1040,  # ER_CON_COUNT_ERROR
         1203,  # ER_TOO_MANY_USER_CONNECTIONS
-        1226,  # ER_USER_LIMIT_REACHED
     ): (Reason.TOO_MANY_CONNECTIONS, "no connection is left for user {user}"),
+    # ER_USER_LIMIT_REACHED
+    (1226,): (Reason.TOO_MANY_CONNECTIONS, "user {user} has reached its {limit}"),
     (
         1045,  # ER_ACCESS_DENIED_ERROR
-        1698,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+        1142,  # ER_TABLEACCESS_DENIED_ERROR: MySQL 5.7 without show_compatibility_56
+        1227,  # ER_SPECIFIC_ACCESS_DENIED_ERROR: no privilege for admin_port
         1251,  # ER_NOT_SUPPORTED_AUTH_MODE
-        1227,  # no privilege for admin_port
+        1275,  # ER_SERVER_IS_IN_SECURE_AUTH_MODE: a password from before 4.1
+        1524,  # ER_PLUGIN_IS_NOT_LOADED: that of the account
+        1698,  # ER_ACCESS_DENIED_NO_PASSWORD_ERROR
         1820,  # ER_MUST_CHANGE_PASSWORD
         1862,  # ER_MUST_CHANGE_PASSWORD_LOGIN
-        3118,  # a locked account of MySQL
-        4150,  # ER_USER_IS_BLOCKED, by MariaDB's max_password_errors
-        4151,  # a locked account of MariaDB
+        3118,  # ER_ACCOUNT_HAS_BEEN_LOCKED of MySQL
+        3955,  # by FAILED_LOGIN_ATTEMPTS of MySQL
+        4150,  # ER_USER_IS_BLOCKED, by max_password_errors of MariaDB
+        4151,  # ER_ACCOUNT_HAS_BEEN_LOCKED of MariaDB
     ): (Reason.ACCESS_DENIED, "the server refused user {user}"),
+    # ER_SECURE_TRANSPORT_REQUIRED of MySQL
+    (3159,): (Reason.ACCESS_DENIED, "the server requires TLS: set MYSQL_SSL=1"),
     # ER_HOST_IS_BLOCKED
     (1129,): (
         Reason.HOST_BLOCKED,
@@ -59,14 +67,22 @@ _ERRORS = {
         1037,  # ER_OUTOFMEMORY
         1041,  # ER_OUT_OF_RESOURCES
         1135,  # ER_CANT_CREATE_THREAD
-        1184,  # ER_NEW_ABORTING_CONNECTION: init_connect failed
     ): (Reason.REJECTS_LOGINS, "the server takes no logins"),
+    # ER_NEW_ABORTING_CONNECTION
+    (1184,): (
+        Reason.REJECTS_LOGINS,
+        "the server's init_connect failed for user {user}",
+    ),
     (
         1053,  # ER_SERVER_SHUTDOWN
+        1927,  # ER_CONNECTION_KILLED of MariaDB
+        3169,  # ER_SESSION_WAS_KILLED of MySQL
+        4031,  # ER_CLIENT_INTERACTION_TIMEOUT of MySQL
         2006,  # CR_SERVER_GONE_ERROR
         2013,  # CR_SERVER_LOST
     ): _LOST,
 }
+_LIMIT = re.compile("max_(user_connections|[a-z]+_per_hour|questions|updates)")
 _OTHER_ERROR = Reason.ERROR, "the server answered with an error while {phase}"
 
 _FAULTS = {
@@ -173,6 +189,7 @@ def poll_failure(
         phase=phase,
         seconds=deadline_seconds,
         fault=_words_of(fault),
+        limit=_limit_of(fault),
     )
     # Paths and names may contain any byte.
     return PollFailure(reason, one_line(words))
@@ -214,6 +231,12 @@ def _is_tls_refusal(fault: BaseException) -> bool:
 def _cause(fault: BaseException) -> BaseException:
     # aiomysql wraps a fault that occurs while it reads in an error of its own.
     return fault.__cause__ if isinstance(fault.__cause__, ssl.SSLError) else fault
+
+
+def _limit_of(fault: BaseException) -> str:
+    # In every language, the server's text names the limit as it is written in SQL.
+    found = _LIMIT.search(str(fault))
+    return found[0] if found else "limit"
 
 
 def _words_of(fault: BaseException) -> str:

@@ -30,6 +30,7 @@ class Outcome(Enum):
     REFUSED = "the server takes logins, but not of our account"
     DELAYED = "no answer after a refusal: connection_control delays the account, not other clients"
     ANSWERED = "the server takes logins, but something else is wrong: it is full"
+    UNREAD = "the server takes our logins, but each fails as it reads in sync"
     FAILED = "the path, or clustercheckd itself: nobody knows whether clients get in"
 
 
@@ -43,9 +44,11 @@ EFFECTS = {
     Outcome.REFUSED: (_NONE, _ONE_MORE),
     Outcome.DELAYED: (_AS_BEFORE, _ONE_MORE),
     Outcome.ANSWERED: (_NONE, _AS_BEFORE),
+    Outcome.UNREAD: (_NONE, _NONE),
     Outcome.FAILED: (_AS_BEFORE, _AS_BEFORE),
 }
 
+_OF_THE_SERVER = (Outcome.REJECTED, Outcome.HUNG)
 _REFUSALS = (Outcome.REFUSED, Outcome.DELAYED)
 """Each is a line in the server's log, and may count towards max_password_errors: the next login
 waits for 1, 2, 4, .. 60 s, or a change of the account's files."""
@@ -71,7 +74,7 @@ class Logins:
     @property
     def account_refused(self) -> bool:
         """Whether the latest login failed by the account or the path to the server."""
-        return self.outcome in (*_REFUSALS, Outcome.ANSWERED, Outcome.FAILED)
+        return self.failure is not None and self.outcome not in _OF_THE_SERVER
 
     def waits(self, at: float) -> bool:
         """Whether the next login waits, because our account was refused."""
@@ -112,7 +115,7 @@ class Logins:
     def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
         """Note how one ended. failure: why it was not accepted."""
         is_timeout = failure is not None and failure.reason is Reason.TIMEOUT
-        if outcome in (Outcome.REJECTED, Outcome.HUNG) and is_timeout and self.refusals:
+        if outcome in _OF_THE_SERVER and is_timeout and self.refusals:
             outcome = Outcome.DELAYED
         (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
         rejections = keep_rejections * self.rejections + rejected_now

@@ -18,7 +18,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.database.faults import LOOKING_UP, outcome_of, poll_failure
+from app.database.faults import (
+    LOOKING_UP,
+    is_error_of_server,
+    outcome_of,
+    poll_failure,
+)
 from app.database.logins import Logins, Outcome
 from app.database.resolver import Resolver
 from app.database.session import Session
@@ -49,7 +54,7 @@ _SPARE_IDLE_SECONDS = 30
 _TOLD_SECONDS = 1.0
 """After a wait of so many seconds, the log tells of a read in sync."""
 
-_READING = "reading the node's state"
+_READING, _IN_SYNC = "reading the node's state", "reading in sync"
 _LOST = PollFailure(
     Reason.CONNECTION_LOST, "the server closed the connection after the login"
 )
@@ -294,7 +299,6 @@ class Poller:
             self._serving = None
         elif session is self._guest:
             self._guest = None
-            self.sync = self.sync.read_lost(self._now())
 
     def _begin_read_in_sync(self) -> None:
         guest = self._guest
@@ -312,13 +316,27 @@ class Poller:
         try:
             async with deadline(_SYNC_SECONDS):
                 is_answered = await guest.read_in_sync()
-        except Exception:  # noqa: BLE001 (as in `_read`)
-            self._lose(guest)
+        except Exception as fault:  # noqa: BLE001 (as in `_read`)
+            self._note_lost_read(guest, fault)
         guest.reading = None
         # A guest that has been replaced says nothing about the read of the next one.
         if guest is self._guest:
             sync, at = self.sync, self._now()
             self.sync = sync.read_answered(at) if is_answered else sync.read_refused()
+            if self.logins.outcome is Outcome.UNREAD:
+                self._note(Outcome.ACCEPTED)
+
+    def _note_lost_read(self, guest: Session, fault: Exception) -> None:
+        if guest is self._guest:
+            is_error, at = is_error_of_server(fault), self._now()
+            self.sync = (
+                self.sync.read_failed(at) if is_error else self.sync.read_lost(at)
+            )
+            self._guest = None
+            if is_error or not guest.has_read_in_sync:
+                failure = poll_failure(fault, self._target, _IN_SYNC, _SYNC_SECONDS)
+                self._note(Outcome.UNREAD, failure)
+        guest.close()
 
     def _tell_of_sync(self) -> None:
         """Log once that a read in sync waits, and once that one was answered."""
@@ -349,12 +367,15 @@ class Poller:
             self.logins = self.logins.password_accepted()
             seconds = answer_seconds
             async with deadline(seconds):
-                await session.prepare(self._idle_seconds)
+                # What polls ask must work in the next session too.
+                await session.prepare(self._idle_seconds, tries_read=self._is_visit)
         except Exception as fault:  # noqa: BLE001 (as in `_read`)
             failure = poll_failure(fault, self._target, self._phase, seconds)
             self._note(outcome_of(fault, failure, self._phase), failure)
         else:
-            self._note(Outcome.ACCEPTED)
+            # The read in sync that follows says whether it is more.
+            if self.logins.outcome is not Outcome.UNREAD:
+                self._note(Outcome.ACCEPTED)
             self._come_in(session)
         finally:
             # A login that stays would be the last one. A cancelled one may have a successor.
@@ -371,6 +392,7 @@ class Poller:
         if (
             self.logins.account_refused
             and self._guest is None
+            and outcome is not Outcome.UNREAD
             and not (outcome is Outcome.ANSWERED and self.sync_wait_seconds)
         ):
             self.sync = self.sync.nothing_reads()

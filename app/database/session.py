@@ -28,9 +28,15 @@ from app.verdict.node_state import (
 )
 
 _UNKNOWN_SYSTEM_VARIABLE = 1193
+_OUT_OF_SYNC = (1047, 1205)
+"""The node cannot be read in sync. Any other error concerns the account or the session."""
+
 # A session left behind must not count towards the account's limit for the server's eight hours.
-# sql_select_limit=0 would hide every row, and DEFAULT is the server's own value.
-_SETTINGS = "SET SESSION wait_timeout={}, sql_select_limit=18446744073709551615"
+# The rest undoes what would hide rows, or fail: the server's own values, or init_connect.
+_SETTINGS = (
+    "SET SESSION wait_timeout={}, sql_select_limit=18446744073709551615,"
+    " sql_big_selects=1, character_set_results=NULL"
+)
 # With the server's wsrep_sync_wait, a SHOW may wait 30 s, or fail outside a primary component.
 # With wsrep_dirty_reads, no read in sync would wait. A server may lack the second, or both.
 # aiomysql's init_command also sends COMMIT, which a node that is not ready refuses.
@@ -48,7 +54,11 @@ _PROVIDER_OPTIONS = b"wsrep_provider_options"
 _SHOWN = (*SYSTEM_VARIABLES, _PROVIDER_OPTIONS.decode())
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {_SHOWN}"
 _SUSPECT_SECONDS = 5.0  # Galera's default
-_SUSPECT_TIMEOUT = re.compile(rb"evs\.suspect_timeout = PT([\d.]+)S")
+# As Galera writes a period (ISO 8601), such as P1D or PT1M30S.
+_SUSPECT_TIMEOUT = re.compile(
+    rb"evs\.suspect_timeout = P(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?"
+)
+_UNIT_SECONDS = (86400, 3600, 60, 1)
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 _SHOWN_SECONDS = 60.0
@@ -60,19 +70,21 @@ class Session(Connection):
 
     can_read_in_sync: whether the server has wsrep_sync_wait, known after `prepare`.
     suspect_seconds: its evs.suspect_timeout, or Galera's default, known after the first `read`.
+    has_read_in_sync: whether it has, once.
     reading: a statement of `read` or `read_in_sync` that the server has not answered yet.
     """
 
     can_read_in_sync = True
+    has_read_in_sync = False
     suspect_seconds = _SUSPECT_SECONDS
     reading: asyncio.Task[Any] | None = None
     _names: Sequence[str] = ()
     _show_at = 0.0
 
-    async def prepare(self, idle_seconds: int) -> None:
+    async def prepare(self, idle_seconds: int, *, tries_read: bool) -> None:
         """Prepare the session, which the server ends after so long without a statement.
 
-        Raises as `read`, and then closes it.
+        tries_read: whether to try what a poll asks. Raises as `read`, and then closes it.
         """
         try:
             for galera_settings in _GALERA_SETTINGS:
@@ -81,6 +93,8 @@ class Session(Connection):
                 if error_number(answer) != _UNKNOWN_SYSTEM_VARIABLE:
                     break
             _rows(answer)
+            if tries_read:
+                await self.read()
         except BaseException:
             self.close()
             raise
@@ -118,12 +132,16 @@ class Session(Connection):
     async def read_in_sync(self) -> bool:
         """Wait until the node has applied all that its group had ordered.
 
-        Return False if the server refuses the wait, at the latest after its
+        Return False if the node refuses the wait, at the latest after its
         repl.causal_read_timeout, 30 s by default. Raises whatever the driver raises.
         """
         waiting, answer = await self.answers(*_READ_IN_SYNC)
         _rows(waiting)
-        return not isinstance(answer, MySQLError)
+        if error_number(answer) in _OUT_OF_SYNC:
+            return False
+        _rows(answer)
+        self.has_read_in_sync = True
+        return True
 
     def _remember(self, shown: Rows) -> None:
         values = {
@@ -134,7 +152,9 @@ class Session(Connection):
         # A name from a server must not become part of a statement.
         self._names = [name for name in SYSTEM_VARIABLES if name.encode() in values]
         found = _SUSPECT_TIMEOUT.search(values.get(_PROVIDER_OPTIONS, b""))
-        self.suspect_seconds = float(found[1]) if found else _SUSPECT_SECONDS
+        if found:
+            numbers = zip(found.groups(b"0"), _UNIT_SECONDS, strict=True)
+            self.suspect_seconds = sum(float(number) * unit for number, unit in numbers)
 
 
 def _rows(answer: Rows | MySQLError) -> Rows:

@@ -97,11 +97,15 @@ class Sync:
 
     def read_lost(self, at: float) -> "Sync":
         """Note that its session was lost."""
-        told_nothing = (
-            self.waiting_since is None
-            or at < self.waiting_since + _TOLD_NOTHING_SECONDS
-        )
-        return self.nothing_reads() if told_nothing and not self.refused else self
+        return self if self.refused else self._unless_told(at, self.waiting_since)
+
+    def read_failed(self, at: float) -> "Sync":
+        """Note an error that concerns our account or session, not the node."""
+        return self._unless_told(at, self.read_began_at)
+
+    def _unless_told(self, at: float, since: float | None) -> "Sync":
+        told_nothing = since is None or at < since + _TOLD_NOTHING_SECONDS
+        return self.nothing_reads() if told_nothing else self
 
     def nothing_reads(self) -> "Sync":
         """Note that no session can read, and our account gets no other."""

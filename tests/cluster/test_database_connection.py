@@ -23,7 +23,7 @@ def test_a_defaults_file_is_enough(lone: Node, tmp_path: Path) -> None:
     )
     account.chmod(0o600)
     connection.write_text(
-        f"[client]\nsocket={lone.socket}\n!includedir {account.parent}\n[mysql]\nuser=mallory\n"
+        f"[client]\nsocket={lone.socket}\n!includedir {account.parent}\n[mysqldump]\nuser=mallory\n"
     )
     done = run("check", DEFAULTS_EXTRA_FILE=str(connection))
     assert done.stdout.startswith("available synced: ")
@@ -131,19 +131,19 @@ def test_without_tls_the_account_is_refused_and_check_shows_the_login(
     )
 
 
-def test_an_account_with_ed25519_is_told_the_plugin_and_what_to_do(
+def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_one(
     tls_server: TlsServer,
 ) -> None:
     node = tls_server.node
     node.sql("INSTALL SONAME 'auth_ed25519'")
-    node.sql(
-        "CREATE USER 'modern'@'localhost' IDENTIFIED VIA ed25519 USING PASSWORD('x')"
-    )
-    done = run(
-        "check",
-        MYSQL_SOCKET=str(node.socket),
-        MYSQL_USERNAME="modern",
-        MYSQL_PASSWORD="x",
-    )
-    assert done.stdout.startswith("NOT available access-denied: ")
-    assert "client_ed25519" in done.stdout
+    modern = "ed25519 USING PASSWORD('x')"
+    for user, plugins, password, words in (
+        ("modern", modern, "x", "client_ed25519"),
+        ("either", f"{modern} OR mysql_native_password USING PASSWORD('y')", "y", READ),
+        ("or", f"mysql_native_password USING PASSWORD('y') OR {modern}", "y", READ),
+        ("neither", f"{modern} OR mysql_native_password USING PASSWORD('y')", "z", ""),
+    ):
+        node.sql(f"CREATE USER '{user}'@'localhost' IDENTIFIED VIA {plugins}")
+        account = {"MYSQL_USERNAME": user, "MYSQL_PASSWORD": password}
+        said = run("check", MYSQL_SOCKET=str(node.socket), **account).stdout
+        assert (words or "access-denied: the server refused user neither") in said

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import product
 from pathlib import Path
 
 import pymysql
@@ -17,6 +18,7 @@ from harness.service import Service
 from harness.waiting import wait_for
 from tests.cluster.lone import lone_node, reasons_since, wait_until_back, watching
 from tests.conftest import Services
+from tests.http.test_metrics import scrape, wait_until_in_sync
 from tests.measured import within
 
 REJECTED_SECONDS = 3.0
@@ -125,6 +127,87 @@ def test_a_rotated_password_takes_no_node_out_is_told_and_needs_no_restart(
     service.wait_for_verdict(200, "synced")
 
 
+BY_HAND = ("ALTER USER {} PASSWORD EXPIRE",)
+BY_LIFETIME = (
+    (
+        "UPDATE mysql.global_priv SET priv=JSON_SET(priv, '$.password_last_changed', 1)"
+        " WHERE user='expires'"
+    ),
+    "FLUSH PRIVILEGES",
+    "ALTER USER {} PASSWORD EXPIRE INTERVAL 1 DAY",
+)
+EXPIRES = "'expires'@'localhost'"
+
+
+def test_an_expired_password_takes_no_node_out_and_is_told(
+    node: Node, services: Services
+) -> None:
+    (service,) = check_an_expired_password([node], services, BY_HAND, 0.0)
+    # Nothing else than a password mends it.
+    for statement, reason in (
+        (f"ALTER USER {EXPIRES} PASSWORD EXPIRE NEVER", "access-denied"),
+        (f"ALTER USER {EXPIRES} IDENTIFIED BY 'geheim'", None),
+    ):
+        node.sql(statement)
+        wait_for_login(service, reason)
+
+
+def check_an_expired_password(
+    nodes: Sequence[Node], services: Services, statements: Sequence[str], seconds: float
+) -> list[Service]:
+    """Let the password of an account expire, and check the verdicts for so long."""
+    nodes[0].sql(f"CREATE OR REPLACE USER {EXPIRES} IDENTIFIED BY 'geheim'")
+    account = {"MYSQL_USERNAME": "expires", "MYSQL_PASSWORD": "geheim"}
+    running = [
+        services.start(MYSQL_SOCKET=str(node.socket), MAX_SYNC_WAIT="1", **account)
+        for node in nodes
+    ]
+    for service in running:
+        service.wait_for_verdict(200, "synced")
+        wait_until_in_sync(service)
+    # An UPDATE of a system table is not replicated.
+    for node, statement in product(nodes, statements):
+        node.sql(statement.format(EXPIRES))
+    ends_at = time.monotonic() + seconds
+    for service in running:
+        assert "error 1820" in wait_for_login(service, "access-denied")
+    while time.monotonic() < ends_at:
+        assert {service.get().status for service in running} == {200}
+        time.sleep(0.5)
+    for service in running:
+        assert len(service.status()["changes"]) == 1
+        assert scrape(service)["login_refused"] == 1
+    return running
+
+
+def wait_for_login(service: Service, reason: str | None) -> str:
+    """Wait until the latest login ended so for the second time; return the detail."""
+    outcome = reason or "accepted"
+    name = f'logins_total{{outcome="{outcome}"}}'
+    before = scrape(service).get(name, 0)
+    wait_for(
+        f"a login that ends in {outcome}",
+        lambda: scrape(service).get(name, 0) > before + 1,
+        seconds=15,
+    )
+    failure: dict[str, str] | None = service.status()["login_failure"]
+    assert (failure and failure["reason"]) == reason
+    return failure["detail"] if failure else ""
+
+
+def test_init_connect_cannot_hide_what_a_node_says(
+    node: Node, services: Services
+) -> None:
+    hides = "SET character_set_results=utf16, sql_big_selects=0, max_join_size=1"
+    with node.setting("init_connect", f"'{hides}'", "''"):
+        service = services.start(
+            MYSQL_SOCKET=str(node.socket),
+            MYSQL_USERNAME=ACCOUNT,
+            MYSQL_PASSWORD=PASSWORD,
+        )
+        service.wait_for_verdict(200, "synced")
+
+
 def test_a_server_without_connections_left_takes_no_node_out(
     node: Node, service: Service
 ) -> None:
@@ -155,7 +238,7 @@ def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
             mysql_password=PASSWORD,
         ).target()
         session = await Session.to(target)
-        await session.prepare(32)
+        await session.prepare(32, tries_read=True)
         (row,) = await session.answers(
             "SELECT @@wait_timeout, @@sql_select_limit, @@wsrep_sync_wait, @@wsrep_dirty_reads"
         )

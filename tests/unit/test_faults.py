@@ -60,13 +60,14 @@ OF_SERVER = [
     (
         Reason.ACCESS_DENIED,
         REFUSED,
-        (1045, 1698, 1251, 1227, 1820, 1862, 3118, 4150, 4151),
+        (1045, 1142, 1227, 1251, 1275, 1524, 1698, 1820, 1862),
     ),
+    (Reason.ACCESS_DENIED, REFUSED, (3118, 3159, 3955, 4150, 4151)),
     (Reason.HOST_BLOCKED, REFUSED, (1129, 1130)),
     (Reason.OFFLINE, ANSWERED, (3032,)),
     (Reason.REJECTS_LOGINS, REJECTED, (1037, 1041, 1135, 1184)),
-    (Reason.CONNECTION_LOST, REJECTED, (1053, 2006, 2013)),
-    (Reason.ERROR, ANSWERED, (1205, 1999)),
+    (Reason.CONNECTION_LOST, REJECTED, (1053, 1927, 2006, 2013, 3169, 4031)),
+    (Reason.ERROR, ANSWERED, (1043, 1205, 1290, 1317, 1969, 1999, 3024)),
 ]
 FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
     *(
@@ -140,6 +141,27 @@ def test_a_fault_has_its_reason_and_words_and_decides_about_the_next_login(
     assert words in failure.detail
     assert SERVER_SAYS not in failure.detail
     assert outcome_of(fault, failure, "connecting") is then
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "User 'x' has exceeded the 'max_user_connections' resource",
+            "max_user_connections",
+        ),
+        (
+            "Benutzer 'x' hat 'max_queries_per_hour' überschritten",
+            "max_queries_per_hour",
+        ),
+        ("'x': 'max_connections_per_hour' (9)", "max_connections_per_hour"),
+        ("User 'x' has exceeded the 'max_questions' resource", "max_questions"),
+        ("a limit that nobody knows", "limit"),
+    ],
+)
+def test_the_limit_that_an_account_has_reached_is_named(text: str, words: str) -> None:
+    failure = poll_failure(OperationalError(1226, text), LOGIN, "connecting", 0.3)
+    assert failure.detail == f"user someone has reached its {words} (error 1226)"
 
 
 def test_a_name_that_is_not_found_in_time_is_not_the_servers_fault() -> None:

@@ -8,7 +8,7 @@ from app.database.logins import Logins, Outcome
 from app.verdict.node_state import PollFailure
 from app.verdict.reason import Reason
 
-ACCEPTED, REJECTED, HUNG, REFUSED, DELAYED, ANSWERED, FAILED = Outcome
+ACCEPTED, REJECTED, HUNG, REFUSED, DELAYED, ANSWERED, UNREAD, FAILED = Outcome
 WHY = {
     outcome: PollFailure(Reason.ERROR, outcome.value)
     for outcome in Outcome
@@ -72,6 +72,10 @@ TABLE = [
     Row((ANSWERED,), 2, account_refused=True),
     Row((REJECTED, REJECTED, ANSWERED), 2, account_refused=True),
     Row((REJECTED, ANSWERED, REJECTED), 0),
+    # So does one that lets us in, whatever its session cannot do then.
+    Row((UNREAD,), 2, account_refused=True),
+    Row((REFUSED, REJECTED, REJECTED, UNREAD), 2, account_refused=True),
+    Row((REFUSED, UNREAD, REFUSED), 2, account_refused=True, paused_seconds=1),
     # Nothing is known of the server.
     Row((FAILED,), 2, account_refused=True),
     Row((REJECTED, FAILED), 2, account_refused=True),

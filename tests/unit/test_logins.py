@@ -31,7 +31,10 @@ from tests.measured import within
 from tests.unit.polling import Polls, database_of, polling, polls_of
 
 INTERVAL_SECONDS, SECONDS = 0.05, 10.0
-SETTINGS = "SET SESSION wait_timeout=32, sql_select_limit=18446744073709551615"
+SETTINGS = (
+    "SET SESSION wait_timeout=32, sql_select_limit=18446744073709551615,"
+    " sql_big_selects=1, character_set_results=NULL"
+)
 SYNC_WAIT_OFF, DIRTY_READS_OFF = ", wsrep_sync_wait=0", ", wsrep_dirty_reads=OFF"
 UNKNOWN_VARIABLE = packet(1, error(1193))
 
@@ -144,6 +147,66 @@ def test_refusals_and_then_delays_cost_no_verdict_and_few_logins(
     assert 4 <= len(refused_at) <= 12
 
 
+def failing(statement: str, number: int) -> Behaviour:
+    """Behave like a Synced node, but answer what begins so with an error."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(answers={statement: packet(1, error(number))})
+
+    return behaviour
+
+
+@pytest.mark.parametrize(
+    ("number", "statement", "reason"),
+    [
+        (1820, READ_IN_SYNC, "access-denied"),
+        (1226, READ_IN_SYNC, "too-many-connections"),
+        *((number, READ_IN_SYNC, "error") for number in (1290, 1317, 1969)),
+        (1820, "SHOW STATUS", "access-denied"),
+        (1104, "SHOW STATUS", "error"),
+    ],
+)
+def test_what_a_new_session_cannot_do_is_its_account_s_fault_and_told_once(
+    caplog: pytest.LogCaptureFixture, number: int, statement: str, reason: str
+) -> None:
+    with (
+        polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server),
+        caplog.at_level(logging.INFO),
+    ):
+        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
+        server.behaviour = failing(statement, number)
+        polls.poll_until(lambda _: polls.poller.logins.account_refused)
+        for _ in range(20):
+            state = polls.state()
+            assert (state.rejects_logins, state.sync_refused) == (None, False)
+            assert polls.poller.logins.account_refused
+            polls.wait(INTERVAL_SECONDS / 2)
+        server.behaviour = galera()
+        polls.poll_until(lambda _: polls.poller.logins.failure is None)
+    failed, works = caplog.records
+    assert (failed.getMessage(), vars(failed)["reason"]) == ("login failed", reason)
+    assert f"(error {number})" in vars(failed)["detail"]
+    assert works.getMessage() == "login works again"
+
+
+def test_a_server_that_closes_each_session_that_reads_in_sync_is_told_and_visited_in_time() -> (
+    None
+):
+    def behaviour(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(answers={READ_IN_SYNC: b""})
+
+    with polling(behaviour, login_interval=1.0) as (polls, server):
+        polls.poll_until(lambda _: polls.poller.logins.account_refused)
+        before = server.connections
+        for _ in range(15):
+            assert polls.state().sync_wait_seconds is None
+            assert polls.poller.logins.account_refused
+            polls.wait(0.1)
+        assert 1 <= server.connections - before <= 2
+
+
 def test_the_session_is_told_how_long_it_may_be_idle_and_to_read_what_is_true() -> None:
     with polling(galera()) as (polls, server):
         polls.state()
@@ -193,21 +256,11 @@ def test_without_an_interval_or_the_variable_nothing_reads_in_sync(
         assert reads_in_sync(server) == 0
 
 
-def answering_reads_in_sync_with(number: int) -> Behaviour:
-    """Behave like a Synced node, but answer each read in sync with an error."""
-
-    def behaviour(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(answers={READ_IN_SYNC: packet(1, error(number))})
-
-    return behaviour
-
-
 @pytest.mark.parametrize("number", [1205, 1047])
 def test_a_read_in_sync_that_the_server_does_not_wait_for_is_repeated_before_the_interval(
     number: int,
 ) -> None:
-    with polling(answering_reads_in_sync_with(number), login_interval=2.0) as (
+    with polling(failing(READ_IN_SYNC, number), login_interval=2.0) as (
         polls,
         server,
     ):
@@ -241,7 +294,7 @@ def test_a_pause_of_our_own_costs_a_read_in_sync_and_no_verdict() -> None:
 
 
 def test_a_pause_of_our_own_is_no_answer_of_a_node_that_is_out_of_sync() -> None:
-    with polling(answering_reads_in_sync_with(1205), login_interval=60) as (polls, _):
+    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, _):
         polls.poll_until(lambda node: node.sync_refused)
         time.sleep(2.2)
         assert statuses_until(polls, 1.0) == {"returning"}
@@ -350,7 +403,7 @@ def test_a_server_that_owes_an_answer_gets_a_goodbye_all_the_same() -> None:
 
 
 def test_a_pause_of_the_poller_before_is_no_gap() -> None:
-    behaviour = answering_reads_in_sync_with(1205)
+    behaviour = failing(READ_IN_SYNC, 1205)
     with polling(behaviour, login_interval=60, poll_interval=5.0) as (polls, server):
         polls.poll_until(lambda node: node.sync_refused)
         time.sleep(2.2)
@@ -361,7 +414,7 @@ def test_a_pause_of_the_poller_before_is_no_gap() -> None:
 
 
 def test_a_poller_goes_on_from_another_one() -> None:
-    with polling(answering_reads_in_sync_with(1205), login_interval=60) as (
+    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (
         polls,
         server,
     ):

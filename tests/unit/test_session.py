@@ -3,10 +3,15 @@
 A SELECT in place of a SHOW wherever the server answers it, and each its own answer.
 """
 
+import asyncio
+
 import pytest
 
+from app.database.session import Session
+from app.settings.target import Database
+from harness.ports import LOOPBACK
 from tests import fake_mysql as fake
-from tests.unit.polling import polling
+from tests.unit.polling import database_of, polling
 
 # All of them, as Percona XtraDB Cluster answers.
 VARIABLES = {
@@ -60,7 +65,7 @@ def test_a_select_refused_falls_back_to_the_show_in_the_same_poll() -> None:
 
     def behaviour(peer: fake.Peer) -> None:
         peer.log_in()
-        peer.answer_queries(status, variables, lambda: status["wsrep_ready"] == "OFF")
+        peer.answer_queries(status, variables)
 
     with polling(behaviour) as (polls, server):
         polls.state()
@@ -92,6 +97,35 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
         server.behaviour = fake.galera(variables={"read_only": "ON"})
         assert polls.state().read_only == "ON"
         assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("period", "seconds"),
+    [
+        ("PT0.5S", 0.5),
+        ("PT5S", 5),
+        ("PT1M", 60),
+        ("PT1M30S", 90),
+        ("PT2H", 7200),
+        ("P1D", 86400),
+        ("P1DT1S", 86401),
+        ("none", 5),
+    ],
+)
+def test_the_suspect_timeout_is_read_as_galera_prints_it(
+    period: str, seconds: float
+) -> None:
+    options = f"evs.send_window = 4; evs.suspect_timeout = {period}; x = PT7S;"
+    behaviour = fake.galera(variables={"wsrep_provider_options": options})
+
+    async def suspect_seconds(database: Database) -> float:
+        session = await Session.to(database.target(), [LOOPBACK])
+        await session.read()
+        await session.quit()
+        return session.suspect_seconds
+
+    with fake.fake_mysql(behaviour) as server:
+        assert asyncio.run(suspect_seconds(database_of(server))) == seconds
 
 
 def test_a_further_result_is_refused_before_it_arrives() -> None:
