@@ -6,7 +6,7 @@ docs/reference/reasons.md has the remedy of each word.
 from collections.abc import Callable, Mapping, Sequence
 
 from app.commands.asking import Answer
-from app.verdict.node_state import NodeState
+from app.verdict.node_state import NOT_A_NUMBER, NodeState
 
 FAULTS = {"split", "nobody", "held-up"}
 """With one of these words, the nodes are not one healthy cluster."""
@@ -25,14 +25,15 @@ def remarks_on(answers: Sequence[Answer]) -> dict[str, str]:
         if one.node.wsrep_local_state == _SYNCED
         if one.node.wsrep_cluster_status == "Primary"
     }
-    missing = max(sum(map(bool, one.member_addresses)) for one in answers) - len(
-        answers
-    )
+    asked: dict[object, list[str]] = {}
+    for one in answers:
+        asked.setdefault(_identity(one), []).append(one.address.name)
+    missing = max(sum(map(bool, one.member_addresses)) for one in answers) - len(asked)
     found = {
         "split": _split(members),
         "nobody": "" if missing > 0 else _nobody(answers),
-        "held-up": _held_up(members),
-        "not-asked": _not_asked(answers, missing) if missing > 0 else "",
+        "held-up": _held_up(members, answers),
+        "not-asked": _not_asked(answers, missing, asked) if missing > 0 else "",
         "versions": _differences("an upgrade is not finished", members, _version),
     }
     return {word: seen for word, seen in found.items() if seen}
@@ -78,10 +79,19 @@ def _nobody(answers: Sequence[Answer]) -> str:
     return f"no node that answers takes traffic; do not bootstrap anything yet{unknown}"
 
 
-def _held_up(members: Mapping[str, NodeState]) -> str:
-    seen = []
-    if late := [name for name, node in members.items() if is_late(node)]:
-        seen.append(f"reads in sync wait on {', '.join(late)}")
+def _held_up(members: Mapping[str, NodeState], answers: Sequence[Answer]) -> str:
+    late = [name for name, node in members.items() if is_late(node)]
+    seen = [f"reads in sync wait on {', '.join(late)}"] if late else []
+    hint = "run there: df -h /var/lib/mysql"
+    if 1 < len(late) == len(members):
+        hint = "none of them is seen to hold up the others: look for DDL, or a member that has gone"
+    silent = [
+        f"{one.address.name} ({'no answer' if one.fault else one.reason})"
+        for one in answers
+        if one.node.wsrep_local_state is None
+    ]
+    if silent:
+        hint = f"look first at {', '.join(silent)}"
     if any(
         node.wsrep_flow_control_active == "true"
         or node.wsrep_flow_control_status == "ON"
@@ -93,16 +103,29 @@ def _held_up(members: Mapping[str, NodeState]) -> str:
         longest = max(queues, key=lambda name: queues[name])
         where = longest if queues[longest] else "a node that is not shown here"
         seen.append(f"flow control waits for the receive queue on {where}")
-    return "; ".join([*seen, "run there: df -h /var/lib/mysql"]) if seen else ""
+    return "; ".join([*seen, hint]) if seen else ""
 
 
-def _not_asked(answers: Sequence[Answer], missing: int) -> str:
-    hint = (
-        "their servers show no addresses, name each: clustercheckd status db1 db2 db3"
+def _identity(answer: Answer) -> object:
+    """Return what no other node of the cluster has, by whatever name this one was asked."""
+    node = answer.node
+    if node.wsrep_local_index in (None, NOT_A_NUMBER):
+        return answer.address
+    return node.wsrep_cluster_state_uuid, node.wsrep_local_index, node.wsrep_node_name
+
+
+def _not_asked(
+    answers: Sequence[Answer], missing: int, asked: Mapping[object, Sequence[str]]
+) -> str:
+    hint = "their servers show no addresses"
+    if twice := [", ".join(names) for names in asked.values() if len(names) > 1]:
+        # A member announces localhost, for example.
+        hint = f"{' and '.join(twice)} are one node"
+    elif showing := [one.address.name for one in answers if any(one.hosts)]:
+        return f"{missing} of its members; run: clustercheckd status --all {showing[0]}"
+    return (
+        f"{missing} of its members; {hint}, name each: clustercheckd status db1 db2 db3"
     )
-    if showing := [one.address.name for one in answers if any(one.hosts)]:
-        hint = f"run: clustercheckd status --all {showing[0]}"
-    return f"{missing} of its members; {hint}"
 
 
 def _data(node: NodeState) -> str:

@@ -1,6 +1,7 @@
 """What `clustercheckd status` says of a set of nodes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,11 @@ FIRST, SECOND, THIRD, FOURTH = (
     )
     for name, index in (("w", 0), ("x", 1), ("y", 0), ("z", 1))
 )
+ASKED_TWICE = replace(MEMBER, wsrep_node_name="w")
 NO_ONE = "no node that answers takes traffic; do not bootstrap anything yet"
 DISK = "run there: df -h /var/lib/mysql"
+ALL_WAIT = "none of them is seen to hold up the others: look for DDL, or a member that has gone"
+NAME_EACH = "name each: clustercheckd status db1 db2 db3"
 
 
 def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
@@ -64,13 +68,19 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
         if node is NO_ANSWER:
             answers.append(no_answer(address, "no answer"))
         else:
-            available = str(number) not in unavailable
+            own: dict[str, Any] = {}
+            if node.wsrep_node_name == MEMBER.wsrep_node_name:
+                # As each member has.
+                own = {
+                    "wsrep_node_name": address.name,
+                    "wsrep_local_index": number - 1,
+                }
             answers.append(
                 Answer(
                     address=address,
-                    available=available,
+                    available=str(number) not in unavailable,
                     reason="of the test",
-                    node=node,
+                    node=replace(node, **own),
                 )
             )
     return answers
@@ -157,7 +167,24 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
         (
             (LATE, LATE, LATE),
             "",
-            {"held-up": f"reads in sync wait on n1, n2, n3; {DISK}"},
+            {"held-up": f"reads in sync wait on n1, n2, n3; {ALL_WAIT}"},
+        ),
+        (
+            (LATE,),
+            "",
+            {
+                "held-up": f"reads in sync wait on n1; {DISK}",
+                "not-asked": "2 of its members; run: clustercheckd status --all n1",
+            },
+        ),
+        # The one that they wait for cannot be read, or not even its service.
+        (
+            (LATE, LATE, NodeState(), NO_ANSWER),
+            "3",
+            {
+                "held-up": "reads in sync wait on n1, n2;"
+                " look first at n3 (of the test), n4 (no answer)"
+            },
         ),
         (
             (PAUSED, replace(PAUSED, wsrep_local_recv_queue=150), MEMBER),
@@ -182,7 +209,7 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
             "",
             {
                 "held-up": "flow control waits for the receive queue on"
-                f" a node that is not shown here; {DISK}"
+                " a node that is not shown here; look first at n3 (no answer)"
             },
         ),
         ((CUT_OFF, CUT_OFF, NodeState()), "123", {"nobody": NO_ONE}),
@@ -208,9 +235,14 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
             (AUTO, AUTO),
             "",
             {
-                "not-asked": "1 of its members; their servers show no addresses,"
-                " name each: clustercheckd status db1 db2 db3"
+                "not-asked": f"1 of its members; their servers show no addresses, {NAME_EACH}"
             },
+        ),
+        # A member that announces localhost: the service here is asked in its place.
+        (
+            (ASKED_TWICE, ASKED_TWICE, MEMBER),
+            "",
+            {"not-asked": f"1 of its members; n1, n2 are one node, {NAME_EACH}"},
         ),
     ],
 )
