@@ -40,7 +40,7 @@ class RemoteHost(Block):
             _TEST_NETWORK.network_address + number * 4 % _TEST_NETWORK.num_addresses
         )
         self.address = str(network + 2)
-        self._our_address = str(network + 1)
+        self.our_address = str(network + 1)
         self._name = f"clustercheckd-{number}"
         self._link = f"cc{number}"
 
@@ -85,7 +85,7 @@ class RemoteHost(Block):
     def _start(self) -> None:
         _ip(f"netns add {self._name}")
         _ip(f"link add {self._link} type veth peer name {_ITS_LINK} netns {self._name}")
-        _ip(f"addr add {self._our_address}/30 dev {self._link}")
+        _ip(f"addr add {self.our_address}/30 dev {self._link}")
         _ip(f"link set {self._link} up")
         _ip(f"-n {self._name} link set lo up")
         _ip(f"-n {self._name} addr add {self.address}/30 dev {_ITS_LINK}")

@@ -68,12 +68,19 @@ class ReloadOutcome(BaseModel, frozen=True):
     failure: Finding | None = None
 
 
+class TurnedAway(BaseModel, frozen=True):
+    """A client that got no verdict."""
+
+    client: _Line
+    at: AwareDatetime
+    detail: _Line
+
+
 class Connections(BaseModel, frozen=True):
-    """Whom a service has turned away."""
+    """How many clients got no verdict, by cause, and the latest of each."""
 
     closed: dict[str, int] = {}
-    refused_client: _Line | None = None
-    refused_at: AwareDatetime | None = None
+    latest: dict[_Line, TurnedAway] = {}
 
 
 class Answer(Finding, frozen=True):

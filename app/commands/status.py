@@ -101,10 +101,11 @@ def _notes(answer: Answer) -> Iterator[str]:
     if reload.complaints:
         ago = age_since(reload.at)
         yield f"reload refused {ago} ago, the old settings stay: {'; '.join(reload.complaints)}"
-    if connections.refused_client:
-        refused = f"{connections.closed.get('refused', 0)} connections"
-        latest = f"{connections.refused_client} {age_since(connections.refused_at)} ago"
-        yield f"CLUSTERCHECK_ALLOW_FROM refused {refused}, the latest from {latest}"
+    for cause, latest in connections.latest.items():
+        count = connections.closed.get(cause)
+        got = "no answer" if cause == "refused" else "a 400"
+        whose = f"the latest {latest.client} {age_since(latest.at)} ago"
+        yield f"{count} clients got {got} ({cause}: {latest.detail}), {whose}"
 
 
 def _row(answer: Answer) -> list[str]:

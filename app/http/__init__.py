@@ -1,6 +1,5 @@
 """All that speaks HTTP.
 
-`health_checks` answers them, and passes others on to `api` and `metrics`, which report
-from `sources`. `guard` limits what a client can do. `server` listens and stops. Only the service
-uses them.
+A `door` reads one request (`head`) and sends one answer (`answers`); `register` limits the doors.
+`api` and `metrics` report from `sources`. `server` listens and stops. Only the service uses them.
 """

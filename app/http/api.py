@@ -1,6 +1,8 @@
 """The FastAPI application: /status, /metrics and the schema."""
 
+import asyncio
 import os
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -10,12 +12,16 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import BaseModel
 
 from app import __version__
-from app.http.health_checks import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
+from app.http.answers import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
 from app.http.metrics import Metrics
+from app.http.register import TurnedAway
 from app.http.sources import Reload, Sources
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict
+
+_PATIENCE_SECONDS = 1.0
+"""How long /status waits for a poll. The commands wait for 2 s, and the deadline may be longer."""
 
 
 class StatusChange(BaseModel):
@@ -28,17 +34,15 @@ class StatusChange(BaseModel):
 
 
 class StatusConnections(BaseModel, from_attributes=True):
-    """How many connections are open, and how many were closed, by cause.
+    """How many connections are open, how many were closed, by cause, and the latest of these.
 
-    refused: the client is not in CLUSTERCHECK_ALLOW_FROM; refused_client and refused_at are those
-    of the latest. evicted: to make room for a new connection. timed-out: no complete request
-    arrived in time. malformed: the request was not valid HTTP, or exceeded a limit, and got a 400.
+    refused: the client is not in CLUSTERCHECK_ALLOW_FROM. evicted: to make room for a new
+    connection. timed-out: the client had sent nothing. For all other causes, it got a 400.
     """
 
     open: int
     closed: dict[str, int]
-    refused_client: str | None
-    refused_at: datetime | None
+    latest: dict[str, TurnedAway]
 
 
 class Status(BaseModel):
@@ -109,8 +113,6 @@ def create_application(sources: Sources) -> FastAPI:
         polls, age_seconds = monitor.polls.total(), int(monitor.age_seconds)
         return polls, age_seconds, monitor.verdict(), sources.last_reload.at
 
-    # Only GET is in the schema: FastAPI logs a warning about two operations with the same id.
-    @application.head(STATUS_PATH, include_in_schema=False)
     @application.get(
         STATUS_PATH,
         summary="Verdict, node state and recent changes",
@@ -118,7 +120,9 @@ def create_application(sources: Sources) -> FastAPI:
     )
     async def status() -> Response:
         """Answer 200 whatever the verdict."""
-        await monitor.fresh_verdict()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await monitor.fresh_verdict()
         return Response(status_at(moment()), media_type="application/json")
 
     async def metrics(_request: Request) -> Response:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
-from starlette.types import ASGIApp
 
-from app.http.guard import GuardedProtocol
-from app.http.sources import Sources
+from app.http.answers import Answers
+from app.http.door import Door
+from app.http.register import ConnectionRegister
 from app.settings.listening import BACKLOG
 
 
@@ -22,33 +22,25 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
-        application: ASGIApp,
-        sources: Sources,
+        answers: Answers,
+        register: ConnectionRegister,
         on_signal: Callable[[str], object],
     ) -> None:
         self.ended = asyncio.Event()
         self._on_signal = on_signal
-
-        class Protocol(GuardedProtocol):
-            """A connection to this server."""
-
-            _register = sources.connections
-
         super().__init__(
             uvicorn.Config(
-                application,
-                http=Protocol,
+                answers.to,  # no protocol of uvicorn's will call it
+                http=lambda **_: Door(register, answers),  # type: ignore[arg-type]
+                interface="asgi3",
                 ws="none",
                 lifespan="off",
                 backlog=BACKLOG,
-                access_log=False,
                 log_config=None,
-                server_header=False,
-                date_header=False,
-                # Do not trust what a client says about its own address.
-                proxy_headers=False,
             )
         )
+        # Those that uvicorn shuts down as it stops, and waits for.
+        self.server_state.connections = register.doors  # type: ignore[assignment]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
         """Tell on_signal. uvicorn would raise the signal again, and change the exit status."""

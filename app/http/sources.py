@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.database.poller import Poller
-from app.http.guard import ConnectionRegister
+from app.http.register import ConnectionRegister
 from app.monitor.monitor import Monitor
 from app.settings.settings import Settings
 from app.verdict.node_state import PollFailure

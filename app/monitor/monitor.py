@@ -168,12 +168,8 @@ class Monitor:
         """
         return self._decide(self.age_seconds, policy, switches or self.switches())
 
-    async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
-        """Return the verdict from a fresh result, or from a poll that has just ended.
-
-        If the node is unavailable anyway, wait at most `REFUSAL_SECONDS`. Otherwise, the result is
-        stale if no poll ends within the deadline.
-        """
+    def verdict_if_fresh(self, policy: Policy | None = None) -> Verdict | None:
+        """Return the verdict from a fresh result, or None if that takes another poll."""
         fresh = (
             self.result is not None
             and self.age_seconds <= self.polling.interval_seconds
@@ -182,8 +178,17 @@ class Monitor:
         if fresh and not switches.any_on:
             return self._decided(policy)
         verdict = self.verdict(policy, switches=switches)
-        if fresh or verdict.reason in _BY_HAND:
+        return verdict if fresh or verdict.reason in _BY_HAND else None
+
+    async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
+        """Return the verdict from a fresh result, or from a poll that has just ended.
+
+        If the node is unavailable anyway, wait at most `REFUSAL_SECONDS`. Otherwise, the result is
+        stale if no poll ends within the deadline.
+        """
+        if verdict := self.verdict_if_fresh(policy):
             return verdict
+        verdict = self.verdict(policy)
         limit: contextlib.AbstractAsyncContextManager[object] = asyncio.timeout(
             REFUSAL_SECONDS
         )

@@ -13,9 +13,9 @@ import uvloop
 import app.service.preload  # noqa: F401 (before anything can need it)
 from app import __version__
 from app.database.poller import Poller
+from app.http.answers import Answers
 from app.http.api import create_application
-from app.http.guard import ConnectionRegister
-from app.http.health_checks import HealthChecks
+from app.http.register import ConnectionRegister
 from app.http.server import Server
 from app.http.sources import HealthCheckCounts, Reload, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
@@ -78,8 +78,8 @@ class _Service:
             lambda: log.dropped,
         )
         self._server = Server(
-            HealthChecks(self._sources, create_application(self._sources)),
-            self._sources,
+            Answers(self._sources, create_application(self._sources)),
+            self._sources.connections,
             self._stop,
         )
         kept = kept_socket()

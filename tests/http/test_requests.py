@@ -2,10 +2,15 @@
 real server.
 """
 
+import socket
+import time
+from contextlib import closing
+
 import pytest
 
-from app.http.health_checks import APPLICATION_PATHS
-from harness.service import Service
+from harness.ports import LOOPBACK
+from harness.service import Service, read_to_end
+from harness.waiting import wait_for
 from tests.conftest import Services
 
 REQUESTS = {
@@ -31,7 +36,32 @@ REQUESTS = {
     "post": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
     "a method nobody uses": b"PROPFIND / HTTP/1.1\r\nHost: x\r\n\r\n",
     "expect": b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
+    "haproxy, check-send-proxy": b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\nGET / HTTP/1.0\r\n\r\n",
+    "haproxy, check-send-proxy without an address": b"PROXY UNKNOWN\r\nOPTIONS / HTTP/1.0\r\n\r\n",
+    "haproxy, send-proxy-v2": b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0GET / HTTP/1.0\r\n\r\n",
+    "aws nlb": b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x54"
+    + bytes(84)
+    + b"GET / HTTP/1.1\r\n\r\n",
+    "blackbox_exporter's tcp prober, monit": b"GET / HTTP/1.0\n\n",
+    "echo -e in bash": b"GET / HTTP/1.0\r\nHost: x\r\n\n",
+    "haproxy, option httpchk get /": b"get / HTTP/1.0\r\n\r\n",
+    "haproxy, option httpchk GET readyz": b"GET readyz HTTP/1.0\r\n\r\n",
+    "haproxy, option httpchk PING": b"PING / HTTP/1.0\r\n\r\n",
+    "haproxy, a length of its own": b"POST / HTTP/1.0\r\nContent-Length: 4\r\ncontent-length: 0\r\n\r\n",
+    "f5": b"GET /\r\n",
+    "haproxy, tcp-check send PING": b"PING\r\n",
+    "chunks": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+    "a line that is no header field": b"GET / HTTP/1.1\r\nx\r\n : \0\r\n\r\n",
+    "no empty line": b"GET / HTTP/1.1\r\nHost: x\r\n",
     "upgrade": b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+}
+MALFORMED = {
+    "tls": b"\x16\x03\x01\0\xc2\x01\0\0\xbe\x03\x03" + bytes(190),
+    "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "too-long": b"GET / HTTP/1.0\r\nX: " + bytes(9000),
+    "proxy-header": b"PROXY TCP4 192.0.2.1 ",
+    "no-request": b"this is no request\r\n\r\n",
+    "parameter": b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET /?donor=1 HTTP/1.0\r\n\r\n",
 }
 
 
@@ -81,7 +111,7 @@ def test_head_gets_the_same_headers_and_no_body(unreachable: Service) -> None:
         (200, "/livez /status /metrics /openapi.json http://db1:9200/status"),
         (
             404,
-            "/readyz/ /status/ /docs /favicon.ico /nothing // http://db1:9200/nothing /%2e%2e/etc",
+            "GET /readyz/ /status/ /docs /favicon.ico /nothing // http://db1:9200/nothing /%2e%2e/etc",
         ),
     ],
 )
@@ -89,12 +119,7 @@ def test_each_route_has_its_status_and_ends_the_connection(
     unreachable: Service, status: int, targets: str
 ) -> None:
     for target in targets.split():
-        methods = (
-            ("GET", "HEAD")
-            if target.endswith(APPLICATION_PATHS)
-            else ("GET", "HEAD", "OPTIONS", "DELETE")
-        )
-        for method in methods:
+        for method in ("GET", "HEAD", "OPTIONS", "delete"):
             request = f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"
             line, *headers = (
                 unreachable.send(request.encode())
@@ -115,9 +140,6 @@ def test_what_is_wrong_with_a_request_is_named(unreachable: Service) -> None:
         == f"not found: the endpoints are {endpoints}\r\n"
     )
     assert unreachable.get("/?donor=1").body.startswith("unknown parameter 'donor'")
-    assert b"\r\nconnection: close\r\n" in unreachable.send(
-        b"this is no request\r\n\r\n"
-    )
 
 
 def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> None:
@@ -139,3 +161,66 @@ def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> 
         'health_checks_total{path="other",status="503"} 6.0'
         in service.get("/metrics").body
     )
+
+
+@pytest.mark.parametrize("any_path", ["0", "1"])
+def test_a_silent_client_gets_the_verdict_where_any_path_does(
+    services: Services, any_path: str
+) -> None:
+    service = services.start(CLUSTERCHECK_ANY_PATH=any_path)
+    for sent in (b"", b"\r\n", b"PROXY UNKNOWN\r\n") if any_path == "1" else (b"",):
+        at_once = service.send(sent, half_close=True)
+        began = time.monotonic()
+        late = service.send(sent)
+        took_seconds = time.monotonic() - began
+        if any_path == "1":
+            assert b"\r\nx-clustercheck-reason: unreachable\r\n" in at_once
+            assert late == at_once
+            assert 0.5 <= took_seconds < 1.5
+        else:
+            assert at_once == late == b""
+            assert took_seconds >= 2
+    with closing(socket.create_connection((LOOPBACK, service.port), 5)) as slow:
+        time.sleep(0.3)
+        slow.sendall(b"GET /?x=1 HTTP/1.0\r\n\r\n")
+        assert slow.recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_400_says_why(services: Services) -> None:
+    service = services.start()
+    why = {}
+    for cause, sent in MALFORMED.items():
+        answer = service.send(sent, half_close=cause == "proxy-header").decode()
+        assert answer.startswith("HTTP/1.1 400 Bad Request\r\n"), cause
+        why[cause] = (LOOPBACK, answer.partition("\r\n\r\n")[2].strip())
+
+    def told() -> dict[str, tuple[str, str]]:
+        latest = service.status()["connections"]["latest"]
+        return {cause: (one["client"], one["detail"]) for cause, one in latest.items()}
+
+    wait_for("all to be told", lambda: told() == why)
+    closed = service.status()["connections"]["closed"]
+    assert {cause: closed[cause] for cause in MALFORMED} == dict.fromkeys(MALFORMED, 1)
+    log = service.log.read_text()
+    assert log.count("malformed request cause=tls client=127.0.0.1 count=1") == 1
+    assert log.count("malformed request") == 1
+    assert "192.0.2.1" not in log
+
+
+LARGE = b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000)
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(10_000, marks=pytest.mark.long)])
+def test_no_answer_is_lost_by_a_reset(unreachable: Service, count: int) -> None:
+    whole = unreachable.send(REQUESTS["curl"])
+    assert whole.startswith(b"HTTP/1.1 503 ")
+    for _ in range(count):
+        assert unreachable.send(LARGE) == whole
+        assert unreachable.send(REQUESTS["curl"] * 2) == whole
+        assert unreachable.send(REQUESTS["curl"], half_close=True) == whole
+        with closing(
+            socket.create_connection((LOOPBACK, unreachable.port), 5)
+        ) as client:
+            for _ in range(2):
+                client.sendall(REQUESTS["curl"])
+            assert read_to_end(client) == whole

@@ -10,8 +10,8 @@ import pytest
 
 from app.commands.parser import COMMANDS as NAMES
 from app.commands.parser import parse
+from app.http.answers import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS
 from app.http.api import Status, StatusChange, StatusConnections
-from app.http.health_checks import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS
 from app.http.sources import Reload
 from app.settings.env_file import read_env_file
 from app.settings.settings import FIELDS, POLICY, default_of

@@ -15,7 +15,7 @@ import pytest
 from app.commands import exit_status
 from app.commands.parser import COMMANDS
 from app.http.api import Status, StatusChange, StatusConnections
-from app.http.guard import ConnectionRegister
+from app.http.register import ConnectionRegister
 from app.http.sources import Reload
 from app.settings.settings import FIELDS
 from app.verdict.node_state import NodeState, PollFailure
@@ -83,7 +83,7 @@ STABLE = {
         set(metrics_on_the_page()),
     ),
     "causes of a closed connection": (
-        "evicted malformed refused timed-out",
+        "evicted http2 no-request parameter proxy-header refused timed-out tls too-long",
         set(ConnectionRegister().closed),
     ),
     "fields of /status": (
@@ -94,7 +94,7 @@ STABLE = {
         set(Status.model_fields),
     ),
     "fields of connections": (
-        "closed open refused_at refused_client",
+        "closed latest open",
         set(StatusConnections.model_fields),
     ),
     "fields of a reload": ("at complaints failure successful", names(Reload)),
@@ -143,6 +143,7 @@ EVENTS = {
         "poller failed",
     ),
     *(
+        "malformed request",
         "polling ended",
         "reloaded",
         "rule failed",
@@ -169,6 +170,7 @@ def test_the_log_has_the_events_of_1_0() -> None:
     )
     # Other events are chosen as the program runs.
     chosen = {"available", "draining", "reloaded", "started", "stopping", "unavailable"}
+    chosen |= {"client refused", "malformed request"}
     assert {*logged, *chosen} == EVENTS
 
 

@@ -1,27 +1,29 @@
 """Who may connect, and who loses a connection to whom."""
 
 import asyncio
+import subprocess
+from collections.abc import Awaitable
 from ipaddress import ip_network
 
 import pytest
-from starlette.types import Receive, Scope, Send
-from uvicorn import Config
-from uvicorn.server import ServerState
 
-from app.http.guard import CONNECTIONS, ConnectionRegister, GuardedProtocol
+from app.http.answers import Answer, Answers
+from app.http.door import Door
+from app.http.head import Request
+from app.http.register import CONNECTIONS, REFUSED, ConnectionRegister
 
 
 @pytest.mark.parametrize(
     ("networks", "address", "allowed"),
     [
-        ("127.0.0.0/8", "127.0.0.1", True),
-        ("127.0.0.0/8", "10.0.0.1", False),
+        ("192.0.2.0/24", "192.0.2.1", True),
+        ("192.0.2.0/24", "198.51.100.1", False),
         # A dual-stack socket shows an IPv4 client so.
-        ("127.0.0.0/8", "::ffff:127.0.0.1", True),
-        ("127.0.0.0/8", "::1", False),
-        ("10.0.0.0/8 ::1/128", "::1", True),
-        ("10.0.0.0/8 ::1/128", "::ffff:127.0.0.1", False),
-        ("::ffff:10.0.0.0/104 ::ffff:127.0.0.0/104", "::ffff:127.0.0.1", True),
+        ("192.0.2.0/24", "::ffff:192.0.2.1", True),
+        ("192.0.2.0/24", "2001:db8::1", False),
+        ("192.0.2.0/24 2001:db8::/32", "2001:db8::1", True),
+        ("192.0.2.0/24 2001:db8::/32", "::ffff:198.51.100.1", False),
+        ("::ffff:10.0.0.0/104 ::ffff:192.0.2.0/120", "::ffff:192.0.2.1", True),
         # It begins as one that stands for an IPv4 address, and does not.
         ("2001:db8::/32", "::ffff:0:102:304", False),
     ],
@@ -30,8 +32,23 @@ def test_a_client_in_one_of_the_networks_may_connect(
     networks: str, address: str, *, allowed: bool
 ) -> None:
     register = ConnectionRegister([ip_network(network) for network in networks.split()])
-    assert register.allows(address) is allowed
-    assert ConnectionRegister().allows(address)
+    assert register.allows((address, 40000)) is allowed
+    assert ConnectionRegister().allows((address, 40000))
+
+
+def test_this_host_is_all_of_its_addresses() -> None:
+    register = ConnectionRegister([ip_network("192.0.2.0/24")])
+    listed = subprocess.check_output(["ip", "-o", "address"], text=True).splitlines()
+    own = {("127.0.1.1", 40000), ("::ffff:127.0.0.5", 40000, 0, 0)}
+    for line in listed:
+        index, _, family, address, *_ = line.split()
+        scope = (0, int(index[:-1])) if family == "inet6" else ()
+        own.add((address.partition("/")[0], 40000, *scope))
+    assert len(own) > 2
+    for peer in own:
+        assert register.allows(peer), peer
+    for address in ("198.51.100.1", "::ffff:198.51.100.1", "2001:db8::1"):
+        assert not register.allows((address, 40000)), address
 
 
 class Transport(asyncio.Transport):
@@ -44,10 +61,6 @@ class Transport(asyncio.Transport):
     def abort(self) -> None:
         """Note that the guard has closed the connection."""
         self.aborted = True
-
-    def close(self) -> None:
-        """Close as `abort`: uvicorn does, when the test cancels the answers that are held."""
-        self.abort()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send nothing."""
@@ -63,24 +76,25 @@ def register() -> ConnectionRegister:
     return ConnectionRegister()
 
 
-async def never_answers(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """Hold each answer, as while a poll hangs."""
-    await asyncio.Event().wait()
+class Held(Answers):
+    """Holds each answer, as while a poll hangs."""
+
+    def __init__(self) -> None:
+        """Report on nothing."""
+
+    def to(self, request: Request) -> Awaitable[Answer]:  # noqa: ARG002 (whatever is asked)
+        """Return what never ends."""
+        return asyncio.get_running_loop().create_future()
 
 
 def connect(
     register: ConnectionRegister, address: str, sent: bytes = b"GET / HTTP/1.0\r\n\r\n"
 ) -> Transport:
     """Connect a client, which sends something."""
-
-    class Protocol(GuardedProtocol):
-        _register = register
-
     transport = Transport(address)
-    config = Config(never_answers, http=Protocol, lifespan="off", log_config=None)
-    protocol = Protocol(config=config, server_state=ServerState(), app_state={})
-    protocol.connection_made(transport)
-    protocol.data_received(sent)
+    door = Door(register, Held())
+    door.connection_made(transport)
+    door.data_received(sent)
     return transport
 
 
@@ -122,9 +136,9 @@ async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(
 def test_a_client_that_is_refused_is_logged_by_its_own_address(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    register = ConnectionRegister([ip_network("10.0.0.0/8")])
+    register = ConnectionRegister()
     for _ in range(2):
-        register.note_refusal("::ffff:127.0.0.1")
+        register.note(REFUSED, "::ffff:127.0.0.1", "why")
     [record] = caplog.records
-    assert vars(record)["client"] == register.refused_client == "127.0.0.1"
+    assert vars(record)["client"] == register.latest[REFUSED].client == "127.0.0.1"
     assert register.closed["refused"] == 2

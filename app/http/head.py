@@ -1,0 +1,113 @@
+"""Reads the head of one request: bytes in, a request or what is wrong with it out.
+
+A client may send, each line with LF or CRLF at its end:
+
+1. A PROXY header, version 1 or 2. It is skipped: nothing in it is believed.
+2. Empty lines (RFC 9112, 2.2).
+3. The request line: METHOD TARGET HTTP/VERSION. Any word is a method. Without a target or without
+   its slash, the path is meant from / on. Without a version, it is HTTP/0.9.
+4. Header fields, which decide nothing, and an empty line. What follows is not read.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+REQUEST_BYTES = 8192
+"""How long the head of a request may be."""
+
+TARGET_BYTES = 512
+"""How long a path with its query may be. To decode more would take longer than the answer."""
+
+CAUSES = {
+    "tls": "the client speaks TLS, and this port plain HTTP",
+    "http2": "the client speaks HTTP/2, and this port HTTP/1",
+    "too-long": f"the request has over {REQUEST_BYTES} bytes, or its target {TARGET_BYTES}",
+    "proxy-header": "the PROXY header has no end",
+    "no-request": "this is no HTTP request",
+}
+"""What is wrong with a request, and for a human."""
+
+
+class Request(NamedTuple):
+    """A request. path: with any percent-encoding; empty if the client has sent nothing."""
+
+    path: str
+    query: bytes = b""
+    is_head: bool = False
+
+
+# HAProxy's proxy-protocol.txt, 2.1 and 2.2.
+_PROXY_V1 = re.compile(rb"PROXY (?:TCP4 |TCP6 |UNKNOWN)[^\n]*\n")
+_PROXY_V2 = b"\r\n\r\n\0\r\nQUIT\n"
+
+_LINE = re.compile(rb"[\r\n]*+([^\n]*)\n")
+_EMPTY_LINE = re.compile(rb"\n\r?\n")
+_REQUEST_LINE = re.compile(
+    rb"""
+    (?P<method> [\w!#$%&'*+.^`|~-]+ )
+    (?: [ \t]+ (?P<target>
+        (?: https?://[^/?#\s]+ )?  # what a proxy asks for (RFC 9112, 3.2.2): http://db_1:9200/
+        /? (?P<path> [^?#\s]* ) (?: \? (?P<query> [^#\s]* ))? (?: \# \S* )?
+    ))??
+    (?: [ \t]+ HTTP/[0-9.]+ )?
+    \s*
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_TLS_HANDSHAKE = b"\x16"  # RFC 8446, 5.1
+_HTTP2_PREFACE = b"PRI * HTTP/2"  # RFC 9113, 3.4
+
+
+def read_head(sent: bytes, *, ended: bool = False) -> Request | str | None:
+    """Return the request, or what is wrong with it (see `CAUSES`); None if that is not known yet.
+
+    Whatever a client sends after that does not change it. sent: all of it so far. ended: no more
+    will be waited for.
+    """
+    head = sent[:REQUEST_BYTES]
+    start = _end_of_proxy_header(head)
+    line = None
+    if start is not None:
+        if head.startswith(_TLS_HANDSHAKE, start):
+            return "tls"
+        line = _LINE.match(head, start)
+    if line:
+        asked = _request_of(line[1])
+        is_whole = ended or _EMPTY_LINE.search(head, line.end() - 1)
+        if is_whole or isinstance(asked, str):
+            return asked
+    if len(sent) > REQUEST_BYTES:
+        return "too-long"
+    if not ended:
+        return None
+    if not head[start:].strip():
+        return Request("")
+    return (
+        "proxy-header" if start is None or head.startswith(b"PROXY ") else "no-request"
+    )
+
+
+def _end_of_proxy_header(head: bytes) -> int | None:
+    """Return where a PROXY header ends, or 0 without one; None if that is not known yet."""
+    if _PROXY_V2.startswith(head[: len(_PROXY_V2)]):
+        end = 16 + int.from_bytes(head[14:16])
+        return end if end <= len(head) else None
+    header = _PROXY_V1.match(head)
+    return header.end() if header else 0
+
+
+# A load balancer asks the same again and again.
+@lru_cache(maxsize=64)
+def _request_of(line: bytes) -> Request | str:
+    if line.startswith(_HTTP2_PREFACE):
+        return "http2"
+    words = _REQUEST_LINE.fullmatch(line)
+    if not words:
+        return "no-request"
+    method, target, path, query = words.groups(b"")
+    if len(target) > TARGET_BYTES:
+        return "too-long"
+    # OPTIONS * means the server itself.
+    name = "*" if target == b"*" else f"/{path.decode('latin-1')}"
+    return Request(name, query, method.upper() == b"HEAD")

@@ -1,0 +1,137 @@
+"""The head of a request: each form that is read, and that the cuts between segments change nothing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.http.head import REQUEST_BYTES, TARGET_BYTES, Request, read_head
+
+V1 = b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n"
+V2 = b"\r\n\r\n\0\r\nQUIT\n"
+NLB = V2 + b"\x21\x11\0\x54" + bytes(84)
+
+FORMS = {
+    b"GET / HTTP/1.0\r\n\r\n": "/",
+    b"OPTIONS * HTTP/1.1\r\nhost: www\r\n\r\n": "*",
+    b"GET / HTTP/1.0\n\n": "/",
+    b"GET / HTTP/1.0\r\nX: y\r\n\n": "/",
+    b"\r\n\nGET / HTTP/1.0\r\n\r\n": "/",
+    b"get / http/1.0\r\n\r\n": "/",
+    b"PING / HTTP/1.0\r\n\r\n": "/",
+    b"GET HTTP/1.0\r\n\r\n": "/",
+    b"GET readyz HTTP/1.0\r\n\r\n": "/readyz",
+    b"OPTIONS GET HTTP/1.0\r\n\r\n": "/GET",
+    b"GET  \t/readyz\tHTTP/1.1 \r\n\r\n": "/readyz",
+    b"GET http://db_1:9200/readyz#x HTTP/1.1\r\n\r\n": "/readyz",
+    b"GET // HTTP/1.1\r\n\r\n": "//",
+    b"GET /\xff HTTP/1.1\r\n\r\n": "/\xff",
+    b"GET / HTTP/1.1\r\nno header field\r\n: \0\r\n\r\n": "/",
+    b"PROXY UNKNOWN\r\nGET / HTTP/1.0\r\n\r\n": "/",
+    b"PROXY / HTTP/1.0\r\n\r\n": "/",
+    V1 + b"GET / HTTP/1.0\r\n\r\n": "/",
+    NLB + b"GET / HTTP/1.0\r\n\r\n": "/",
+    V2 + b"\x20\0\0\0" + b"GET / HTTP/1.0\r\n\r\n": "/",
+}
+WRONG = {
+    b"\x16\x03\x01\0": "tls",
+    V1 + b"\x16\x03\x01\0": "tls",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n": "http2",
+    b"GET /" + b"a" * TARGET_BYTES + b" HTTP/1.0\r\n": "too-long",
+    b"GET / HTTP/1.0\r\n" + b"a:b\r\n" * REQUEST_BYTES: "too-long",
+    V2 + b"\x21\x11\xff\xff" + bytes(REQUEST_BYTES): "too-long",
+    b"this is no request\r\n": "no-request",
+    b"GET /?available_when_readonly=0 1 HTTP/1.0\r\n": "no-request",
+    b"Host: x\r\n": "no-request",
+}
+ENDED = {
+    b"": Request(""),
+    b"\r\n\r\n": Request(""),
+    V1: Request(""),
+    NLB: Request(""),
+    b"GET /\r\n": Request("/"),
+    b"PING\n": Request("/"),
+    b"GET /?max_recv_queue=2 HTTP/1.1\r\nHost: x": Request("/", b"max_recv_queue=2"),
+    # The rest of the query may be missing.
+    b"GET /?max_recv_queue=2": "no-request",
+    b"PROXY TCP4 192.0.2.1": "proxy-header",
+    V2 + b"\x21": "proxy-header",
+}
+
+
+@pytest.mark.parametrize("sent", FORMS)
+def test_each_form_of_one_request_is_read(sent: bytes) -> None:
+    assert read_head(sent) == Request(FORMS[sent])
+
+
+@pytest.mark.parametrize("sent", WRONG)
+def test_what_is_wrong_is_said(sent: bytes) -> None:
+    assert read_head(sent) == WRONG[sent]
+
+
+@pytest.mark.parametrize("sent", ENDED)
+def test_what_a_client_has_sent_that_sends_no_more_is_what_it_asks(sent: bytes) -> None:
+    assert (read_head(sent), read_head(sent, ended=True)) == (None, ENDED[sent])
+
+
+def test_a_head_request_is_one_in_any_case_of_letters() -> None:
+    assert [
+        read_head(method + b" /?x#y HTTP/1.1\r\n\r\n") for method in (b"head", b"HEADS")
+    ] == [Request("/", b"x", is_head=True), Request("/", b"x")]
+
+
+PIECES = (
+    *(
+        b"GET",
+        b"HEAD",
+        b" ",
+        b"\t",
+        b"/",
+        b"?",
+        b"#",
+        b"readyz",
+        b"*",
+        b"http://x",
+        b"PRI",
+    ),
+    *(
+        b"\r",
+        b"\n",
+        b"\r\n",
+        b"HTTP/1.1",
+        b"HTTP/2.0",
+        b"max_recv_queue=2",
+        b"\0",
+        b"\x16",
+    ),
+    *(
+        b"PROXY ",
+        b"TCP4 ",
+        b"UNKNOWN",
+        V1,
+        V2,
+        b"\x21\x11\0\x0c",
+        NLB,
+        b"a" * 600,
+        b"b" * 9000,
+    ),
+)
+
+
+@given(
+    st.lists(st.sampled_from(PIECES) | st.binary(max_size=8), max_size=12).map(
+        b"".join
+    ),
+    st.data(),
+)
+def test_whatever_is_sent_the_cuts_change_nothing(
+    sent: bytes, data: st.DataObject
+) -> None:
+    asked, end = read_head(sent), read_head(sent, ended=True)
+    assert end is not None
+    assert asked in (None, end)
+    cut = data.draw(st.integers(0, len(sent)))
+    # What was known at the cut stays, and what was asked there is not another question.
+    assert read_head(sent[:cut]) in (None, asked)
+    early = read_head(sent[:cut], ended=True)
+    if isinstance(early, Request) and early.path:
+        assert early == end
