@@ -18,7 +18,7 @@ from app.commands.exit_status import FAILED, INTERRUPTED, MISUSED
 from app.commands.output import complain, open_missing_streams
 from app.commands.parser import parse
 from app.service.log import goes_to_journal
-from app.settings.files import SettingsError
+from app.settings.error import SettingsError
 from app.settings.settings import Source
 
 

@@ -12,7 +12,7 @@ from app.commands.asking import ask, own_address
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.settings.disabled_file import switches_now
-from app.settings.files import SettingsError
+from app.settings.error import SettingsError
 from app.settings.settings import Source
 from app.verdict.reason import Reason
 

@@ -16,7 +16,7 @@ from app.commands.exit_status import (
     NOT_ONE_CLUSTER,
 )
 from app.commands.output import say
-from app.settings.files import SettingsError
+from app.settings.error import SettingsError
 from app.settings.settings import (
     DATABASE,
     FIELDS,

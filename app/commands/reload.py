@@ -11,7 +11,7 @@ from pathlib import Path
 from app.commands.asking import Answer, ask, own_address
 from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
-from app.settings.files import SettingsError
+from app.settings.error import SettingsError
 from app.settings.settings import Source
 
 _SECONDS = 130.0

@@ -20,7 +20,7 @@ from pymysql.protocol import MysqlPacket
 
 from app.database import faults
 from app.database.resolver import connect_to_first
-from app.settings.target import Target
+from app.settings.database import Target
 from app.verdict.node_state import Rows
 
 # aiomysql calls getpass.getuser as it is imported: since Python 3.13, OSError if the user id has no

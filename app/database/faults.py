@@ -11,8 +11,8 @@ import ssl
 from pymysql.err import InterfaceError, MySQLError
 
 from app.database.logins import Outcome
-from app.settings.files import SettingsError
-from app.settings.target import Target
+from app.settings.database import Target
+from app.settings.error import SettingsError
 from app.settings.tls import words_of_tls
 from app.text import one_line
 from app.verdict.node_state import PollFailure

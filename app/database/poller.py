@@ -29,7 +29,7 @@ from app.database.resolver import Resolver
 from app.database.session import Session
 from app.database.sync import Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
-from app.settings.target import Database, Target
+from app.settings.database import Database, Target
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from app.http.head import Request
 from app.http.sources import Sources
-from app.settings.files import SettingsError
+from app.settings.error import SettingsError
 from app.settings.settings import POLICY, settings_of
 from app.settings.values import Variable
 from app.text import one_line

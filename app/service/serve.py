@@ -22,7 +22,7 @@ from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_se
 from app.service.log import Log
 from app.service.systemd import Systemd, kept_socket
 from app.settings.disabled_file import switches_now
-from app.settings.files import SettingsError
+from app.settings.error import SettingsError
 from app.settings.listening import listening_socket
 from app.settings.settings import LISTENING, Settings, Source
 from app.text import host_and_port

@@ -1,17 +1,9 @@
-"""The one error of everything that reads settings, and how their files are read."""
+"""How the files that settings name are read."""
 
 import errno
 import os
 import stat
 from pathlib import Path
-
-
-class SettingsError(Exception):
-    """Settings that cannot be used: one line for each mistake."""
-
-    def __init__(self, *lines: str) -> None:
-        # A variable, or an escape in an option file, may contain a newline.
-        super().__init__("\n".join("\\n".join(line.splitlines()) for line in lines))
 
 
 def words_of(fault: OSError) -> str:

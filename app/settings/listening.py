@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 
-from app.settings.files import SettingsError
+from app.settings.error import SettingsError
 from app.settings.settings import Settings
 
 EVERY_ADDRESS = "*"

@@ -9,7 +9,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.settings.files import SettingsError, read_file, words_of
+from app.settings.error import SettingsError
+from app.settings.files import read_file, words_of
 
 Options = dict[str, str | None]
 """Options by their names; None for one without a value."""

@@ -15,10 +15,10 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic_core import ErrorDetails
 
+from app.settings.database import MOST_PORT, Database
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE, read_env_file
-from app.settings.files import SettingsError
-from app.settings.target import MOST_PORT, Database
+from app.settings.error import SettingsError
 from app.settings.values import Variable, seconds_in
 from app.text import one_line
 from app.verdict.rules import Policy

@@ -8,7 +8,8 @@ import ssl
 from functools import lru_cache
 from typing import Literal
 
-from app.settings.files import SettingsError, stamp_of, words_of
+from app.settings.error import SettingsError
+from app.settings.files import stamp_of, words_of
 from app.settings.option_file import Options
 
 Verify = Literal["identity", "ca", "none"]

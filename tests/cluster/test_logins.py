@@ -11,7 +11,7 @@ import pymysql
 import pytest
 
 from app.database.session import Session
-from app.settings.target import Database
+from app.settings.database import Database
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import Ports
 from harness.service import Service

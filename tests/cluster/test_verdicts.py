@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 
 from app.database.session import Session
-from app.settings.target import Database
+from app.settings.database import Database
 from app.verdict.node_state import SYSTEM_VARIABLES, NodeState, PollFailure
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK

@@ -19,9 +19,9 @@ from app.database.poller import Poller
 from app.http.metrics import Metrics
 from app.http.register import ConnectionRegister
 from app.http.sources import HealthCheckCounts, Reload, Sources
+from app.settings.database import Database
 from app.settings.disabled_file import switches_now
 from app.settings.settings import Settings
-from app.settings.target import Database
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.service import Service

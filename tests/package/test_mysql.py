@@ -17,7 +17,7 @@ import pymysql
 import pytest
 
 from app.database.poller import poll_once
-from app.settings.target import Database
+from app.settings.database import Database
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.galera import connect_over_socket

@@ -12,7 +12,7 @@ from async_solipsism import SolipsismWarning
 
 from app.database.poller import Poller
 from app.monitor.monitor import Monitor, Polling, oldest_usable_seconds
-from app.settings.target import Database
+from app.settings.database import Database
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict

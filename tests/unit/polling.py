@@ -15,7 +15,7 @@ import uvloop
 
 from app.database.poller import Poller
 from app.deadline import boot_seconds
-from app.settings.target import Database
+from app.settings.database import Database
 from app.verdict.node_state import NodeState, PollFailure
 from tests.fake_mysql import Behaviour, FakeMySQL, fake_mysql
 

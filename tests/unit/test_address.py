@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.settings.files import SettingsError
-from app.settings.target import DEFAULT_PORT, USUAL_SOCKETS, Database, parse_port
+from app.settings.database import DEFAULT_PORT, USUAL_SOCKETS, Database, parse_port
+from app.settings.error import SettingsError
 from tests.fake_mysql import Address, FakeMySQL, Peer, error, fake_mysql, packet
 
 FILES_HOST, OUR_HOST = "127.0.0.2", "127.0.0.3"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from app.http.answers import Answer, Answers, policy_of, verdict_answer
 from app.http.head import Request
 from app.http.sources import HealthCheckCounts
-from app.settings.files import SettingsError
+from app.settings.error import SettingsError
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Verdict
 

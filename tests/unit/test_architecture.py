@@ -17,7 +17,7 @@ ARROWS = {
     "app.settings": {"app.settings", "app.verdict", "app.text"},
     "app.database": {
         *("app.database", "app.verdict", "app.deadline", "app.text"),
-        *("app.settings.target", "app.settings.tls", "app.settings.files"),
+        *("app.settings.database", "app.settings.tls", "app.settings.error"),
     },
     "app.http": {
         "app.http",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.settings.files import SettingsError
-from app.settings.target import Database
+from app.settings.database import Database
+from app.settings.error import SettingsError
 from harness.certificates import make_authority
 
 REQUIRED, ISSUER, IDENTITY = (

@@ -13,9 +13,9 @@ from app.commands.parser import parse
 from app.http.answers import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS
 from app.http.api import Status, StatusChange, StatusConnections
 from app.http.sources import Reload
+from app.settings.database import USUAL_SOCKETS
 from app.settings.env_file import read_env_file
 from app.settings.settings import FIELDS, POLICY, default_of
-from app.settings.target import USUAL_SOCKETS
 from app.verdict.node_state import NodeState
 from app.verdict.reason import PLANNED, Reason
 from app.verdict.rules import Policy

@@ -18,8 +18,8 @@ from app.database.faults import (
     poll_failure,
 )
 from app.database.logins import Outcome
-from app.settings.files import SettingsError
-from app.settings.target import Target
+from app.settings.database import Target
+from app.settings.error import SettingsError
 from app.verdict.reason import Reason
 
 LOGIN = Target("", "db", 3306, "someone", "geheim")

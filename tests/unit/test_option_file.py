@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from app.settings.files import SettingsError
+from app.settings.error import SettingsError
 from app.settings.option_file import GROUPS, read_option_file
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings.target import Database
+from app.settings.database import Database
 from app.verdict.reason import Reason
 from harness.network import RemoteHost
 from harness.waiting import wait_for

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from app.database.session import Session
-from app.settings.target import Database
+from app.settings.database import Database
 from harness.ports import LOOPBACK
 from tests import fake_mysql as fake
 from tests.unit.polling import database_of, polling

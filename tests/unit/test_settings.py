@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.commands.parser import parse
-from app.settings.files import SettingsError
+from app.settings.database import Database
+from app.settings.error import SettingsError
 from app.settings.settings import DATABASE, FIELDS, POLICY, Settings, Source
-from app.settings.target import Database
 from app.settings.values import seconds_in
 from app.verdict.rules import Policy
 from harness.service import without_settings

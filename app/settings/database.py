@@ -18,7 +18,8 @@ from ipaddress import ip_address
 from ssl import SSLContext
 from typing import Annotated
 
-from app.settings.files import SettingsError, read_file, stamp_of, words_of
+from app.settings.error import SettingsError
+from app.settings.files import read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
 from app.settings.tls import Verify, context_of, context_of_file
 from app.text import host_and_port
