@@ -19,7 +19,7 @@ from app.commands.output import complain, open_missing_streams
 from app.commands.parser import parse
 from app.service.log import goes_to_journal
 from app.settings.error import SettingsError
-from app.settings.settings import Source
+from app.settings.source import Source
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

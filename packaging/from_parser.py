@@ -4,9 +4,7 @@ import argparse
 import gzip
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 import shtab
 from licences import output_of
@@ -16,14 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from app.commands.parser import COMMANDS, Parser
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE
-from app.settings.settings import (
-    FIELDS,
-    WITHOUT_FLAG,
-    about,
-    default_of,
-    flag_of,
-    kinds_of,
-)
+from app.settings.settings import TABLE
+from app.table import Row
 
 FILES = {
     ENV_FILE: "settings, one NAME=value a line",
@@ -87,17 +79,9 @@ def _completed(command: str) -> Parser:
     for action in parser._actions:  # noqa: SLF001 (nothing public lists them)
         if action.metavar in _PATHS:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-        elif action.dest in FIELDS:
-            action.choices = _words_of(action.dest) or None
+        elif action.dest in TABLE:
+            action.choices = TABLE[action.dest].kind.words or None
     return parser
-
-
-def _words_of(setting: str) -> Sequence[str]:
-    """Return the only words that a setting may have; none if it may have others."""
-    kinds = kinds_of(setting)
-    if bool in kinds:
-        return ("0", "1")
-    return [word for each in kinds for word in get_args(each) if isinstance(word, str)]
 
 
 def _sections_of_all() -> dict[str, str]:
@@ -111,20 +95,13 @@ def _sections_of_all() -> dict[str, str]:
     return {
         "EXIT STATUS": _paragraphs(statuses),
         "SETTINGS": "Environment variables, and lines of the env file; a flag takes precedence.\n"
-        + _paragraphs({_names_of(setting): _meaning_of(setting) for setting in FIELDS}),
+        + _paragraphs({_names_of(row): row.words for row in TABLE.values()}),
         "FILES": _paragraphs(FILES),
     }
 
 
-def _names_of(setting: str) -> str:
-    flag = "no flag" if setting in WITHOUT_FLAG else flag_of(setting)
-    return f"{setting.upper()} ({flag})"
-
-
-def _meaning_of(setting: str) -> str:
-    default = default_of(setting)
-    words = about(setting)
-    return f"{words} (default: {default})" if default else words
+def _names_of(row: Row) -> str:
+    return f"{row.variable} ({'no flag' if row.is_secret else row.flag})"
 
 
 def _paragraphs(terms: dict[str, str]) -> str:

@@ -17,9 +17,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator
 from pydantic_core import from_json
 
-from app.settings.database import MOST_PORT
 from app.settings.error import SettingsError
-from app.settings.settings import LISTENING, Source
+from app.settings.settings import LISTENING
+from app.settings.source import Source
+from app.table import MOST_PORT
 from app.text import host_and_port, one_line
 from app.verdict.node_state import NodeState
 from app.verdict.rules import word_of

@@ -8,9 +8,11 @@ from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
 from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
+from app.settings.env_file import Variable
 from app.settings.listening import check_listening
-from app.settings.settings import FIELDS, WITHOUT_FLAG, Source, default_of
-from app.settings.values import Variable
+from app.settings.settings import TABLE
+from app.settings.source import Source
+from app.table import Row
 from app.text import one_line
 from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
@@ -69,22 +71,22 @@ def check_settings(source: Source, *, showing: bool) -> int:
     ):
         database.target()
     if showing:
-        for name in FIELDS:
-            say(_env_line(name, used.get(name)))
+        for row in TABLE.values():
+            say(_env_line(row, used.get(row.name)))
         # With what the option file and defaults add.
         say(f"# database: {database}")
     say("the settings can be used")
     return DONE
 
 
-def _env_line(name: str, variable: Variable | None) -> str:
+def _env_line(row: Row, variable: Variable | None) -> str:
     """Return a setting as a line of an env file; a default as a comment."""
     if variable is None:
-        return f"#{name.upper()}={default_of(name)}  # default"
+        return f"#{row.variable}={row.typed_default}  # default"
     # A URL in MYSQL_HOST has its password before the @.
-    is_secret = name in WITHOUT_FLAG or "@" in variable.value
+    is_secret = row.is_secret or "@" in variable.value
     value = "(hidden)" if is_secret else one_line(variable.value)
-    return f"{name.upper()}={value}  # {variable.where or 'environment'}"
+    return f"{row.variable}={value}  # {variable.where or 'environment'}"
 
 
 def _become_service_user(hint: str = "") -> None:

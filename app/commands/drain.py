@@ -13,7 +13,7 @@ from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.settings.disabled_file import switches_now
 from app.settings.error import SettingsError
-from app.settings.settings import Source
+from app.settings.source import Source
 from app.verdict.reason import Reason
 
 _TMPFILES = ("/usr/lib/tmpfiles.d", "/run/tmpfiles.d", "/etc/tmpfiles.d")

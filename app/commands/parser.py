@@ -17,17 +17,8 @@ from app.commands.exit_status import (
 )
 from app.commands.output import say
 from app.settings.error import SettingsError
-from app.settings.settings import (
-    DATABASE,
-    FIELDS,
-    LISTENING,
-    POLICY,
-    WITHOUT_FLAG,
-    about,
-    default_of,
-    flag_of,
-    kinds_of,
-)
+from app.settings.settings import DATABASE, LISTENING, POLICY, TABLE
+from app.table import BOOLEAN
 
 # Anything else may be a secret in the wrong place: it is not repeated.
 _HARMLESS = re.compile(r"-[A-Za-z]|--?[a-z-]{0,40}|[a-z]{2,12}")
@@ -70,7 +61,7 @@ COMMANDS = {
             DONE: "after SIGTERM or Ctrl-C",
             MISUSED: f"{_MISUSED}, or the port is in use",
         },
-        FIELDS,
+        TABLE,
         {
             "--check-settings": {
                 "action": "store_true",
@@ -194,22 +185,18 @@ class Parser(argparse.ArgumentParser):
             )
         for word, own in command.own.items():
             self.add_argument(word, **own)
-        for setting in command.settings:
-            if setting not in WITHOUT_FLAG:
-                self._add_setting(setting)
-
-    def _add_setting(self, setting: str) -> None:
-        default = default_of(setting)
-        value: dict[str, Any] = {"metavar": setting.rpartition("_")[2].upper()}
-        if bool in kinds_of(setting):
-            value = {"nargs": "?", "const": "1", "metavar": "0|1"}
-        self.add_argument(
-            flag_of(setting),
-            dest=setting,
-            default=argparse.SUPPRESS,
-            help=about(setting) + (f" (default: {default})" if default else ""),
-            **value,
-        )
+        for row in map(TABLE.__getitem__, command.settings):
+            if not row.is_secret:
+                value: dict[str, Any] = {"metavar": row.variable.rpartition("_")[2]}
+                if row.kind is BOOLEAN:
+                    value = {"nargs": "?", "const": "1", "metavar": "0|1"}
+                self.add_argument(
+                    row.flag,
+                    dest=row.name,
+                    default=argparse.SUPPRESS,
+                    help=row.words,
+                    **value,
+                )
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -241,7 +228,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         mistake = f"{fault.argument_name} {takes} value"
     if mistake:
         raise SettingsError(f"{mistake}; for help, run: clustercheckd {command} --help")
-    typed.flags = {name: text for name, text in vars(typed).items() if name in FIELDS}
+    typed.flags = {name: text for name, text in vars(typed).items() if name in TABLE}
     return typed
 
 

@@ -12,7 +12,7 @@ from app.commands.asking import Answer, ask, own_address
 from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
 from app.settings.error import SettingsError
-from app.settings.settings import Source
+from app.settings.source import Source
 
 _SECONDS = 130.0
 """Longer than the new settings may take to read the node, and the old ones after them."""

@@ -13,9 +13,10 @@ from urllib.parse import parse_qsl
 
 from app.http.head import Request
 from app.http.sources import Sources
+from app.settings.env_file import Variable
 from app.settings.error import SettingsError
-from app.settings.settings import POLICY, settings_of
-from app.settings.values import Variable
+from app.settings.settings import POLICY
+from app.settings.source import values_of
 from app.text import one_line
 from app.verdict.body import body_of
 from app.verdict.reason import Reason
@@ -127,8 +128,7 @@ def policy_of(query: bytes, policy: Policy) -> Policy:
         if key in overrides:
             raise SettingsError(f"{key} is given twice")
         overrides[key] = Variable(key, value)
-    settings = settings_of(overrides)
-    return replace(policy, **{name: getattr(settings, name) for name in overrides})
+    return replace(policy, **values_of(overrides))
 
 
 @lru_cache(maxsize=64)

@@ -24,7 +24,8 @@ from app.service.systemd import Systemd, kept_socket
 from app.settings.disabled_file import switches_now
 from app.settings.error import SettingsError
 from app.settings.listening import listening_socket
-from app.settings.settings import LISTENING, Settings, Source
+from app.settings.settings import LISTENING, Settings
+from app.settings.source import Source
 from app.text import host_and_port
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason

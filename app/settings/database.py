@@ -16,12 +16,13 @@ import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from ssl import SSLContext
-from typing import Annotated
+from typing import get_args
 
 from app.settings.error import SettingsError
 from app.settings.files import read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
 from app.settings.tls import Verify, context_of, context_of_file
+from app.table import BOOLEAN, PATH, PORT, TEXT, choice, row
 from app.text import host_and_port
 
 USUAL_SOCKETS = (
@@ -31,12 +32,11 @@ USUAL_SOCKETS = (
 )
 """Where distributions put the server's socket, in the order to try. Any user can listen in /tmp."""
 
-DEFAULT_PORT, MOST_PORT = 3306, 65535
+DEFAULT_PORT = 3306
 
 _IN_FILE = " in DEFAULTS_EXTRA_FILE"
 _UNSET_OR_LOCALHOST = (None, "", "localhost")
 _SOCKET_BYTES = 107  # unix(7)
-_PORT = re.compile(r"[0-9]{1,5}")
 _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 
 
@@ -67,30 +67,34 @@ class Database:
     The option file supplies those. TLS applies to TCP only, never to a unix socket.
     """
 
-    mysql_socket: Annotated[
-        str | None, "unix socket (default: the first usual place)"
-    ] = None
-    mysql_host: Annotated[str | None, "the server's name or address, for TCP"] = None
-    mysql_port: Annotated[int | None, "the server's port (3306); it means TCP"] = None
-    mysql_username: Annotated[
-        str | None, "account (default: clustercheckd's own user)"
-    ] = None
-    mysql_password: Annotated[
-        str | None, "the account's password; none with unix_socket"
-    ] = field(default=None, repr=False)
-    mysql_password_file: Annotated[str | None, "file that contains the password"] = None
-    defaults_extra_file: Annotated[
-        str | None, "option file of the mysql client, for [client]"
-    ] = None
-    mysql_ssl: Annotated[bool | None, "require TLS; other MYSQL_SSL_* imply it"] = None
-    mysql_ssl_ca: Annotated[
-        str | None, "certificates to trust (default: the system's)"
-    ] = None
-    mysql_ssl_cert: Annotated[str | None, "client certificate, PEM"] = None
-    mysql_ssl_key: Annotated[str | None, "its key, PEM (default: in the same file)"] = (
-        None
+    mysql_socket: str | None = row(
+        None, "unix socket (default: the first usual place)", TEXT
     )
-    mysql_ssl_verify: Annotated[Verify | None, "identity (default), ca, none"] = None
+    mysql_host: str | None = row(None, "the server's name or address, for TCP", TEXT)
+    mysql_port: int | None = row(None, "the server's port (3306); it means TCP", PORT)
+    mysql_username: str | None = row(
+        None, "account (default: clustercheckd's own user)", TEXT
+    )
+    mysql_password: str | None = row(
+        None, "the account's password; none with unix_socket", TEXT, is_secret=True
+    )
+    mysql_password_file: str | None = row(None, "file that contains the password", PATH)
+    defaults_extra_file: str | None = row(
+        None, "option file of the mysql client, for [client]", PATH
+    )
+    mysql_ssl: bool | None = row(
+        None, "require TLS; other MYSQL_SSL_* imply it", BOOLEAN
+    )
+    mysql_ssl_ca: str | None = row(
+        None, "certificates to trust (default: the system's)", PATH
+    )
+    mysql_ssl_cert: str | None = row(None, "client certificate, PEM", PATH)
+    mysql_ssl_key: str | None = row(
+        None, "its key, PEM (default: in the same file)", PATH
+    )
+    mysql_ssl_verify: Verify | None = row(
+        None, "identity (default), ca, none", choice(*get_args(Verify))
+    )
 
     def __str__(self) -> str:
         """Return address, user and TLS for the log, or why there is no login."""
@@ -160,7 +164,11 @@ class Database:
         # The client takes 0 and an empty port as the default.
         file_port = options.get("port") or "0"
         if port is None and file_port != "0":
-            port = parse_port("port" + _IN_FILE, file_port)
+            try:
+                port = PORT.parse(file_port)
+            except ValueError:
+                problem = f"port{_IN_FILE}: must be {PORT.must_be}"
+                raise SettingsError(problem) from None
         return "", host or "127.0.0.1", port or DEFAULT_PORT
 
     def _tls(self, options: Options) -> SSLContext | None:
@@ -176,9 +184,6 @@ class Database:
         path = self.mysql_password_file
         if not path:
             return self.mysql_password or options.get("password") or ""
-        if not path.startswith("/"):
-            # Without the path: it may be the password, in the wrong variable.
-            raise SettingsError("MYSQL_PASSWORD_FILE: not an absolute path")
         try:
             text = read_file(path)
         except OSError as fault:
@@ -198,13 +203,6 @@ def _own_name() -> str:
         raise SettingsError(
             f"MYSQL_USERNAME: set it, because user id {os.geteuid()} has no name"
         ) from None
-
-
-def parse_port(name: str, value: str) -> int:
-    """Parse a port. Raises `SettingsError`, whose message begins with name."""
-    if not (_PORT.fullmatch(value) and 0 < int(value) <= MOST_PORT):
-        raise SettingsError(f"{name} is not a port: set it to a number from 1 to 65535")
-    return int(value)
 
 
 def _checked_socket(name: str, socket: str) -> str:

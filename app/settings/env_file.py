@@ -1,28 +1,45 @@
 """Env files: lines of NAME=value."""
 
 import io
+from typing import NamedTuple
 
 from dotenv.parser import parse_stream
 
 from app.settings.files import read_file, words_of
-from app.settings.values import Variable
 
 ENV_FILE = "/etc/clustercheckd/clustercheckd.env"
 """Where to look without another path. It need not exist."""
+
+_MOST_LINES = 500
+
+
+class Variable(NamedTuple):
+    """A value as it was written. where: a file and line, or a flag; empty for the environment."""
+
+    name: str
+    value: str
+    where: str = ""
+
+    @property
+    def called(self) -> str:
+        """Its name in a message."""
+        return f"{self.where}: {self.name}" if self.where else self.name
 
 
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     """Return the variables of an env file, and one line for each mistake, without a value."""
     try:
-        text = read_file(path, errors="strict")
+        lines = read_file(path, errors="strict").split("\n")
     except (OSError, UnicodeError) as fault:
         if path == ENV_FILE and isinstance(fault, FileNotFoundError):
             return [], []
         why = words_of(fault) if isinstance(fault, OSError) else "not UTF-8"
         return [], [f"env file {path}: {why}"]
+    if len(lines) > _MOST_LINES:
+        return [], [f"env file {path}: more than {_MOST_LINES} lines"]
     variables = []
     mistakes = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         for binding in parse_stream(io.StringIO(line)):
             # No path may contain a zero byte.

@@ -5,6 +5,9 @@ import os
 import stat
 from pathlib import Path
 
+# Another file, named by mistake, must not keep health checks waiting.
+_MOST_BYTES = 1 << 16
+
 
 def words_of(fault: OSError) -> str:
     """Say why a file cannot be read."""
@@ -27,4 +30,8 @@ def read_file(path: str, errors: str = "surrogateescape") -> str:
     # To open a pipe would block.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-    return Path(path).read_bytes().decode("utf-8", errors)
+    with Path(path).open("rb") as file:
+        text = file.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise OSError(errno.EFBIG, f"larger than {_MOST_BYTES >> 10} KiB")
+    return text.decode("utf-8", errors)

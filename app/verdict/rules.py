@@ -37,8 +37,8 @@ in sessions. No rule reads wsrep_sst_donor_rejects_queries, which Galera 4 only 
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
 
+from app.table import BOOLEAN, duration, row, whole
 from app.text import one_line
 from app.verdict.node_state import NOT_A_NUMBER, NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
@@ -54,18 +54,18 @@ class Policy:
     min_cluster_size: in members. max_recv_queue: in write-sets. max_sync_wait: in seconds.
     """
 
-    available_when_donor: Annotated[bool, "accept a donor or desynced node"] = False
-    available_when_readonly: Annotated[bool, "accept a read-only node"] = True
-    available_when_full: Annotated[bool, "accept a node at max_connections"] = True
-    min_cluster_size: Annotated[
-        int, "fewest members of the node's component (0: no limit)"
-    ] = 0
-    max_recv_queue: Annotated[
-        int | None, "longest receive queue (default: no limit)"
-    ] = None
-    max_sync_wait: Annotated[
-        float | None, "longest wait of a read in sync (no limit)"
-    ] = None
+    available_when_donor: bool = row(False, "accept a donor or desynced node", BOOLEAN)
+    available_when_readonly: bool = row(True, "accept a read-only node", BOOLEAN)
+    available_when_full: bool = row(True, "accept a node at max_connections", BOOLEAN)
+    min_cluster_size: int = row(
+        0, "fewest members of the node's component; 0: no limit", whole()
+    )
+    max_recv_queue: int | None = row(
+        None, "longest receive queue (default: no limit)", whole()
+    )
+    max_sync_wait: float | None = row(
+        None, "longest wait of a read in sync (no limit)", duration(0.1, 3600)
+    )
 
 
 @dataclass(frozen=True)

@@ -340,7 +340,7 @@ class TestDrain:
     ) -> None:
         path, env_file = drainable.disabled_file, tmp_path / "env"
         env_file.write_text(
-            "AVAILABLE_WHEN_DONOR=perhaps\nbroken\nDRAIN=x\n"
+            "AVAILABLE_WHEN_DONOR=perhaps\nbroken\nDRAIN_X=x\n"
             f"CLUSTERCHECK_DISABLED_FILE={path}\nCLUSTERCHECK_PORT={drainable.port}\n"
         )
         done = run(
@@ -352,8 +352,8 @@ class TestDrain:
         )
         assert (done.returncode, path.exists()) == (0, True)
         assert complaints(done).splitlines() == [
-            "clustercheckd: AVAILABLE_WHEN_DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?",
-            f"clustercheckd: {env_file}, line 3: DRAIN is not a setting",
+            "clustercheckd: AVAILABLE_WHEN_DONER is not a setting",
+            f"clustercheckd: {env_file}, line 3: DRAIN_X is not a setting",
             f"clustercheckd: env file {env_file}, line 2 is not NAME=value",
         ]
         # Without a port, nobody can be asked, but the file is made.
@@ -361,7 +361,7 @@ class TestDrain:
         done = run("drain", CLUSTERCHECK_DISABLED_FILE=str(path), CLUSTERCHECK_PORT="x")
         assert (done.returncode, path.exists()) == (1, True)
         assert complaints(done).startswith(
-            "clustercheckd: not confirmed: CLUSTERCHECK_PORT: x: "
+            "clustercheckd: not confirmed: CLUSTERCHECK_PORT: must "
         )
 
     def test_a_service_that_looks_elsewhere_is_told(

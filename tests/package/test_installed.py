@@ -14,7 +14,7 @@ import pytest
 
 from app.commands.parser import COMMANDS
 from app.settings.disabled_file import DISABLED_FILE
-from app.settings.settings import FIELDS
+from app.settings.settings import TABLE
 from harness.waiting import wait_for
 from tests.package.conftest import Packages, block_of, commands_of
 from tests.package.machine import Machine
@@ -118,7 +118,7 @@ def test_man_has_files_exit_statuses_and_settings(machine: Machine) -> None:
         # What an administrator makes later.
         if path not in (PASSWORD_FILE, DISABLED_FILE):
             machine.run(f"test -e {path}")
-    assert all(f" {name.upper()} (" in page for name in FIELDS)
+    assert all(f" {name.upper()} (" in page for name in TABLE)
     assert all(f"  clustercheckd {name}\n" in page for name in COMMANDS)
 
 
@@ -360,7 +360,7 @@ def drop_in(machine: Machine, text: str) -> Iterator[None]:
         (
             settings,
             "AVAILABLE_WHEN_DONER=1\n",
-            "DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?",
+            "DONER is not a setting",
         ),
         (settings, "CLUSTERCHECK_HOST=192.0.2.1\n", "Cannot assign requested address"),
         (
@@ -371,12 +371,12 @@ def drop_in(machine: Machine, text: str) -> Iterator[None]:
         (
             settings,
             "CLUSTERCHECK_DEADLINE=soon\n",
-            "CLUSTERCHECK_DEADLINE: soon: must be a duration",
+            "CLUSTERCHECK_DEADLINE: must be a duration",
         ),
         (
             drop_in,
             FLAGS,
-            "--interval: CLUSTERCHECK_POLL_INTERVAL: soon: must be a duration",
+            "--interval: CLUSTERCHECK_POLL_INTERVAL: must be a duration",
         ),
         (
             drop_in,
@@ -531,7 +531,7 @@ def test_the_rpms_scripts_do_the_same(
         settings(machine, "CLUSTERCHECK_DEADLINE=soon\n"),
     ):
         said = machine.run(f"{rpm} --upgrade --oldpackage {packages.rpm.name}")
-    assert "CLUSTERCHECK_DEADLINE: soon: must be a duration" in said
+    assert "CLUSTERCHECK_DEADLINE: must be a duration" in said
     assert machine.show("MainPID") == after
     assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
     said = machine.run(f"touch {PASSWORD_FILE} && {rpm} --erase clustercheckd")

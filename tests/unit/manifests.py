@@ -6,8 +6,9 @@ from typing import Any
 
 import yaml
 
-from app.settings.settings import FIELDS, Settings, settings_of
-from app.settings.values import Variable
+from app.settings.env_file import Variable
+from app.settings.settings import TABLE, Settings
+from app.settings.source import values_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,8 +36,7 @@ def documents_in(path: Path) -> Iterator[Document]:
 
 def settings_from(environ: Mapping[str, str]) -> Settings:
     """Read a container's variables as clustercheckd does; an unknown one fails."""
-    known = {name.upper() for name in FIELDS}
+    known = {name.upper() for name in TABLE}
     assert set(environ) <= known, set(environ) - known
-    return settings_of(
-        {name.lower(): Variable(name, value) for name, value in environ.items()}
-    )
+    variables = {name.lower(): Variable(name, value) for name, value in environ.items()}
+    return Settings(**values_of(variables))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings.database import DEFAULT_PORT, USUAL_SOCKETS, Database, parse_port
+from app.settings.database import DEFAULT_PORT, USUAL_SOCKETS, Database
 from app.settings.error import SettingsError
 from tests.fake_mysql import Address, FakeMySQL, Peer, error, fake_mysql, packet
 
@@ -162,15 +162,14 @@ def test_a_socket_that_is_set_takes_precedence_over_the_files_host(
         ("socket=", "socket"),
         ("socket=/" + 107 * "x", "socket"),
         ("host=db2\nport=x", "port"),
+        ("host=db2\nport=65536", "port"),
         ("host=db2:3306", "host"),
     ],
 )
 def test_what_leads_nowhere_is_an_error_that_names_the_option(
     servers: MockServers, lines: str, option: str
 ) -> None:
-    with pytest.raises(
-        SettingsError, match=f"^{option} in DEFAULTS_EXTRA_FILE is not "
-    ):
+    with pytest.raises(SettingsError, match=f"^{option} in DEFAULTS_EXTRA_FILE"):
         servers.database(lines).target()
 
 
@@ -216,15 +215,3 @@ def test_an_address_is_shown_with_its_port(
     host: str, port: int | None, expected: str
 ) -> None:
     assert str(Database(mysql_host=host, mysql_port=port).target()) == expected
-
-
-@pytest.mark.parametrize(
-    "value", ["", "0", "65536", "x", "0000033060000", "-1", "٣", "1\n"]
-)
-def test_what_is_no_port_is_named(value: str) -> None:
-    with pytest.raises(SettingsError, match=r"^NAME is not a port"):
-        parse_port("NAME", value)
-
-
-def test_a_port_is_from_1_to_65535() -> None:
-    assert (parse_port("NAME", "1"), parse_port("NAME", "65535")) == (1, 65535)

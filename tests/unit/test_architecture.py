@@ -11,10 +11,11 @@ ROOT = Path(__file__).parents[2]
 
 ARROWS = {
     "app.text": set(),
+    "app.table": set(),
     "app.deadline": set(),
-    "app.verdict": {"app.verdict", "app.text"},
+    "app.verdict": {"app.verdict", "app.table", "app.text"},
     "app.monitor": {"app.monitor", "app.verdict", "app.deadline"},
-    "app.settings": {"app.settings", "app.verdict", "app.text"},
+    "app.settings": {"app.settings", "app.verdict", "app.table", "app.text"},
     "app.database": {
         *("app.database", "app.verdict", "app.deadline", "app.text"),
         *("app.settings.database", "app.settings.tls", "app.settings.error"),
@@ -25,6 +26,7 @@ ARROWS = {
         "app.monitor",
         "app.settings",
         "app.verdict",
+        "app.table",
         "app.text",
     },
     "app.commands": {
@@ -32,6 +34,7 @@ ARROWS = {
         "app.database",
         "app.settings",
         "app.verdict",
+        "app.table",
         "app.text",
     },
     "app.service.log": set(),
@@ -83,7 +86,8 @@ def test_the_verdict_imports_only_the_standard_library_itself_and_the_ground_flo
                 if name.partition(".")[0] not in sys.stdlib_module_names
             }
             assert all(
-                is_in(name, "app.verdict") or name == "app.text" for name in others
+                is_in(name, "app.verdict") or name in ("app.text", "app.table")
+                for name in others
             ), module
 
 
@@ -128,7 +132,7 @@ def test_only_the_command_line_imports_what_runs_the_service() -> None:
 @pytest.mark.parametrize(
     ("program", "others"),
     [
-        ("app.__main__", {"aiomysql"}),
+        ("app.__main__", {"aiomysql", "pydantic"}),
         ("app.commands.status", {"aiomysql"}),
         ("app.commands.check", set()),
     ],

@@ -15,7 +15,7 @@ from app.http.api import Status, StatusChange, StatusConnections
 from app.http.sources import Reload
 from app.settings.database import USUAL_SOCKETS
 from app.settings.env_file import read_env_file
-from app.settings.settings import FIELDS, POLICY, default_of
+from app.settings.settings import POLICY, TABLE
 from app.verdict.node_state import NodeState
 from app.verdict.reason import PLANNED, Reason
 from app.verdict.rules import Policy
@@ -38,7 +38,7 @@ COMMANDS = (REFERENCE / "commands.md").read_text()
 PATHS = {*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS}
 
 POLICY_PREFIXES = {name.upper().rpartition("_")[0] for name in POLICY}
-KNOWN_VARIABLES = {*map(str.upper, FIELDS), "CLUSTERCHECK_ENV_FILE"}
+KNOWN_VARIABLES = {*map(str.upper, TABLE), "CLUSTERCHECK_ENV_FILE"}
 # Named as an example of a name that is misspelt.
 MISSPELT = {"MYSQL_USER"}
 
@@ -104,11 +104,11 @@ class TestSettings:
     """docs/reference/settings.md."""
 
     def test_it_has_every_setting_and_no_other(self) -> None:
-        assert sorted(rows(SETTINGS, r"[A-Z_]+")) == sorted(map(str.upper, FIELDS))
+        assert sorted(rows(SETTINGS, r"[A-Z_]+")) == sorted(map(str.upper, TABLE))
 
     def test_it_has_every_default(self) -> None:
-        for name in FIELDS:
-            if default := default_of(name):
+        for name, setting in TABLE.items():
+            if default := setting.typed_default:
                 row = rf"^\| `{name.upper()}` \| `?{re.escape(default)}( s)?`? \|"
                 assert re.search(row, SETTINGS, re.MULTILINE), name
 

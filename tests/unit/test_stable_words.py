@@ -17,7 +17,7 @@ from app.commands.parser import COMMANDS
 from app.http.api import Status, StatusChange, StatusConnections
 from app.http.register import ConnectionRegister
 from app.http.sources import Reload
-from app.settings.settings import FIELDS
+from app.settings.settings import TABLE
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
 from app.verdict.rules import Policy
@@ -66,7 +66,7 @@ STABLE = {
             MYSQL_SSL MYSQL_SSL_CA
             MYSQL_SSL_CERT MYSQL_SSL_KEY MYSQL_SSL_VERIFY MYSQL_USERNAME
         """,
-        {name.upper() for name in FIELDS},
+        {name.upper() for name in TABLE},
     ),
     # Another test compares the page's table with what /metrics sends.
     "metrics": (
