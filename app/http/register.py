@@ -5,6 +5,7 @@ import logging
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -24,6 +25,8 @@ PATIENCE_SECONDS = 0.5
 
 CONNECTIONS = 256
 """How many connections may be open: see `ConnectionRegister.add`."""
+
+_EVICTED_AT_ONCE = 16
 
 _SWEEP_SECONDS = 0.1
 """How late the register may notice one of these times."""
@@ -87,6 +90,7 @@ class ConnectionRegister:
         self.closed = dict.fromkeys(causes, 0)
         self.latest: dict[str, TurnedAway] = {}
         self._logged_at: dict[str, float] = {}
+        self.on_sweep: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -139,12 +143,14 @@ class ConnectionRegister:
             count = Counter(other.client for other in self.doors)
             most = max(count.values())
             crowd = [other for other in self.doors if count[other.client] == most]
-            idle = (other for other in crowd if not other.is_held)
-            self.end(next(idle, crowd[-1]), "evicted")
+            idle = [other for other in crowd if not other.is_held]
+            # Several at once: to look for them takes longer than an answer.
+            for other in idle[:_EVICTED_AT_ONCE] or crowd[-1:]:
+                self.end(other, "evicted")
         self.doors[door] = loop.time()
         # One timer for all is much cheaper than one for each.
         if self._timer is None:
-            self._timer = loop.call_later(PATIENCE_SECONDS, self._sweep, loop)
+            self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep, loop)
 
     def end(self, door: "Door", cause: str) -> None:
         """Close a connection, and count why."""
@@ -153,7 +159,8 @@ class ConnectionRegister:
         door.transport.abort()
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End what has lasted too long, the oldest first."""
+        """Let no client fill the queue, and end what has lasted too long, the oldest first."""
+        self.on_sweep()
         now = loop.time()
         for door, made_at in list(self.doors.items()):
             if now - made_at < PATIENCE_SECONDS:

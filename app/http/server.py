@@ -2,15 +2,26 @@
 
 import asyncio
 import signal
+import socket
+import sys
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from types import FrameType
 
 import uvicorn
 
 from app.http.answers import Answers
 from app.http.door import Door
-from app.http.register import ConnectionRegister
+from app.http.register import ConnectionRegister, client_of
 from app.settings.listening import BACKLOG
+
+_QUEUED, _QUEUED_OF_A_CLIENT = 256, 64
+"""Beyond so many connections that wait to be accepted, a client keeps so many of them."""
+
+_TCP_INFO_QUEUED = slice(24, 28)
+"""tcpi_unacked of a listening socket: linux/tcp.h."""
 
 
 class Server(uvicorn.Server):
@@ -24,14 +35,16 @@ class Server(uvicorn.Server):
         self,
         answers: Answers,
         register: ConnectionRegister,
+        listening: socket.socket,
         on_signal: Callable[[str], object],
     ) -> None:
         self.ended = asyncio.Event()
         self._on_signal = on_signal
+        self._make_door = make_door = partial(Door, register, answers)
         super().__init__(
             uvicorn.Config(
                 answers.to,  # no protocol of uvicorn's will call it
-                http=lambda **_: Door(register, answers),  # type: ignore[arg-type]
+                http=lambda **_: make_door(),  # type: ignore[arg-type]
                 interface="asgi3",
                 ws="none",
                 lifespan="off",
@@ -39,6 +52,9 @@ class Server(uvicorn.Server):
                 log_config=None,
             )
         )
+        self._listening = listening
+        self._register = register
+        register.on_sweep = self._thin_out_queue
         # Those that uvicorn shuts down as it stops, and waits for.
         self.server_state.connections = register.doors  # type: ignore[assignment]
 
@@ -48,6 +64,30 @@ class Server(uvicorn.Server):
         # of the log's queue.
         loop = asyncio.get_running_loop()
         loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
+
+    def _thin_out_queue(self) -> None:
+        """If too many connections wait to be accepted, take a few of each client.
+
+        The kernel has one queue for all. Behind 3,000 of one client, another would wait a second.
+        """
+        taken = []
+        count: Counter[str | bytes] = Counter()
+        with suppress(OSError):
+            info = self._listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
+            queued = int.from_bytes(info[_TCP_INFO_QUEUED], sys.byteorder)
+            for _ in range(queued if queued > _QUEUED else 0):
+                waiting, (address, *_) = self._listening.accept()
+                client = client_of(address)
+                count[client] += 1
+                if count[client] > _QUEUED_OF_A_CLIENT:
+                    waiting.close()
+                    self._register.closed["evicted"] += 1
+                else:
+                    taken.append(waiting)
+        take = partial(
+            asyncio.get_running_loop().connect_accepted_socket, self._make_door
+        )
+        self._taking = asyncio.gather(*map(take, taken), return_exceptions=True)
 
     async def main_loop(self) -> None:
         """Wait. uvicorn's own loop wakes ten times a second."""

@@ -78,15 +78,16 @@ class _Service:
             Reload(datetime.now(UTC)),
             lambda: log.dropped,
         )
-        self._server = Server(
-            Answers(self._sources, create_application(self._sources)),
-            self._sources.connections,
-            self._stop,
-        )
         kept = kept_socket()
         self._listening = listening_socket(settings, kept)
         if self._listening is not kept:
             self._systemd.keep(self._listening)
+        self._server = Server(
+            Answers(self._sources, create_application(self._sources)),
+            self._sources.connections,
+            self._listening,
+            self._stop,
+        )
 
     async def run(self) -> None:
         """Serve until a signal."""

@@ -6,6 +6,8 @@ import random
 import resource
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ import pytest
 from app.http.head import REQUEST_BYTES, TARGET_BYTES
 from app.http.register import DEADLINE_SECONDS
 from harness.ports import LOOPBACK
+from harness.quota import quota
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services
@@ -171,6 +174,41 @@ def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(
         wait_for("all to be closed", lambda: not still_open(), seconds=PATIENCE_SECONDS)
         within("all closed", time.monotonic() - began, DEADLINE_SECONDS + 1)
     check_nothing_is_left(synced, before)
+
+
+FLOOD = """
+import socket, sys, time
+began, sent, kept = time.monotonic(), 0, []
+port, rate, seconds = map(int, sys.argv[1:])
+while (now := time.monotonic() - began) < seconds:
+    while sent < now * rate:
+        flooding = socket.socket()
+        flooding.setblocking(False)
+        flooding.bind(("127.0.0.2", 0))
+        flooding.connect_ex(("127.0.0.1", port))
+        try:
+            flooding.send(b"GET / HTTP/1.0\\r\\n\\r\\n")
+        except OSError:
+            pass
+        kept = [*kept[-99:], flooding]
+        sent += 1
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rate", [1000, 3000])
+def test_a_flood_from_one_address_costs_no_other_a_health_check(
+    node: FakeMySQL, services: Services, rate: int
+) -> None:
+    service = services.beside(node)
+    flood = (sys.executable, "-c", FLOOD, str(service.port), str(rate), "10")
+    slowest = 0.0
+    with quota(service.process.pid, 0.25), subprocess.Popen(flood) as flooding:
+        while flooding.poll() is None:
+            slowest = max(slowest, try_a_health_check(service))
+            time.sleep(0.1)
+    within(f"a health check beside {rate} a second", slowest, 1)
 
 
 def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
