@@ -82,28 +82,28 @@ def _nobody(answers: Sequence[Answer]) -> str:
 def _held_up(members: Mapping[str, NodeState], answers: Sequence[Answer]) -> str:
     late = [name for name, node in members.items() if is_late(node)]
     seen = [f"reads in sync wait on {', '.join(late)}"] if late else []
-    hint = "run there: df -h /var/lib/mysql"
-    if 1 < len(late) == len(members):
-        hint = "none of them is seen to hold up the others: look for DDL, or a member that has gone"
-    silent = [
-        f"{one.address.name} ({'no answer' if one.fault else one.reason})"
-        for one in answers
-        if one.node.wsrep_local_state is None
-    ]
-    if silent:
-        hint = f"look first at {', '.join(silent)}"
     if any(
         node.wsrep_flow_control_active == "true"
         or node.wsrep_flow_control_status == "ON"
         for node in members.values()
     ):
-        queues = {
-            name: node.wsrep_local_recv_queue or 0 for name, node in members.items()
-        }
-        longest = max(queues, key=lambda name: queues[name])
-        where = longest if queues[longest] else "a node that is not shown here"
+        queue, longest = max(
+            (node.wsrep_local_recv_queue or 0, name) for name, node in members.items()
+        )
+        where = longest if queue else "a node that is not shown here"
         seen.append(f"flow control waits for the receive queue on {where}")
-    return "; ".join([*seen, hint]) if seen else ""
+    if not seen:
+        return ""
+    hint = "run there: df -h /var/lib/mysql"
+    if unread := [
+        f"{one.address.name} ({'no answer' if one.fault else one.reason})"
+        for one in answers
+        if one.node.wsrep_local_state is None
+    ]:
+        hint = f"look first at {', '.join(unread)}"
+    elif 1 < len(late) == len(members):
+        hint = "none of them is seen to hold up the others: look for DDL, or a member that has gone"
+    return "; ".join([*seen, hint])
 
 
 def _identity(answer: Answer) -> object:

@@ -17,7 +17,7 @@ from app.settings.source import Source
 from app.verdict.reason import Reason
 
 _TMPFILES = ("/usr/lib/tmpfiles.d", "/run/tmpfiles.d", "/etc/tmpfiles.d")
-"""tmpfiles.d(5): a file takes precedence over one of its name in a directory before."""
+"""Where tmpfiles.d(5) has its rules."""
 
 
 def drain(source: Source, reason: str | None) -> int:
@@ -87,20 +87,17 @@ def _disabled_file(source: Source) -> str:
 
 
 def _lifetime(path: str) -> str:
-    """Return the age at which systemd-tmpfiles removes a file, as its rules have it."""
-    files = {
-        file.name: file for place in _TMPFILES for file in Path(place).glob("*.conf")
-    }
+    """Return the age at which systemd-tmpfiles removes a file; empty if it keeps it."""
     age = ""
-    for file in files.values():
+    for file in (one for place in _TMPFILES for one in Path(place).glob("*.conf")):
         with suppress(OSError):
-            for rule in file.read_text(errors="replace").splitlines():
-                match rule.split():
+            for line in file.read_text(errors="replace").splitlines():
+                match line.split():
                     case ["x" | "X", kept, *_] if fnmatchcase(path, kept):
                         return ""
-                    case [kind, parent, _, _, _, limit, *_] if (
-                        Path(parent) in Path(path).parents and kind[0] != "#"
-                    ):
+                    case [_, parent, _, _, _, limit, *_] if path.startswith(
+                        f"{parent}/"
+                    ) and not line.startswith("#"):
                         age = age or limit.strip("-")
     return age
 

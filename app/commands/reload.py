@@ -39,7 +39,7 @@ def reload(source: Source) -> int:
     fault = _send_signal(main or before.pid, None if main else address.port)
     if before.fault:
         fault = f"{before.fault}; if its address has changed, run: systemctl restart clustercheckd"
-    elif main not in ("", str(before.pid)):
+    elif main and str(before.pid) not in (main, "None"):
         # Another unit's settings may name this address.
         fault = f"process {before.pid} answers there: repeat ExecStart='s flags here"
     if fault:

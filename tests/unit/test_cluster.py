@@ -194,7 +194,7 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
         (
             (replace(PAUSED, wsrep_local_recv_queue=9),) * 3,
             "",
-            {"held-up": f"flow control waits for the receive queue on n1; {DISK}"},
+            {"held-up": f"flow control waits for the receive queue on n3; {DISK}"},
         ),
         (
             (MEMBER, replace(PAUSES, sync_wait_seconds=3), MEMBER),
