@@ -67,6 +67,7 @@ class ReloadOutcome(BaseModel, frozen=True):
     at: AwareDatetime | None = None
     complaints: list[_Line] = []
     failure: Finding | None = None
+    shut_out: list[_Line] = []
 
 
 class TurnedAway(BaseModel, frozen=True):

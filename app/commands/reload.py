@@ -68,10 +68,16 @@ def _told(before: Answer, after: Answer) -> int:
         f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
         f" and is {now.words}"
     )
+    lost = []
     if was.available and not now.available:
-        complain("the node was available and is not any more: reload no other node")
-        return NOT_AVAILABLE
-    return DONE
+        lost.append("the node was available and is not any more")
+    if outcome.shut_out:
+        clients = ", ".join(outcome.shut_out)
+        lost.append(
+            f"CLUSTERCHECK_ALLOW_FROM refuses {clients}, which asked in the last minute"
+        )
+    complain(*(f"{line}: reload no other node" for line in lost))
+    return NOT_AVAILABLE if lost else DONE
 
 
 def _send_signal(pid: object, port: int | None = None) -> str:

@@ -7,6 +7,7 @@ load, and a load balancer takes that for a database that is down.
 import asyncio
 from collections.abc import Awaitable
 from functools import partial
+from typing import Any
 
 from app.http.answers import Answer, Answers, plain_answer
 from app.http.head import CAUSES, Request, read_head
@@ -25,7 +26,8 @@ NOT_ALLOWED = "not in CLUSTERCHECK_ALLOW_FROM"
 class Door(asyncio.Protocol):
     """One connection with limits. If it exceeds one, it is closed or gets a 400, but never a 503.
 
-    client: see `client_of`. is_held: a request has arrived, and its answer waits for the node.
+    peer: its address as a socket returns it. client: see `client_of`. is_held: a request has
+    arrived, and its answer waits for the node.
     """
 
     def __init__(self, register: ConnectionRegister, answers: Answers) -> None:
@@ -45,12 +47,12 @@ class Door(asyncio.Protocol):
             # It has left already.
             transport.abort()
             return
-        self._address: str = peer[0]
-        self.client = client_of(self._address)
+        self.peer: tuple[Any, ...] = peer
+        self.client = client_of(peer[0])
         if self._register.allows(peer):
             self._register.add(self, asyncio.get_running_loop())
         else:
-            self._register.note(REFUSED, self._address, NOT_ALLOWED)
+            self._register.note(REFUSED, peer[0], NOT_ALLOWED)
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (a protocol's signature)
@@ -106,7 +108,7 @@ class Door(asyncio.Protocol):
             answer = plain_answer(_BAD_REQUEST, f"{CAUSES[cause]}\r\n")
         if isinstance(answer, Answer):
             if answer.status == _BAD_REQUEST:
-                self._register.note(cause, self._address, answer.body.decode().strip())
+                self._register.note(cause, self.peer[0], answer.body.decode().strip())
             self._send(answer)
         elif answer:
             self.is_held = True

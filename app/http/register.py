@@ -31,6 +31,9 @@ _EVICTED_AT_ONCE = 16
 _SWEEP_SECONDS = 0.1
 """How late the register may notice one of these times."""
 
+_ASKED, _ASKED_SECONDS = 64, 60.0
+"""How many clients to remember, and for how long."""
+
 _NETWORK_BYTES = 8  # of an IPv6 address (RFC 4291)
 
 REFUSED, PARAMETER = "refused", "parameter"
@@ -91,6 +94,8 @@ class ConnectionRegister:
         self.latest: dict[str, TurnedAway] = {}
         self._logged_at: dict[str, float] = {}
         self.on_sweep: Callable[[], None] = lambda: None
+        # The latest last, by client: so none can push out the others.
+        self._asked: dict[str | bytes, tuple[float, tuple[Any, ...]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -113,6 +118,15 @@ class ConnectionRegister:
         return any(
             form in network for form in forms for network in self.allowed
         ) or _is_this_host(peer)
+
+    def shut_out(self) -> list[str]:
+        """Return the addresses that asked in the last minute and may not any more."""
+        since = time.monotonic() - _ASKED_SECONDS
+        return [
+            str(_unmapped(peer[0]))
+            for at, peer in self._asked.values()
+            if at > since and not self.allows(peer)
+        ]
 
     def note(self, cause: str, address: str, detail: str) -> None:
         """Count a client that was refused, or got a 400. Log one of both a minute."""
@@ -148,6 +162,10 @@ class ConnectionRegister:
             for other in idle[:_EVICTED_AT_ONCE] or crowd[-1:]:
                 self.end(other, "evicted")
         self.doors[door] = loop.time()
+        self._asked.pop(door.client, None)
+        self._asked[door.client] = time.monotonic(), door.peer
+        if len(self._asked) > _ASKED:
+            del self._asked[next(iter(self._asked))]
         # One timer for all is much cheaper than one for each.
         if self._timer is None:
             self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep, loop)

@@ -20,13 +20,15 @@ class Reload:
     """How the latest reload ended; the start counts as one.
 
     at: when it began. complaints: why it was refused, one line each. failure: why the node, which
-    can be read, could not be read with the new settings, if that is why.
+    can be read, could not be read with the new settings, if that is why. shut_out: who asked in the
+    minute before, and may not with the new settings.
     """
 
     at: datetime
     successful: bool = True
     complaints: Sequence[str] = ()
     failure: PollFailure | None = None
+    shut_out: Sequence[str] = ()
 
 
 @dataclass(eq=False)

@@ -175,7 +175,13 @@ class _Service:
                 Reason.ERROR, "clustercheckd failed to reload: see its log"
             )
             complaints = [failure.detail]
-        self._sources.last_reload = Reload(at, not complaints, complaints, failure)
+        self._sources.last_reload = Reload(
+            at,
+            not complaints,
+            complaints,
+            failure,
+            self._sources.connections.shut_out(),
+        )
         for line in complaints:
             _log.error("not reloaded", extra={"detail": line})
 

@@ -314,6 +314,10 @@ class TestCommand:
                 return told not in run("status", there).stdout
 
         wait_for("no refusal", is_told)
+        env_file.write_text("CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8\n")
+        done = run("reload", CLUSTERCHECK_PORT=str(service.port))
+        assert done.returncode == 1
+        assert f"refuses {remote_host.address}, which asked in the last" in done.stderr
 
     def test_a_node_that_still_runs_the_script_is_told_as_such(self) -> None:
         sentence = "Percona XtraDB Cluster Node is synced."

@@ -133,6 +133,22 @@ async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(
     assert sum(transport.aborted for transport in crowd) == len(crowd) + 1 - CONNECTIONS
 
 
+@pytest.mark.anyio
+async def test_who_asked_and_may_no_longer_is_known_whoever_else_asks(
+    register: ConnectionRegister,
+) -> None:
+    for number in range(CONNECTIONS // 2):
+        for address in ("192.0.2.1", f"198.51.100.{number}", "127.0.0.1"):
+            connect(register, address)
+    assert register.shut_out() == []
+    register.allow([ip_network("10.0.0.0/8")])
+    # But this host, which may always.
+    assert len(register.shut_out()) == 63
+    assert "192.0.2.1" in register.shut_out()
+    register.allow([ip_network("192.0.2.0/24")])
+    assert len(register.shut_out()) == 62
+
+
 def test_a_client_that_is_refused_is_logged_by_its_own_address(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
