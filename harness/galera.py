@@ -10,12 +10,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import pymysql
 
 from harness.block import Block
+from harness.network import RemoteHost
 from harness.ports import LOOPBACK, Ports, listens
 from harness.process import Process, ProcessEndedError, with_system_path
 from harness.waiting import wait_for
@@ -29,6 +31,7 @@ DEMO = "demo"
 WRITE = "INSERT INTO writes (node) VALUES (@@wsrep_node_name) RETURNING node"
 """What such a client writes; it returns the name of the node."""
 
+_GROUP_PORT = 4567
 _PROVIDERS = (
     "/usr/lib/galera/libgalera_smm.so",
     "/usr/lib64/galera-4/libgalera_smm.so",
@@ -37,8 +40,8 @@ _PROVIDERS = (
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 (its subdirectories are made by mkdtemp)
 _ROOM_BYTES = 4 << 30
 """What all the nodes of a run need at the most, twice over."""
-_BINARY_LOG_BYTES = 64 << 20
-"""Enough for the commits of some hours."""
+_BINARY_LOG_BYTES = 1 << 30
+"""Enough for the commits of some hours, and for a large transaction."""
 _START_SECONDS = 60.0
 _RESTARTS = 2
 _QUERY_SECONDS = 10
@@ -51,8 +54,14 @@ _SQL_OF_INSTALLATION = (
         f"CREATE TABLE {DEMO}.writes (id INT PRIMARY KEY AUTO_INCREMENT, node VARCHAR(64),"
         " at TIMESTAMP(6) DEFAULT NOW(6))"
     ),
-    f"CREATE USER '{DEMO}'@'{LOOPBACK}' IDENTIFIED BY '{DEMO}'",
-    f"GRANT ALL ON {DEMO}.* TO '{DEMO}'@'{LOOPBACK}'",
+    *(
+        statement
+        for host in (LOOPBACK, "198.%")
+        for statement in (
+            f"CREATE USER '{DEMO}'@'{host}' IDENTIFIED BY '{DEMO}'",
+            f"GRANT ALL ON {DEMO}.* TO '{DEMO}'@'{host}'",
+        )
+    ),
     f"CREATE TABLE {DEMO}.altered (id INT PRIMARY KEY)",
 )
 
@@ -99,6 +108,7 @@ class Installation(Block):
     When the `with` block ends, everything is removed, processes included. If root starts it, the
     servers run as the user mysql, because an rsync state transfer refuses to write as root.
 
+    hosts: where the nodes of its cluster run, in that order; without any, they run here.
     binary_logs: each node has a binary log, on a small file system of its own. That needs the right
     to mount. group_timeouts: provider options for how soon the group excludes a node; none are
     Galera's defaults.
@@ -107,10 +117,14 @@ class Installation(Block):
     def __init__(
         self,
         *,
+        hosts: Sequence[RemoteHost] = (),
         binary_logs: bool = False,
+        options: Sequence[str] = (),
         group_timeouts: Sequence[str] = SHORT_TIMEOUTS,
     ) -> None:
         self.group_timeouts = group_timeouts
+        self.hosts = hosts
+        self.options = tuple(options)
         self.user = "mysql" if os.geteuid() == 0 else None
         self.directory = Path(
             tempfile.mkdtemp(
@@ -143,9 +157,12 @@ class Installation(Block):
         shutil.rmtree(self.directory, ignore_errors=True)
         self.ports.close()
 
-    def node(self, name: str, options: Sequence[str] = ()) -> "Node":
+    def node(
+        self, name: str, options: Sequence[str] = (), host: RemoteHost | None = None
+    ) -> "Node":
         """Return a new node. It is not started, and only the first one has data yet."""
-        node = Node(self, name, options, self.directory / f"{name}-{len(self._nodes)}")
+        data = self.directory / f"{name}-{len(self._nodes)}"
+        node = Node(self, name, [*self.options, *options], data, host)
         self._nodes.append(node)
         if self._binary_logs:
             self._mount(node.binary_log)
@@ -198,18 +215,25 @@ class Installation(Block):
 
 
 class Node:
-    """One MariaDB server: its own data, socket and ports on the loopback address.
+    """One MariaDB server: its own data, socket and ports on the loopback address, or on a host.
 
     data: the directory of its data. Its other files are beside it. binary_log: the directory of its
     binary log, if it has one.
     """
 
     def __init__(
-        self, installation: Installation, name: str, options: Sequence[str], data: Path
+        self,
+        installation: Installation,
+        name: str,
+        options: Sequence[str],
+        data: Path,
+        host: RemoteHost | None,
     ) -> None:
         ports = installation.ports
-        self.name = name
-        self.port, self.group_port = ports.free(), ports.free()
+        self.name, self.host = name, host
+        self.address = host.address if host else LOOPBACK
+        self.port = ports.free()
+        self.group_port = _GROUP_PORT if host else ports.free()
         self.data = data
         self.socket, self.log, self._temporary = (
             data.with_suffix(suffix) for suffix in (".sock", ".log", ".tmp")
@@ -268,7 +292,7 @@ class Node:
             f"--datadir={self.data}",
             f"--socket={self.socket}",
             f"--port={self.port}",
-            f"--bind-address={LOOPBACK}",
+            f"--bind-address={self.address}",
             "--binlog-format=ROW",
             "--innodb-autoinc-lock-mode=2",
             "--innodb-buffer-pool-size=64M",
@@ -282,7 +306,12 @@ class Node:
         ]
         user = self._installation.user
         self._process = Process(
-            f"mariadbd {self.name}", command, self.log, environ=self.environ, user=user
+            f"mariadbd {self.name}",
+            command,
+            self.log,
+            environ=self.environ,
+            user=user,
+            within=self.host.within if self.host else (),
         )
 
     def recover(self) -> list[str]:
@@ -335,9 +364,12 @@ class Node:
             lambda: self.process.check() and self.status("Uptime"),
         )
 
-    def connect(self) -> "pymysql.Connection[Any]":
-        """Connect as the administrator over the socket. Raises OSError or pymysql.MySQLError."""
-        return connect_over_socket(self.socket)
+    def connect(self, *, seconds: float = _QUERY_SECONDS) -> "pymysql.Connection[Any]":
+        """Connect as the administrator over the socket. Raises OSError or pymysql.MySQLError.
+
+        seconds: the time limit for each step.
+        """
+        return connect_over_socket(self.socket, seconds)
 
     def connect_as_client(
         self, *, seconds: float = _QUERY_SECONDS
@@ -346,7 +378,7 @@ class Node:
 
         Raises pymysql.MySQLError.
         """
-        return connect_as_client(self.port, seconds)
+        return connect_as_client(self.port, seconds, self.address)
 
     def sql(self, statement: str) -> Rows:
         """Run a statement as the administrator."""
@@ -544,7 +576,8 @@ class Node:
         # If the receiver were stopped before it listens, the joiner would never ask for the
         # transfer.
         wait_for(
-            f"{self.name} to wait for a state transfer", lambda: listens(self._sst_port)
+            f"{self.name} to wait for a state transfer",
+            lambda: listens(self._sst_port, self.process.pid),
         )
         self.process.send_to_session("rsync", signal.SIGSTOP)
         try:
@@ -560,8 +593,8 @@ class Node:
         provider = next(path for path in _PROVIDERS if Path(path).exists())
         provider_options = ";".join(
             [
-                f"gmcast.listen_addr=tcp://{LOOPBACK}:{self.group_port}",
-                f"ist.recv_addr={LOOPBACK}:{self._ist_port}",
+                f"gmcast.listen_addr=tcp://{self.address}:{self.group_port}",
+                f"ist.recv_addr={self.address}:{self._ist_port}",
                 "gcache.size=8M",
                 *self._installation.group_timeouts,
             ]
@@ -576,17 +609,19 @@ class Node:
             "--wsrep-cluster-name=clustercheckd",
             f"--wsrep-cluster-address=gcomm://{','.join(addresses)}",
             f"--wsrep-node-name={self.name}",
-            f"--wsrep-node-address={LOOPBACK}:{self.group_port}",
-            f"--wsrep-node-incoming-address={LOOPBACK}:{self.port}",
+            f"--wsrep-node-address={self.address}:{self.group_port}",
+            f"--wsrep-node-incoming-address={self.address}:{self.port}",
             "--wsrep-sst-method=rsync",
-            f"--wsrep-sst-receive-address={LOOPBACK}:{self._sst_port}",
+            f"--wsrep-sst-receive-address={self.address}:{self._sst_port}",
             f"--wsrep-provider-options={provider_options}",
         ]
 
 
-def connect_over_socket(path: Path) -> "pymysql.Connection[Any]":
+def connect_over_socket(
+    path: Path, seconds: float = _QUERY_SECONDS
+) -> "pymysql.Connection[Any]":
     """Connect as the administrator. Raises OSError or pymysql.MySQLError."""
-    user, seconds = getpass.getuser(), _QUERY_SECONDS
+    user = getpass.getuser()
     connection = pymysql.connect(
         user=user,
         autocommit=True,
@@ -608,11 +643,11 @@ def connect_over_socket(path: Path) -> "pymysql.Connection[Any]":
 
 
 def connect_as_client(
-    port: int, seconds: float = _QUERY_SECONDS
+    port: int, seconds: float = _QUERY_SECONDS, address: str = LOOPBACK
 ) -> "pymysql.Connection[Any]":
     """Connect over TCP as a client, to a server or to HAProxy. Raises pymysql.MySQLError."""
     return pymysql.connect(
-        host=LOOPBACK,
+        host=address,
         port=port,
         user=DEMO,
         password=DEMO,
@@ -636,8 +671,10 @@ class Cluster:
         size: int = 3,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
+        hosts = installation.hosts or repeat(None, size)
         self.nodes = [
-            installation.node(f"node{number}") for number in range(1, size + 1)
+            installation.node(f"node{number}", host=host)
+            for number, host in enumerate(hosts, 1)
         ]
         self._tell = tell
 
@@ -652,7 +689,7 @@ class Cluster:
         self, node: Node, *, bootstrap: bool = False, recovered: Sequence[str] = ()
     ) -> None:
         """Start one node, as the first of a new component or to join the others."""
-        members = [f"{LOOPBACK}:{member.group_port}" for member in self.nodes]
+        members = [f"{member.address}:{member.group_port}" for member in self.nodes]
         node.start(members, bootstrap=bootstrap, recovered=recovered)
 
     def wait_until_synced(self, node: Node) -> None:

@@ -59,7 +59,9 @@ class Backend:
     @property
     def server(self) -> Server:
         """Return the server line of HAProxy for both."""
-        return Server(self.node.name, self.node.port, self.service.port)
+        return Server(
+            self.node.name, self.node.port, self.service.port, self.node.address
+        )
 
 
 class HAProxy:

@@ -4,7 +4,7 @@ import ctypes
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
@@ -16,6 +16,8 @@ from harness.waiting import wait_for
 # Reserved for benchmarks between devices (RFC 2544), so nothing routes it.
 _TEST_NETWORK = ip_network("198.18.0.0/15")
 _CLONE_NEWNET = 0x4000_0000
+_MOST_HOSTS = 8
+_TABLE = "clustercheckd"
 _ITS_LINK = "eth0"
 _ITS_ETHERNET_ADDRESS = "02:00:00:00:00:02"
 
@@ -27,22 +29,22 @@ class NoNetworkError(Exception):
 class RemoteHost(Block):
     """A network namespace with its own address, which exists while the `with` block runs.
 
-    Needs root.
+    Needs root. number: tells it from the other hosts of this process. within: the beginning of a
+    command that runs there.
 
     Raises `NoNetworkError` if the namespace cannot be created.
     """
 
-    def __init__(self) -> None:
-        number = os.getpid()
+    def __init__(self, number: int = 0) -> None:
         # Use a network of four addresses, one for each end. The process id keeps it apart from
         # other runs.
-        network = (
-            _TEST_NETWORK.network_address + number * 4 % _TEST_NETWORK.num_addresses
-        )
+        offset = (os.getpid() * _MOST_HOSTS + number) * 4
+        network = _TEST_NETWORK.network_address + offset % _TEST_NETWORK.num_addresses
         self.address = str(network + 2)
         self.our_address = str(network + 1)
-        self._name = f"clustercheckd-{number}"
-        self._link = f"cc{number}"
+        self._name = f"clustercheckd-{os.getpid()}-{number}"
+        self._link = f"cc{os.getpid()}-{number}"
+        self.within = ("nsenter", f"--net=/run/netns/{self._name}")
 
     def close(self) -> None:
         """Remove the link and the namespace, if they exist."""
@@ -73,13 +75,19 @@ class RemoteHost(Block):
             yield
         finally:
             _ip(f"-n {self._name} link set {_ITS_LINK} up")
+            self._route()
             self._wait_until_connected()
+
+    def _route(self) -> None:
+        # To other hosts, and not to a name server: the node would wait for its answers.
+        _ip(f"-n {self._name} route add {_TEST_NETWORK} via {self.our_address}")
 
     def _wait_until_connected(self) -> None:
         # The kernel may notice the carrier up to a second late, and drops all packets till then.
-        state = Path("/sys/class/net", self._link, "operstate")
+        # Not from /sys, which shows the network of who mounted it.
         wait_for(
-            "the link to the remote host", lambda: state.read_text().strip() == "up"
+            "the link to the remote host",
+            lambda: " UP " in _ip(f"-br link show dev {self._link}"),
         )
 
     def _start(self) -> None:
@@ -90,6 +98,7 @@ class RemoteHost(Block):
         _ip(f"-n {self._name} link set lo up")
         _ip(f"-n {self._name} addr add {self.address}/30 dev {_ITS_LINK}")
         _ip(f"-n {self._name} link set {_ITS_LINK} address {_ITS_ETHERNET_ADDRESS} up")
+        self._route()
         # Add a permanent neighbour entry: without it, `cut_off` would cause "no route to host"
         # after some seconds.
         neighbour = f"{self.address} lladdr {_ITS_ETHERNET_ADDRESS}"
@@ -97,21 +106,57 @@ class RemoteHost(Block):
         self._wait_until_connected()
 
 
+def enter_network_of_our_own() -> None:
+    """Move this thread, and all that it starts, into a new network that forwards packets.
+
+    Needs root. Raises OSError.
+    """
+    _call("unshare", _CLONE_NEWNET)
+    _ip("link set lo up")
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+
+
+@contextmanager
+def dropping(*rules: str) -> Iterator[None]:
+    """Drop the packets between hosts that match any of these nft(8) rules while the block runs.
+
+    They are lost as on a wire: the sender sends them again. Raises NoNetworkError.
+    """
+    chain = "type filter hook forward priority 0;"
+    lines = [f"table ip {_TABLE} {{ chain forward {{", chain]
+    table = "\n".join([*lines, *(f"{rule} drop" for rule in rules), "}", "}"])
+    _run(["nft", "-f", "-"], table)
+    try:
+        yield
+    finally:
+        _run(["nft", "delete", "table", "ip", _TABLE])
+
+
 def _set_namespace(descriptor: int) -> None:
     # Python has os.setns only since 3.12.
+    _call("setns", descriptor, _CLONE_NEWNET)
+
+
+def _call(function: str, *arguments: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(descriptor, _CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
+    if libc[function](*arguments) != 0:
+        raise OSError(ctypes.get_errno(), function)
 
 
-def _ip(arguments: str, *, check: bool = True) -> None:
+def _ip(arguments: str, *, check: bool = True) -> str:
+    return _run(["ip", *arguments.split()], check=check)
+
+
+def _run(command: Sequence[str], sent: str = "", *, check: bool = True) -> str:
     done = subprocess.run(
-        ["ip", *arguments.split()],
+        command,
         env=with_system_path({}),
+        input=sent,
         capture_output=True,
         text=True,
         check=False,
         timeout=10,
     )
     if check and done.returncode != 0:
-        raise NoNetworkError(f"ip {arguments}: {done.stderr.strip()}")
+        raise NoNetworkError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

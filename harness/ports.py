@@ -45,10 +45,11 @@ class Ports:
         return True
 
 
-def listens(port: int) -> bool:
+def listens(port: int, pid: int | None = None) -> bool:
     """Return whether a process listens on a TCP port over IPv4.
 
-    This reads the kernel's table and does not connect.
+    This reads the kernel's table and does not connect. pid: of a process in the network meant.
     """
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    table = Path(f"/proc/{pid or 'self'}/net/tcp").read_text()
+    rows = [line.split() for line in table.splitlines()[1:]]
     return any(row[1].endswith(f":{port:04X}") and row[3] == _LISTENING for row in rows)

@@ -19,7 +19,8 @@ class ProcessEndedError(RuntimeError):
 class Process:
     """One process in its own session, with its output in a file.
 
-    setpriv(1) makes the kernel kill it if this process dies for any reason.
+    setpriv(1) makes the kernel kill it if this process dies for any reason. within: a command that
+    runs it elsewhere, as `RemoteHost.within`.
     """
 
     def __init__(
@@ -31,13 +32,14 @@ class Process:
         environ: Mapping[str, str] | None = None,
         user: str | None = None,
         pass_fds: Sequence[int] = (),
+        within: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.log = log
         as_user = ["--reuid", user, "--regid", user, "--init-groups"] if user else []
         with log.open("ab") as output:
             self._popen = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *as_user, *command],
+                [*within, "setpriv", "--pdeathsig", "KILL", *as_user, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.galera import ACCOUNT, PASSWORD, Node
+from harness.network import RemoteHost
 from harness.ports import LOOPBACK, Ports
 from harness.process import Process
 from harness.waiting import wait_for
@@ -36,9 +37,11 @@ class Reply:
         return self.headers.get("x-clustercheck-reason", "")
 
 
-def get(port: int, target: str = "/", method: str = "GET") -> Reply:
+def get(
+    port: int, target: str = "/", method: str = "GET", address: str = LOOPBACK
+) -> Reply:
     """Send one HTTP request on a new connection, and return the answer. Raises OSError."""
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=_ANSWER_SECONDS)
+    connection = http.client.HTTPConnection(address, port, timeout=_ANSWER_SECONDS)
     try:
         connection.request(method, target)
         response = connection.getresponse()
@@ -48,13 +51,15 @@ def get(port: int, target: str = "/", method: str = "GET") -> Reply:
         connection.close()
 
 
-def wait_until_ready(process: Process, port: int, target: str) -> None:
+def wait_until_ready(
+    process: Process, port: int, target: str, address: str = LOOPBACK
+) -> None:
     """Wait until a process answers 200 to a request."""
 
     def is_ready() -> bool:
         process.check()
         try:
-            return get(port, target).status == http.client.OK
+            return get(port, target, address=address).status == http.client.OK
         except OSError:
             return False
 
@@ -62,7 +67,7 @@ def wait_until_ready(process: Process, port: int, target: str) -> None:
 
 
 class Service:
-    """One clustercheckd process on a port of the loopback address."""
+    """One clustercheckd process on a port of the loopback address, or of a remote host."""
 
     def __init__(
         self,
@@ -73,15 +78,18 @@ class Service:
         name: str = "clustercheckd",
         command: Sequence[str] = (sys.executable, "-m", "app"),
         pass_fds: Sequence[int] = (),
+        host: RemoteHost | None = None,
     ) -> None:
         self.port = port
+        self.address = host.address if host else LOOPBACK
         self.name = name
         self.log = directory / f"{name}-{port}.log"
         self._command = tuple(command)
         self._pass_fds = tuple(pass_fds)
+        self._within = host.within if host else ()
         self._environ = {
             **without_settings(os.environ),
-            "CLUSTERCHECK_HOST": LOOPBACK,
+            "CLUSTERCHECK_HOST": self.address,
             "CLUSTERCHECK_PORT": str(port),
             "CLUSTERCHECK_DISABLED_FILE": str(directory / f"{name}-{port}.disabled"),
             **environ,
@@ -97,15 +105,16 @@ class Service:
             self.log,
             environ=self._environ,
             pass_fds=self._pass_fds,
+            within=self._within,
         )
 
     def wait_until_up(self) -> None:
         """Wait for the first answer."""
-        wait_until_ready(self.process, self.port, "/livez")
+        wait_until_ready(self.process, self.port, "/livez", self.address)
 
     def get(self, target: str = "/", *, method: str = "GET") -> Reply:
         """Send one request on a new connection, and return the answer."""
-        return get(self.port, target, method)
+        return get(self.port, target, method, self.address)
 
     def wait_for_verdict(
         self, status: int, reason: str, *, target: str = "/", seconds: float = 30.0
@@ -134,7 +143,7 @@ class Service:
     def send(self, request: bytes, *, half_close: bool = False) -> bytes:
         """Send raw bytes and read until the server closes."""
         with socket.create_connection(
-            (LOOPBACK, self.port), timeout=_ANSWER_SECONDS
+            (self.address, self.port), timeout=_ANSWER_SECONDS
         ) as connection:
             connection.sendall(request)
             if half_close:
@@ -175,7 +184,11 @@ def service_beside(
         **environ,
     }
     service = Service(
-        directory, ports.free(), settings, name=f"clustercheckd-{node.name}"
+        directory,
+        ports.free(),
+        settings,
+        name=f"clustercheckd-{node.name}",
+        host=node.host,
     )
     try:
         service.wait_until_up()

@@ -16,24 +16,42 @@ from pathlib import Path
 import pymysql
 
 from bench.truth import samplers
-from bench.truth.faults import FULL_DISK, KINDS, Fault, inject, plan, rebuild
+from bench.truth.faults import (
+    FULL_DISK,
+    KINDS,
+    SETS,
+    Fault,
+    inject,
+    plan,
+    rebuild,
+)
+from bench.truth.group_faults import NEEDING_HOSTS
 from bench.truth.report import (
     AFTER_SECONDS,
     IN_SYNC,
     OURS,
+    PREPARING,
     SCRIPT,
     TRUTH,
     WITNESS,
     Report,
     Window,
 )
-from bench.truth.samplers import STRICT, STRICT_IN_SYNC, Sampler
+from bench.truth.samplers import DEFAULT, STRICT_IN_SYNC, Sampler
+from bench.truth.statements import STATEMENTS, prepare
 from bench.truth.stretches import USABLE
 from harness.galera import Installation, Node, can_mount
+from harness.network import NoNetworkError, RemoteHost, enter_network_of_our_own
 from harness.process import ProcessEndedError, interrupt_once, let_nothing_interrupt
 from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
 
+_NODES = 3
+_OPTIONS = (
+    # As servers are by default: each commit waits for the disk.
+    "--innodb-flush-log-at-trx-commit=1",
+    "--rpl-semi-sync-master-timeout=100000",
+)
 _LATEST = 3
 _INTERRUPTED = 130
 
@@ -62,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FAULT",
         help="inject these faults alone",
     )
+    parser.add_argument(
+        "--set", choices=SETS, help="inject the faults of this set alone"
+    )
     parser.add_argument("--faults", type=int, help="stop after so many faults")
     options = parser.parse_args(arguments)
     seed: int = (
@@ -73,12 +94,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     interrupt_once()
     try:
-        report = _run(seed, options.minutes * 60, options.only, options.faults)
+        kinds = options.only or SETS.get(options.set, KINDS)
+        report = _run(seed, options.minutes * 60, kinds, options.faults)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (
         NotInTimeError,
         ProcessEndedError,
+        NoNetworkError,
         RuntimeError,
         OSError,
         pymysql.MySQLError,
@@ -99,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(
-    seed: int, seconds: float, only: Sequence[str] | None, most_faults: int | None
+    seed: int, seconds: float, only: Sequence[str], most_faults: int | None
 ) -> Report:
     begun = time.monotonic()
 
@@ -107,16 +130,23 @@ def _run(
         print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)
 
     may_mount = can_mount()
-    kinds = [kind for kind in only or KINDS if may_mount or kind != FULL_DISK]
-    if not may_mount:
-        tell(
-            f"without the fault {FULL_DISK!r}: it needs the right to mount a file system"
+    needing_root = {FULL_DISK, *NEEDING_HOSTS}
+    kinds = [kind for kind in only if may_mount or kind not in needing_root]
+    if may_mount:
+        enter_network_of_our_own()
+    else:
+        tell("without the faults that only root can make: a full disk, the network's")
+    with ExitStack() as exits:
+        hosts = [
+            exits.enter_context(RemoteHost(number))
+            for number in range(_NODES if may_mount else 0)
+        ]
+        installation = exits.enter_context(
+            Installation(
+                hosts=hosts, binary_logs=may_mount, options=_OPTIONS, group_timeouts=()
+            )
         )
-    with (
-        Installation(binary_logs=may_mount, group_timeouts=()) as installation,
-        Stack(tell=tell, installation=installation) as stack,
-        ExitStack() as exits,
-    ):
+        stack = exits.enter_context(Stack(_NODES, tell, installation=installation))
         _wait_until_whole(stack)
         asked = {node.name: _samplers(stack, node) for node in stack.nodes}
         every = [sampler for of_node in asked.values() for sampler in of_node.values()]
@@ -159,7 +189,7 @@ def _evs_timeouts(node: Node) -> str:
 def _samplers(stack: Stack, node: Node) -> dict[str, Sampler]:
     service = stack.services[stack.nodes.index(node)]
     questions = {
-        OURS: samplers.our_verdict(service, STRICT),
+        OURS: samplers.our_verdict(service, DEFAULT),
         IN_SYNC: samplers.our_verdict(service, STRICT_IN_SYNC),
         SCRIPT: samplers.script_verdict(node, stack.installation.directory),
         TRUTH: samplers.truth(node),
@@ -198,9 +228,16 @@ def _inject_all(
         if time.monotonic() > end:
             break
         name = stack.nodes[fault.node].name
-        tell(f"{len(windows) + 1:3}: {fault.kind} on {name} for {fault.seconds} s")
         began_at = ended_at = time.monotonic()
         try:
+            if fault.kind in STATEMENTS:
+                prepare(stack.nodes[fault.node], fault.kind)
+                windows.append(
+                    Window(len(windows) + 1, PREPARING, name, began_at, began_at)
+                )
+                _wait_until_whole(stack)
+            tell(f"{len(windows) + 1:3}: {fault.kind} on {name}")
+            began_at = ended_at = time.monotonic()
             with inject(fault, stack):
                 time.sleep(fault.seconds)
                 ended_at = time.monotonic()

@@ -6,6 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
+from bench.truth import statements
+from bench.truth.group_faults import (
+    NETWORK,
+    OF_NODE,
+    OF_STACK,
+    SEMI_SYNC,
+    broken_network,
+)
+from bench.truth.statements import STATEMENTS
 from harness.galera import Node
 from harness.stack import Stack
 
@@ -16,7 +25,10 @@ that."""
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of the plan. node: the index of its node. seconds: how long it lasts."""
+    """One fault of the plan.
+
+    node: the index of its node. seconds: how long it lasts; 0 if it ends by itself.
+    """
 
     kind: str
     node: int
@@ -28,10 +40,11 @@ def plan(seed: int, nodes: int, kinds: Sequence[str]) -> Iterator[Fault]:
     chance = random.Random(seed)  # noqa: S311 (no secret)
     while True:
         for kind in chance.sample(kinds, len(kinds)):
+            seconds = chance.uniform(_SHORTEST_SECONDS, _LONGEST_SECONDS)
             yield Fault(
                 kind,
                 chance.randrange(nodes),
-                round(chance.uniform(_SHORTEST_SECONDS, _LONGEST_SECONDS), 1),
+                0 if kind in STATEMENTS else round(seconds, 1),
             )
 
 
@@ -40,6 +53,10 @@ def inject(fault: Fault, stack: Stack) -> AbstractContextManager[None]:
     node = stack.nodes[fault.node]
     if fault.kind in _SETTINGS:
         return node.setting(*_SETTINGS[fault.kind])
+    if fault.kind in STATEMENTS:
+        return statements.running(node, fault.kind)
+    if fault.kind in NETWORK:
+        return broken_network(fault.kind, stack, node)
     if fault.kind in _OF_NODE:
         return _OF_NODE[fault.kind](node)
     return _OF_STACK[fault.kind](stack, node)
@@ -81,6 +98,7 @@ _SETTINGS = {
     "reject queries": ("wsrep_reject_queries", "ALL", "NONE"),
     "read-only": ("read_only", "ON", "OFF"),
     "read-only transactions": ("tx_read_only", "ON", "OFF"),
+    SEMI_SYNC: ("rpl_semi_sync_master_enabled", "ON", "OFF"),
     BROKEN_INIT_CONNECT: ("init_connect", "'this is no SQL'", "''"),
 }
 """Variables, with their value during the fault and after it."""
@@ -93,6 +111,7 @@ _OF_NODE: dict[str, Callable[[Node], AbstractContextManager[None]]] = {
     "max_connections": Node.full,
     "hung SHOW STATUS": Node.with_hanging_status,
     SIGSTOP: lambda node: node.process.paused(),
+    **OF_NODE,
 }
 
 _OF_STACK: dict[str, Callable[[Stack, Node], AbstractContextManager[None]]] = {
@@ -103,6 +122,16 @@ _OF_STACK: dict[str, Callable[[Stack, Node], AbstractContextManager[None]]] = {
     BOTH_PAUSED: _both_paused,
     KILL: Stack.killed,
     FULL_TRANSFER: lambda stack, node: stack.cluster.full_transfer_to(node),
+    **OF_STACK,
 }
 
-KINDS = sorted([*_SETTINGS, *_OF_NODE, *_OF_STACK], key=str.lower)
+KINDS = sorted(
+    [*STATEMENTS, *NETWORK, *_SETTINGS, *_OF_NODE, *_OF_STACK], key=str.lower
+)
+_OF_GROUP = {*OF_NODE, *OF_STACK, *NETWORK, SEMI_SYNC}
+SETS = {
+    "statements": list(STATEMENTS),
+    "group": [kind for kind in KINDS if kind in _OF_GROUP],
+    "node": [kind for kind in KINDS if kind not in {*STATEMENTS, *_OF_GROUP}],
+}
+"""KINDS in parts."""

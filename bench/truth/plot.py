@@ -37,7 +37,7 @@ from bench.truth.stretches import (
 )
 
 _BEFORE_SECONDS, _MOST_SECONDS = 1.0, 14.0
-_INCHES, _DOTS_PER_INCH = (14.0, 9.0), 100
+_INCHES_WIDE, _INCHES_A_ROW, _DOTS_PER_INCH = 14.0, 0.36, 100
 # Two colours that differ for colour-blind readers and in greyscale.
 _GOOD, _BAD, _SILENT = "#56b4e9", "#d55e00", "#dddddd"
 _COLOURS = {USABLE: _GOOD, SAYS_200: _GOOD, UNUSABLE: _BAD, SAYS_503: _BAD}
@@ -52,9 +52,10 @@ def draw(report: Report, path: Path) -> None:
     Raises OSError if the file cannot be written.
     """
     mpl.rcParams.update({"font.size": 9})
-    figure = Figure(figsize=_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
-    axes = figure.subplots()
     worst = report.worst()
+    inches = (_INCHES_WIDE, 2 + _INCHES_A_ROW * len(worst))
+    figure = Figure(figsize=inches, dpi=_DOTS_PER_INCH, layout="constrained")
+    axes = figure.subplots()
     for row, window in enumerate(worst):
         _draw_row(axes, row, window, report.nodes[window.node])
     axes.axvline(0, color="black", linewidth=0.8)

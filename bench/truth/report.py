@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 from bench.truth.faults import (
     ALTER,
@@ -13,9 +14,22 @@ from bench.truth.faults import (
     ISOLATION,
     KILL,
     NO_THREADS,
+    SETS,
     SIGSTOP,
 )
-from bench.truth.stretches import FALSE_200, FALSE_503, Sample, Stretch, judge, length
+from bench.truth.group_faults import ALL_CUT, ALONE
+from bench.truth.stretches import (
+    FALSE_200,
+    FALSE_503,
+    USABLE,
+    Sample,
+    Stretch,
+    intersection,
+    judge,
+    length,
+    settled,
+    stretches,
+)
 
 OURS, IN_SYNC, SCRIPT, TRUTH, WITNESS = (
     "clustercheckd",
@@ -34,18 +48,32 @@ _COLUMNS = {
     (IN_SYNC, FALSE_503): "`max_sync_wait=1`",
 }
 
+PREPARING = "tables are filled"
 _AFTERWARDS, _OTHERS = ", afterwards", ", other nodes"
 
 _ANY = math.inf
 _USUAL = (0.35, 0.35, _ANY, 1.35, 1.6)
 _BY_LOGIN = (3.1, 3.1, _ANY, 3.1, 3.1)
 _HIDDEN = (_ANY, 3.2, _ANY, 1.35, 1.6)
+_SEEN_ALONE = (3.35, 3.35, _ANY, 1.35, 1.6)
+_WHOLE_GROUP = (_ANY, _ANY, _ANY, 0.35, _ANY)
+_BY_POLICY = (_ANY, 0.35, _ANY, 1.35, 1.6)
 _GOALS = {
+    **dict.fromkeys(
+        [kind for name in ("statements", "group") for kind in SETS[name]],
+        _WHOLE_GROUP,
+    ),
+    PREPARING: _WHOLE_GROUP,
+    **dict.fromkeys(ALONE, _SEEN_ALONE),
+    **dict.fromkeys([kind + _OTHERS for kind in ALONE], _WHOLE_GROUP),
+    **dict.fromkeys(
+        ("max_connections", "read-only", "read-only transactions"), _BY_POLICY
+    ),
     BROKEN_INIT_CONNECT: _BY_LOGIN,
     NO_THREADS: _BY_LOGIN,
     ALTER: _HIDDEN,
-    FULL_DISK: _HIDDEN,
-    FULL_DISK + _OTHERS: (_ANY, _ANY, _ANY, 1.35, 1.6),
+    FULL_DISK: _SEEN_ALONE,
+    FULL_DISK + _OTHERS: _WHOLE_GROUP,
     FULL_TRANSFER + _OTHERS: _HIDDEN,
     ISOLATION: _HIDDEN,
     ISOLATION + _AFTERWARDS: _HIDDEN,
@@ -64,9 +92,17 @@ have one in the table. Goals include 0.1 s for the sampling. _USUAL: an answer m
 0.25 s ago. A 503 may be a second older while the server does not answer, and as long with
 max_sync_wait: a refused read in sync is repeated after 1 s. _BY_LOGIN: only a login shows the
 fault, every 2 s. _HIDDEN: only a read in sync shows it, every 2 s, which then has to wait for a
-second. A full disk holds up the other nodes by flow control, which no read in sync notices.
+second. _SEEN_ALONE: a node that stands still alone. _WHOLE_GROUP: all may stand still, by flow
+control too, which no read in sync notices. _BY_POLICY: the default policy allows it.
 """
 
+_ALONE_REASONS = ("cut-off", "disk-full", "stalled")
+_LATE_SECONDS = 0.35
+_FINE_SHARE = 0.01
+"""How much of the time in which a node is out alone a client may have been able to use it, beyond
+_LATE_SECONDS each time."""
+
+_OUT_ALONE = "out alone"
 _AROUND_SECONDS = 0.5
 AFTER_SECONDS = 5.0
 """How long the run goes on after each fault, once the cluster is whole."""
@@ -151,7 +187,50 @@ class Report:
             goals = dict(zip(_COLUMNS, _GOALS.get(run.row, _USUAL), strict=True))
             if length(run.stretch) > goals.get((run.checker, run.what), _ANY):
                 broken.append(run)
-        return [self._story(run) for run in broken]
+        return [
+            *(self._story(run) for run in broken),
+            *self._together(),
+            *self._out_in_vain(),
+        ]
+
+    def out_alone(self) -> tuple[float, float]:
+        """Return for how long nodes were out because they stood still alone.
+
+        Then for how much of that a client could use them, beyond what a fresh answer needs.
+        """
+        seconds = vain_seconds = 0.0
+        for name, node in self.nodes.items():
+            usable = stretches(settled(node[TRUTH]), USABLE)
+            for stretch in self._alone(name):
+                seconds += length(stretch)
+                vain = sum(map(length, intersection([stretch], usable)))
+                vain_seconds += max(0.0, vain - _LATE_SECONDS)
+        return seconds, vain_seconds
+
+    def _alone(self, node: str) -> list[Stretch]:
+        marked = [
+            replace(sample, kind=_OUT_ALONE)
+            if sample.seen.endswith(_ALONE_REASONS)
+            else sample
+            for sample in self.nodes[node][OURS]
+        ]
+        return stretches(marked, _OUT_ALONE)
+
+    def _together(self) -> list[str]:
+        """Describe each time that two nodes were out, both because they stood still alone."""
+        return [
+            f"two nodes out alone: {one} and {other} for {length(both):.2f} s at"
+            f" {both[0] - self._began_at:.2f} s; {self._window_of(both).kind}"
+            for one, other in combinations(self.nodes, 2)
+            for both in intersection(self._alone(one), self._alone(other))
+            if self._window_of(both).kind != ALL_CUT
+        ]
+
+    def _out_in_vain(self) -> list[str]:
+        seconds, vain_seconds = self.out_alone()
+        if vain_seconds <= _FINE_SHARE * seconds:
+            return []
+        return [f"out alone for {seconds:.1f} s, {vain_seconds:.1f} s of it in vain"]
 
     def text(self) -> str:
         """Return the table and its explanation."""
@@ -164,7 +243,12 @@ class Report:
         for row in sorted(kinds, key=str.lower):
             cells = [self._longest(row, *column) for column in _COLUMNS]
             rows.append(f"| {row} | {' | '.join(cells)} |")
-        return "\n".join([self.title, "", *rows, "", EXPLANATION])
+        seconds, vain_seconds = self.out_alone()
+        alone = (
+            f"Out because they stood still alone: {seconds:.1f} s, of which a client could use"
+            f" them for {vain_seconds:.2f} s."
+        )
+        return "\n".join([self.title, "", *rows, "", alone, "", EXPLANATION])
 
     def of_each_fault(self) -> str:
         """Return how long clustercheckd was wrong about the fault's node, fault by fault."""

@@ -26,11 +26,15 @@ from bench.truth.stretches import (
 from harness.galera import Node
 from harness.service import Service
 
-STRICT = "/?available_when_donor=0&available_when_readonly=0&available_when_full=0"
-"""The health check of a writer: nothing is available that is not fully usable."""
+DEFAULT = "/"
+"""The health check of the policy that nobody has changed."""
 
-STRICT_IN_SYNC = f"{STRICT}&max_sync_wait=1"
-"""The same, and nothing is available for which a read in sync has waited for a second."""
+STRICT_IN_SYNC = (
+    "/?available_when_donor=0&available_when_readonly=0&available_when_full=0"
+    "&max_sync_wait=1"
+)
+"""Nothing is available that is not fully usable, or for which a read in sync has waited for a
+second."""
 
 _SCRIPT_SECONDS = 2.0  # HAProxy's default for a whole check
 _JOIN_SECONDS = 15.0

@@ -1,8 +1,11 @@
 """The arithmetic of the truth run: what counts as false, and for how long."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS, SIGSTOP
+from bench.truth.group_faults import ALL_CUT
 from bench.truth.report import IN_SYNC, OURS, SCRIPT, TRUTH, WITNESS, Report, Window
 from bench.truth.stretches import (
     DESYNCED,
@@ -128,3 +131,28 @@ def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_
     elsewhere = report(SIGSTOP, always(SAYS_200), always(UNUSABLE), node="node2")
     assert "| SIGSTOP, other nodes | 5.00 | 0 | 0 | 0 | 0 |" in elsewhere.text()
     assert not elsewhere.violations()
+
+
+@pytest.mark.parametrize(
+    ("kind", "others", "truth", "found"),
+    [
+        ("LOCK TABLES", always(SAYS_200), DOWN, []),
+        ("LOCK TABLES", always(SAYS_200), UP, ["out alone for 5.0 s, 4.7 s of it in vain"]),
+        ("LOCK TABLES", always("503 stalled"), DOWN, ["two nodes out alone: node1 and node2 for 5.00 s at 0.00 s; LOCK TABLES"]),
+        (ALL_CUT, always("503 stalled"), DOWN, []),
+    ],
+)  # fmt: skip
+def test_nodes_out_alone_are_so_one_at_a_time_and_not_in_vain(
+    kind: str, others: list[Sample], truth: list[Sample], found: list[str]
+) -> None:
+    nodes = {
+        name: {OURS: said, IN_SYNC: [], SCRIPT: [], TRUTH: seen, WITNESS: []}
+        for name, said, seen in (
+            ("node1", [replace(one, kind=SAYS_503) for one in always("503 cut-off")], truth),
+            ("node2", others, DOWN),
+        )
+    }  # fmt: skip
+    violations = Report(
+        "a test", nodes, [Window(1, kind, "node1", 0.0, 6.0)]
+    ).violations()
+    assert found == [one for one in violations if " alone" in one.partition("\n")[0]]

@@ -1,0 +1,182 @@
+"""Faults of a group: its network, disks, CPU, locks and members.
+
+Which of them a node suffers alone, and which the whole group, is for the run to find out.
+"""
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+
+import pymysql
+
+from harness.galera import DEMO, Node
+from harness.network import dropping
+from harness.process import with_system_path
+from harness.quota import quota
+from harness.stack import Stack
+from harness.waiting import wait_for
+
+OfNode = Callable[[Node], AbstractContextManager[None]]
+OfStack = Callable[[Stack, Node], AbstractContextManager[None]]
+
+_SLOW_MS = 200
+_LITTLE_CPU = 0.05
+_FLAP_SECONDS = 0.8
+_PATIENT_SECONDS = 120.0
+
+SEMI_SYNC = "semi-sync without a replica"
+ALL_CUT = "all cut from all"
+NETWORK = {
+    "group cut": ("ip saddr NODE", "ip daddr NODE"),
+    "cannot send": ("ip saddr NODE",),
+    "cannot receive": ("ip daddr NODE",),
+    "pair cut": ("ip saddr NODE ip daddr OTHER", "ip saddr OTHER ip daddr NODE"),
+    "10 % lost": ("ip saddr NODE RARELY", "ip daddr NODE RARELY"),
+    "30 % lost": ("ip saddr NODE OFTEN", "ip daddr NODE OFTEN"),
+    "30 % lost by all": ("meta l4proto tcp OFTEN",),
+    "full-size packets lost": ("ip saddr NODE ip length > 1000",),
+    ALL_CUT: ("meta l4proto tcp",),
+}
+"""What is dropped between hosts, for nft(8)."""
+
+_FLAPPING, _LINK_DOWN = "flapping", "link down"
+
+
+@contextmanager
+def broken_network(kind: str, stack: Stack, node: Node) -> Iterator[None]:
+    """Drop packets between hosts while the block runs."""
+    words = {
+        "NODE": node.address,
+        "OTHER": _other(stack, node).address,
+        "RARELY": "numgen random mod 100 < 10",
+        "OFTEN": "numgen random mod 100 < 30",
+    }
+    rules = [
+        " ".join(words.get(word, word) for word in rule.split())
+        for rule in NETWORK[kind]
+    ]
+    with dropping(*rules):
+        yield
+
+
+@contextmanager
+def _flapping(stack: Stack, node: Node) -> Iterator[None]:
+    ending = threading.Event()
+
+    def flap() -> None:
+        while not ending.wait(_FLAP_SECONDS):
+            with broken_network("group cut", stack, node):
+                ending.wait(_FLAP_SECONDS)
+
+    with ThreadPoolExecutor(1) as pool:
+        flaps = pool.submit(flap)
+        try:
+            yield
+        finally:
+            ending.set()
+    flaps.result()
+
+
+def _link_down(_: Stack, node: Node) -> AbstractContextManager[None]:
+    if node.host is None:
+        raise RuntimeError(f"{node.name} has no host of its own")
+    return node.host.cut_off()
+
+
+def _little_cpu(node: Node) -> AbstractContextManager[None]:
+    return quota(node.process.pid, _LITTLE_CPU)
+
+
+@contextmanager
+def _slow_disk(node: Node) -> Iterator[None]:
+    """Have each fsync(2) take longer, by strace(1)."""
+    calls = "fsync,fdatasync"
+    options = f"-qq -f -p {node.process.pid} -o /dev/null -e trace={calls}"
+    inject = f"-e inject={calls}:delay_enter={_SLOW_MS}ms"
+    command = ["strace", *options.split(), *inject.split()]
+    with subprocess.Popen(command, env=with_system_path({})) as tracer:
+        try:
+            yield
+        finally:
+            tracer.terminate()
+
+
+def _on_all(fault: OfNode) -> OfStack:
+    @contextmanager
+    def on_all(stack: Stack, _: Node) -> Iterator[None]:
+        with ExitStack() as exits:
+            for node in stack.nodes:
+                exits.enter_context(fault(node))
+            yield
+
+    return on_all
+
+
+@contextmanager
+def _lock_that_waits(node: Node) -> Iterator[None]:
+    """Have FLUSH TABLES WITH READ LOCK wait for an UPDATE that takes as long as the block."""
+    update = f"UPDATE {DEMO}.writes SET at=at WHERE SLEEP(1)=0 LIMIT 100"  # noqa: S608
+
+    def run(*statements: str) -> None:
+        with (
+            node.connect(seconds=_PATIENT_SECONDS) as session,
+            session.cursor() as cursor,
+            suppress(pymysql.MySQLError),  # the block's end kills it
+        ):
+            for statement in statements:
+                cursor.execute(statement)
+
+    def sessions() -> list[int]:
+        rows = node.sql("SHOW PROCESSLIST")
+        return [row[0] for row in rows if row[7] in (update, lock)]
+
+    lock = "FLUSH TABLES WITH READ LOCK"
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(run, "SET SESSION wsrep_on=OFF", update)
+        wait_for("the update to run", sessions)
+        pool.submit(run, lock)
+        try:
+            yield
+        finally:
+            for number in sessions():
+                node.sql(f"KILL {number}")
+
+
+@contextmanager
+def _leaving(stack: Stack, node: Node) -> Iterator[None]:
+    """Stop the node in order, and start it again after the block."""
+    node.stop()
+    yield
+    stack.restart_node(node)
+
+
+def _other(stack: Stack, node: Node) -> Node:
+    return stack.nodes[stack.nodes.index(node) - 1]
+
+
+OF_NODE: dict[str, OfNode] = {
+    "LOCK TABLES": lambda node: node.holding(f"LOCK TABLES {DEMO}.writes WRITE"),
+    "LOCK TABLES, wsrep_on=OFF": Node.stuck,
+    "FLUSH TABLES FOR EXPORT": lambda node: node.holding(
+        f"FLUSH TABLES {DEMO}.writes FOR EXPORT"
+    ),
+    "read lock that waits": _lock_that_waits,
+    "slow disk": _slow_disk,
+    "5 % of a core": _little_cpu,
+}
+OF_STACK: dict[str, OfStack] = {
+    "slow disk, all": _on_all(_slow_disk),
+    "5 % of a core, all": _on_all(_little_cpu),
+    "leaves in order": _leaving,
+    _FLAPPING: _flapping,
+    _LINK_DOWN: _link_down,
+}
+NEEDING_HOSTS = (*NETWORK, _FLAPPING, _LINK_DOWN)
+ALONE = (
+    *(_LINK_DOWN, "group cut", "cannot send", "cannot receive"),
+    *("LOCK TABLES", "LOCK TABLES, wsrep_on=OFF", "FLUSH TABLES FOR EXPORT"),
+    SEMI_SYNC,
+)
+"""Those by which the node stands still alone, and shows it."""
