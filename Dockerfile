@@ -16,11 +16,14 @@ RUN python3 -m venv pip \
  && pip/bin/pip --python /opt/clustercheckd/bin/python install --no-cache-dir --disable-pip-version-check \
       --require-hashes --only-binary :all: -r requirements/service.txt
 COPY app app
+# Without the argument, the version of the sources.
+ARG VERSION
+RUN [ -z "$VERSION" ] || sed -i "s/^__version__ = .*/__version__ = \"$VERSION\"/" app/__init__.py
 # Straight into the environment: with only one package there is nothing for a build backend to do, and nothing to fetch.
 RUN packages="$(/opt/clustercheckd/bin/python -c 'import site; print(site.getsitepackages()[0])')" \
  && cp -r app "$packages" \
  && /opt/clustercheckd/bin/python -m compileall -q "$packages/app" \
- && printf '#!/opt/clustercheckd/bin/python\nimport sys\nfrom app.__main__ import main\nsys.exit(main())\n' \
+ && printf '#!/opt/clustercheckd/bin/python -IB\nimport sys\nfrom app.__main__ import main\nsys.exit(main())\n' \
       > /opt/clustercheckd/bin/clustercheckd \
  && chmod +x /opt/clustercheckd/bin/clustercheckd
 COPY packaging/clustercheck /opt/clustercheckd/bin/
@@ -32,7 +35,7 @@ RUN apt-get update -q \
  && rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log
 COPY --from=build /opt/clustercheckd /opt/clustercheckd
 COPY LICENSE /usr/share/doc/clustercheckd/copyright
-ENV PATH=/opt/clustercheckd/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/clustercheckd/bin:/usr/bin:/bin
 ARG VERSION=unreleased
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="clustercheckd" \

@@ -11,7 +11,6 @@ virtual environment that packaging/setup.sh makes.
 import argparse
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -20,7 +19,10 @@ from pathlib import Path
 import from_parser
 import licences
 
+from app import __version__
+
 ROOT = Path(__file__).resolve().parents[1]
+_COMMITTED_AT = ("log", "-1", "--format=%ct")
 BIN = Path(sys.executable).parent
 
 MAINTAINER = (
@@ -66,7 +68,7 @@ def main() -> None:
     # Time stamps inside the files: PyInstaller and nfpm read it.
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
     try:
-        _freeze(work)
+        _freeze(work, version)
         from_parser.write_manual_pages(work / "bin" / "clustercheckd", work / "man")
         from_parser.write_completions(work / "completions" / "clustercheckd")
         bundled = licences.bundled(work / "bin" / "lib", work / "binaries.json")
@@ -110,15 +112,28 @@ def pack(work: Path, version: str, kind: str, output: Path) -> Path:
     return output / name
 
 
+def version_of(stated: str, committed_at: int, commit: str) -> str:
+    """Return the version of a build: of a release, or newer than any earlier commit's.
+
+    dpkg and rpm take what follows a tilde for older than the version before it.
+    """
+    coming = stated.removesuffix(".dev0")
+    if coming == stated:
+        return stated
+    stamp = time.strftime("%Y%m%d.%H%M%S", time.gmtime(committed_at))
+    return f"{coming}~git{stamp}.{commit.replace('-', '.')}"
+
+
 def _version() -> str:
-    found = re.search(
-        r'^__version__ = "(.+)"$',
-        (ROOT / "app" / "__init__.py").read_text(),
-        re.MULTILINE,
-    )
-    if found is None:
-        sys.exit("make package: app/__init__.py has no __version__")
-    return found[1]
+    if not (ROOT / ".git").exists():
+        return __version__
+    # With the word dirty, if a file differs from the commit.
+    describe = ("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+    return version_of(__version__, int(_git(*_COMMITTED_AT)), _git(*describe))
+
+
+def _git(*command: str) -> str:
+    return licences.output_of("git", "-C", str(ROOT), *command).strip()
 
 
 def _epoch() -> int:
@@ -126,14 +141,20 @@ def _epoch() -> int:
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(given)
     if (ROOT / ".git").exists():
-        return int(
-            licences.output_of("git", "-C", str(ROOT), "log", "-1", "--format=%ct")
-        )
+        return int(_git(*_COMMITTED_AT))
     # Sources without their history: the archive's own time.
     return int((ROOT / "app" / "__init__.py").stat().st_mtime)
 
 
-def _freeze(work: Path) -> None:
+def _freeze(work: Path, version: str) -> None:
+    # A program that knows its version.
+    shutil.copytree(
+        ROOT / "app",
+        work / "program" / "app",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    start = work / "program" / "app" / "__init__.py"
+    start.write_text(start.read_text().replace(f'"{__version__}"', f'"{version}"'))
     environ = {
         "PYTHONHASHSEED": "0",
         "PYINSTALLER_CONFIG_DIR": str(work / "cache"),

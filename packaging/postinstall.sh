@@ -27,18 +27,11 @@ settings_are_good() {
     return $result
 }
 
-node_can_be_read() {
-    systemctl reload clustercheckd.service 2>/dev/null && return
-    journalctl --sync
-    journalctl --unit clustercheckd --lines 20 --output cat | grep '^clustercheckd: ' | tail -n 1 >"$said"
-    return 1
-}
-
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || :
-    # Only what runs: systemd keeps the port meanwhile, and no health check fails. The running process tries the
-    # settings too: it knows whether the node can be read with them.
-    if ! systemctl --quiet is-active clustercheckd.service || { settings_are_good && node_can_be_read; }; then
+    # Only what runs: systemd keeps the port meanwhile, and no health check fails. The old process may be of any version:
+    # it is asked for nothing.
+    if ! systemctl --quiet is-active clustercheckd.service || settings_are_good; then
         systemctl try-restart clustercheckd.service || :
     else
         echo "clustercheckd was NOT restarted: its settings have mistakes." >&2

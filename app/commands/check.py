@@ -3,14 +3,16 @@
 import json
 import os
 import pwd
+from pathlib import Path
 
-from app.commands.exit_status import AVAILABLE, DONE, NOT_AVAILABLE
+from app.commands.asking import ask, own_address
+from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
 from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
 from app.settings.env_file import Variable
 from app.settings.listening import check_listening
-from app.settings.settings import TABLE
+from app.settings.settings import TABLE, Settings
 from app.settings.source import Source
 from app.table import Row
 from app.text import one_line
@@ -19,6 +21,12 @@ from app.verdict.reason import Reason
 from app.verdict.rules import Switches, decide
 
 _OF_THE_LOGIN = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
+
+_DROP_INS = Path("/etc/systemd/system/clustercheckd.service.d")
+_WITH_DROP_INS = (
+    "eval env $(systemctl show --property Environment --value clustercheckd)"
+    " clustercheckd check"
+)
 
 
 def check(source: Source, *, as_json: bool) -> int:
@@ -49,6 +57,8 @@ def check(source: Source, *, as_json: bool) -> int:
                 "A running service keeps its session, and may find the node available:"
                 " clustercheckd status"
             )
+            if any(_DROP_INS.glob("*.conf")):
+                say(f"What {_DROP_INS} sets is missing here. Run: {_WITH_DROP_INS}")
         if not verdict.available:
             say(f"For what to do, see {worst.reason} in {REASONS_PAGE}")
     return AVAILABLE if verdict.available else NOT_AVAILABLE
@@ -57,7 +67,8 @@ def check(source: Source, *, as_json: bool) -> int:
 def check_settings(source: Source, *, showing: bool) -> int:
     """Check what the service would check at its start, as its user; return the exit status.
 
-    showing: whether to print what sets each setting. Raises `SettingsError`.
+    It is 1 if the running service would lose the node. showing: whether to print what sets each
+    setting. Raises `SettingsError`.
     """
     # Before the settings are loaded: the service must be able to read the env file too.
     _become_service_user()
@@ -75,8 +86,24 @@ def check_settings(source: Source, *, showing: bool) -> int:
             say(_env_line(row, used.get(row.name)))
         # With what the option file and defaults add.
         say(f"# database: {database}")
+    if lost := _lost_with(settings, source):
+        complain(f"the service can read the node, and not with these settings: {lost}")
+        return FAILED
     say("the settings can be used")
     return DONE
+
+
+def _lost_with(settings: Settings, source: Source) -> str:
+    """Return why the node cannot be read, if the service that runs here can read it."""
+    asked = settings.database(), settings.clustercheck_deadline
+    if isinstance(poll_once(*asked), NodeState):
+        return ""
+    # One login may be lost.
+    outcome = poll_once(*asked)
+    [running] = ask([own_address(source)])
+    if isinstance(outcome, NodeState) or running.node == NodeState():
+        return ""
+    return f"{outcome.reason}: {outcome.detail}"
 
 
 def _env_line(row: Row, variable: Variable | None) -> str:

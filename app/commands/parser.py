@@ -59,6 +59,7 @@ COMMANDS = {
         "clustercheckd serve --env-file /etc/clustercheckd/clustercheckd.env",
         {
             DONE: "after SIGTERM or Ctrl-C",
+            FAILED: "--check-settings: the node can be read, and not with these",
             MISUSED: f"{_MISUSED}, or the port is in use",
         },
         TABLE,

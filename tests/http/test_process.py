@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +19,7 @@ from harness.service import without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, galera
+from tests.unit import pages
 
 SECONDS = 20
 
@@ -115,6 +118,28 @@ def test_sighup_ends_nothing_and_ctrl_c_all(
     # Nor does a poll that hangs delay the end.
     assert service.process.stop(signal.SIGINT, seconds=5) == 0
     assert "INFO stopping signal=SIGINT" in service.log.read_text()
+
+
+def test_the_script_of_the_page_imports_no_other_app(tmp_path: Path) -> None:
+    (isolate,) = (
+        command.line
+        for block in pages.blocks_under("docs/install.md", "From source", "console")
+        for command in pages.commands_of(block)
+        if command.line.endswith(" -I/' /opt/clustercheckd/bin/clustercheckd")
+    )
+    script = tmp_path / "clustercheckd"
+    shutil.copy(Path(sys.executable).parent / "clustercheckd", script)
+    # As a file of another project would, in its directory.
+    (tmp_path / "app.py").touch()
+    asked = [str(script), "--version"]
+    environ = {"PYTHONPATH": str(tmp_path)}
+    assert subprocess.run(
+        asked, env=environ, capture_output=True, check=False
+    ).returncode
+    in_tmp = isolate.replace("/opt/clustercheckd/bin", str(tmp_path))
+    subprocess.run(shlex.split(in_tmp), check=True)
+    shown = subprocess.check_output(asked, env=environ, text=True)
+    assert shown == f"clustercheckd {__version__}\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

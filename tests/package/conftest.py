@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from app import __version__
 from tests.package.machine import NAMESPACES, Machine, booted
 from tests.unit import pages
 
 ROOT = Path(__file__).parents[2]
 NEXT_VERSION = "99.0.0"
+# Both called themselves 1.0.0. The first says less in /status.
+EARLIER_COMMITS = ("68e230f", "4c94350")
 # Those to install the packages in. Releases are built in the oldest.
 GLIBC_OF = {"bookworm": (2, 36), "trixie": (2, 41)}
 _PYTHON = ROOT / "build" / "package-venv" / "bin" / "python"
@@ -26,7 +27,7 @@ class Packages:
     """One build: what it has put out."""
 
     directory: Path
-    version: str = __version__
+    version: str
 
     @property
     def deb(self) -> Path:
@@ -45,11 +46,11 @@ class Packages:
         return self.deb, self.rpm, self.bill_of_materials
 
 
-def build(*arguments: str) -> None:
-    """Run Python where the packages are built."""
+def build(*arguments: str, sources: Path = ROOT) -> str:
+    """Run Python where the packages are built; return what it prints."""
     done = subprocess.run(
         [_PYTHON, *arguments],
-        cwd=ROOT / "packaging",
+        cwd=sources / "packaging",
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -57,11 +58,30 @@ def build(*arguments: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
-def build_all(directory: Path) -> None:
+def build_all(directory: Path, sources: Path = ROOT) -> Packages:
     """Build both packages and the bill of materials, as `make package` does."""
-    build("build.py", f"--work={directory}/work", f"--output={directory}")
+    folders = f"--work={directory}/work", f"--output={directory}"
+    build("build.py", *folders, sources=sources)
+    (deb,) = directory.glob("*.deb")
+    return Packages(directory, deb.name.split("_")[1])
+
+
+@pytest.fixture(scope="session")
+def earlier_debs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Build the packages of earlier commits."""
+    debs = {}
+    for commit in EARLIER_COMMITS:
+        archived = ["git", "-C", str(ROOT), "archive", commit]
+        archive = subprocess.run(archived, capture_output=True, check=False)
+        if archive.returncode:
+            pytest.skip(f"NOT TESTED: the history has no {commit}")
+        sources = tmp_path_factory.mktemp(commit)
+        subprocess.run(["tar", "-x", "-C", sources], input=archive.stdout, check=True)
+        debs[commit] = build_all(tmp_path_factory.mktemp("built"), sources).deb
+    return debs
 
 
 @pytest.fixture(scope="session")
@@ -71,8 +91,8 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Packages, Packages
         tmp_path_factory.mktemp(name) for name in ("first", "another-build")
     )
     with ThreadPoolExecutor() as executor:
-        list(executor.map(build_all, (first, second)))
-    return Packages(first), Packages(second)
+        one, other = executor.map(build_all, (first, second))
+    return one, other
 
 
 @pytest.fixture(scope="session")

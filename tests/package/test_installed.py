@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from app.commands.parser import COMMANDS
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.settings import TABLE
 from harness.waiting import wait_for
-from tests.package.conftest import Packages, block_of, commands_of
+from tests.package.conftest import EARLIER_COMMITS, Packages, block_of, commands_of
 from tests.package.machine import Machine
 
 PAGE = "docs/install.md"
@@ -259,6 +260,11 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(
     machine.restart("503 access-denied")
     override(machine, block_of(PAGE, "The account", "ini"))
     machine.restart()
+    # Only the unit has the variable.
+    said = machine.run("clustercheckd check", check=False)
+    assert said.startswith("NOT available access-denied: ")
+    (ask,) = re.findall(r" is missing here\. Run: (.+)", said)
+    assert machine.run(ask) == "available synced: wsrep_local_state is 4 (Synced)\n"
     # systemd reads a credential when the service starts. A reload has the old one, and is refused.
     machine.run(f"{identified} BY 'neu'\"")
     machine.run("echo neu > /etc/clustercheckd/password")
@@ -282,6 +288,17 @@ def test_a_drain_tells_its_owner_and_can_be_left_to_root(machine: Machine) -> No
         machine.run("clustercheckd undrain")
     machine.restart("503 disabled")
     machine.run("clustercheckd undrain")
+
+
+def test_a_drain_outlives_the_cleaning_of_old_files(machine: Machine) -> None:
+    # As the distribution's own, which has 30 days.
+    rule = "/etc/tmpfiles.d/tmp.conf"
+    machine.run(f"echo 'q /var/tmp 1777 root root 1s' > {rule}")
+    machine.run("clustercheckd drain && touch /var/tmp/old")
+    cleaned = "systemd-tmpfiles --clean && test ! -e /var/tmp/old"
+    wait_for("the cleaning", lambda: machine.succeeds(cleaned))
+    assert machine.answer == "503 disabled"
+    machine.run(f"rm {rule} && clustercheckd undrain")
 
 
 @pytest.mark.parametrize("port", [9209, 9200])
@@ -341,6 +358,28 @@ def test_it_fails_no_health_check_and_keeps_what_was_edited(
     assert "Run:" not in said
 
 
+@pytest.mark.parametrize("commit", EARLIER_COMMITS)
+def test_an_earlier_build_is_upgraded_whatever_it_knows(
+    machine: Machine, packages: Packages, earlier_debs: dict[str, Path], commit: str
+) -> None:
+    for deb in (packages.deb, earlier_debs[commit]):
+        machine.copy(deb)
+    old = earlier_debs[commit].name
+    machine.run(f"apt install -y --allow-downgrades ./{old}")
+    machine.restart()
+    before = machine.show("MainPID")
+    install = f"apt install -y ./{packages.deb.name}"
+    with no_failed_health_check(machine):
+        with settings(machine, "MYSQL_USERNAME=nobody\n"):
+            assert "not with these settings: access-denied" in machine.run(install)
+        assert machine.show("MainPID") == before
+        machine.run(f"{install} --reinstall")
+        machine.wait_for("200 synced")
+    assert machine.show("MainPID") != before
+    status = machine.run("curl -s http://localhost:9200/status")
+    assert f'"version":"{packages.version}"' in status
+
+
 FLAGS = "[Service]\nExecStart=\nExecStart=/usr/bin/clustercheckd \\\n  serve --interval soon\n"
 
 
@@ -366,7 +405,7 @@ def drop_in(machine: Machine, text: str) -> Iterator[None]:
         (
             settings,
             "MYSQL_USERNAME=nobody\n",
-            "could not be with these settings: access-denied",
+            "can read the node, and not with these settings: access-denied",
         ),
         (
             settings,

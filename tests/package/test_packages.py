@@ -3,13 +3,13 @@
 import json
 import re
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from app import __version__
 from app.commands.parser import COMMANDS
-from tests.package.conftest import ROOT, Packages
+from tests.package.conftest import ROOT, Packages, build
 
 UNITS = "usr/lib/systemd/system"
 SERVICE, TIMER = f"{UNITS}/clustercheckd.service", f"{UNITS}/clustercheckd-retry.timer"
@@ -52,10 +52,28 @@ def test_the_same_sources_give_the_same_bytes(
 
 
 def test_the_version_is_that_of_the_program(packages: Packages) -> None:
-    assert run("dpkg-deb", "--field", packages.deb, "Version") == f"{__version__}-1\n"
-    assert (
-        run("rpm", "-qp", "--queryformat", "%{EVR}", packages.rpm) == f"{__version__}-1"
+    version = f"{packages.version}-1"
+    assert run("dpkg-deb", "--field", packages.deb, "Version") == f"{version}\n"
+    assert run("rpm", "-qp", "--queryformat", "%{EVR}", packages.rpm) == version
+
+
+def test_builds_are_older_than_the_release_and_newer_than_what_they_replace() -> None:
+    # Packages of many commits were called 1.0.0.
+    moments = (1_800_000_000, "fff"), (1_800_000_001, "abc"), (1_900_000_000, "0-dirty")
+    asked = [("1.1.0.dev0", *moment) for moment in moments] + [("1.1.0", *moments[0])]
+    made = build(
+        "-c", f"import build; [print(build.version_of(*one)) for one in {asked}]"
     )
+    ordered = ["1.0.0", *made.split()]
+    assert ordered[2:] == [
+        "1.1.0~git20270115.080001.abc",
+        "1.1.0~git20300317.174640.0.dirty",
+        "1.1.0",
+    ]
+    for older, newer in pairwise(ordered):
+        run("dpkg", "--compare-versions", f"{older}-1", "lt", f"{newer}-1")
+        compared = f'%{{lua:print(rpm.vercmp("{older}", "{newer}"))}}'
+        assert run("rpm", "--eval", compared) == "-1\n"
 
 
 def test_both_have_the_same_files(packages: Packages, tree: Path) -> None:
@@ -91,6 +109,7 @@ def test_the_names_are_clustercheckds_own(tree: Path) -> None:
         "usr/bin/clustercheckd",
         TIMER,
         SERVICE,
+        "usr/lib/tmpfiles.d/clustercheckd.conf",
         "usr/share/bash-completion/completions/clustercheckd",
         "usr/share/lintian/overrides/clustercheckd",
         *sorted(pages),
@@ -112,18 +131,17 @@ def test_each_manual_page_has_what_help_prints(tree: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("command", "printed"),
     [
-        ("bin/clustercheckd --version", f"clustercheckd {__version__}\n"),
+        ("bin/clustercheckd --version", "clustercheckd {version}\n"),
         # Imported only when it is asked for.
         ("bin/clustercheckd drain --help", "Usage: clustercheckd drain "),
     ],
 )
 def test_the_program_runs_without_a_python(
-    tree: Path, command: str, printed: str
+    packages: Packages, tree: Path, command: str, printed: str
 ) -> None:
     program, *arguments = command.split()
-    assert run("env", "PATH=/nowhere", tree / "usr" / program, *arguments).startswith(
-        printed
-    )
+    said = run("env", "PATH=/nowhere", tree / "usr" / program, *arguments)
+    assert said.startswith(printed.format(version=packages.version))
 
 
 def test_each_bundled_part_is_named_with_its_licence(
@@ -131,7 +149,7 @@ def test_each_bundled_part_is_named_with_its_licence(
 ) -> None:
     bill = json.loads(packages.bill_of_materials.read_text())
     assert bill["bomFormat"] == "CycloneDX"
-    assert bill["metadata"]["component"]["version"] == __version__
+    assert bill["metadata"]["component"]["version"] == packages.version
     overview = (tree / DOCUMENTS / "copyright").read_text()
     assert (ROOT / "LICENSE").read_text() in overview
     # Python and OpenSSL are from Debian, the driver and the web server from the package index.

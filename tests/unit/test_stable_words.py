@@ -1,6 +1,6 @@
 """The words that users match on, in scripts, alerts and dashboards.
 
-From 1.0.0 on, none of them goes or changes.
+From 1.1.0 on, none of them goes or changes.
 
 To add one is fine: add it here too. To remove or rename one needs a new major version, and a line
 in the changelog.
