@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from app.commands.asking import Answer
 from app.verdict.node_state import NOT_A_NUMBER, NodeState
+from app.verdict.reason import STANDS_ALONE
 
 FAULTS = {"split", "nobody", "held-up"}
 """With one of these words, the nodes are not one healthy cluster."""
@@ -95,12 +96,12 @@ def _held_up(members: Mapping[str, NodeState], answers: Sequence[Answer]) -> str
     if not seen:
         return ""
     hint = "run there: df -h /var/lib/mysql"
-    if unread := [
-        f"{one.address.name} ({'no answer' if one.fault else one.reason})"
+    if suspects := [
+        f"{one.address.name} ({'no answer' if one.fault else one.node.stall or one.reason})"
         for one in answers
-        if one.node.wsrep_local_state is None
+        if one.node.wsrep_local_state is None or one.node.stall in STANDS_ALONE
     ]:
-        hint = f"look first at {', '.join(unread)}"
+        hint = f"look first at {', '.join(suspects)}"
     elif 1 < len(late) == len(members):
         hint = "none of them is seen to hold up the others: look for DDL, or a member that has gone"
     return "; ".join([*seen, hint])

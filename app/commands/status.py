@@ -18,6 +18,7 @@ from app.commands.exit_status import (
 )
 from app.commands.output import REASONS_PAGE, say
 from app.text import one_line
+from app.verdict.alone import GROUP
 
 _PAUSE_SECONDS = 1.0
 _CELL_LENGTH = 60
@@ -94,7 +95,8 @@ def _notes(answer: Answer) -> Iterator[str]:
     elif answer.login_failure:
         yield f"its logins fail: {answer.login_failure.words}"
     if is_late(node):
-        yield f"a read in sync has waited {node.sync_wait_seconds:.0f} s"
+        whose = ", as its whole group does" if node.stall == GROUP else ""
+        yield f"a read in sync has waited {node.sync_wait_seconds:.0f} s{whose}"
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
         # What to compare before a bootstrap.
         yield f"wsrep_last_committed is {node.wsrep_last_committed}"

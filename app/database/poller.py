@@ -27,9 +27,11 @@ from app.database.faults import (
 from app.database.logins import Logins, Outcome
 from app.database.resolver import Resolver
 from app.database.session import Session
+from app.database.surroundings import Surroundings
 from app.database.sync import Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
 from app.settings.database import Database, Target
+from app.verdict.alone import SHOW_COUNTERS, Look, Stand, counters_of
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 
@@ -112,12 +114,15 @@ class Poller:
             longest_pause_seconds + deadline_seconds
         )
         self._resolver = Resolver()
+        self._surroundings = Surroundings()
+        self.stand = Stand(counted=Look(self._now()))
         self._leaving: set[asyncio.Task[Any]] = set()
         if before is not None:
             self.login_counts = before.login_counts
             # Without an interval, no read would ever end a wait.
             if before.database.server == database.server and login_interval_seconds:
                 self.sync = before.sync.read_lost(self._now())
+                self.stand = before.stand
                 self.told_seconds = before.told_seconds
             if before.database == database:
                 # A refused login is due at once: a reload says that something has changed.
@@ -151,13 +156,35 @@ class Poller:
         self._begin_what_is_due()
         self._tell_of_sync()
         rejected = self.logins.rejected
+        stall, stall_seconds = self._stand_after(result).cause
         return dataclasses.replace(
             result,
             rejects_logins=rejected.detail if rejected else None,
             returning=self.sync.is_returning(self._now()),
             sync_wait_seconds=self.sync_wait_seconds,
             sync_refused=self.sync.refused,
+            stall=stall,
+            stall_seconds=stall_seconds,
         )
+
+    def _stand_after(self, node: NodeState) -> Stand:
+        sync, session = self.sync, self._serving
+        if session is None:
+            return self.stand
+        seen = self._surroundings.look(
+            session.variables, node.wsrep_cluster_size, waits=self.stand.waits
+        )
+        look = Look(
+            self._now(),
+            node.wsrep_last_committed or 0,
+            node.wsrep_local_recv_queue or 0,
+            self.sync_wait_seconds or 0.0,
+            sync.read_began_at if sync.waiting_since is None else -math.inf,
+            counters_of(session.counted),
+            *seen,
+        )
+        self.stand = self.stand.after(look)
+        return self.stand
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s. A poll under way then fails."""
@@ -222,7 +249,8 @@ class Poller:
 
     async def _read(self, session: Session) -> NodeState | PollFailure:
         try:
-            result = await session.read()
+            more = [SHOW_COUNTERS] if self.stand.counts else []
+            result = await session.read(*more)
         except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
             result = poll_failure(fault, self._target, _READING, self._deadline_seconds)
         session.reading = None

@@ -11,7 +11,8 @@ server far more than `SELECT @@global.a, ...`, which fails as a whole if the ser
 import asyncio
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pymysql.err import MySQLError
@@ -51,7 +52,10 @@ _READ_IN_SYNC = ("SET SESSION wsrep_sync_wait=1", "SELECT 1")
 # Python writes a tuple of names as SQL writes a list of strings.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN {STATUS_VARIABLES}"
 _PROVIDER_OPTIONS = b"wsrep_provider_options"
-_SHOWN = (*SYSTEM_VARIABLES, _PROVIDER_OPTIONS.decode())
+_SHOWN = (
+    *SYSTEM_VARIABLES,
+    *(_PROVIDER_OPTIONS.decode(), "datadir", "log_bin_basename"),
+)
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {_SHOWN}"
 _SUSPECT_SECONDS = 5.0  # Galera's default
 # As Galera writes a period (ISO 8601), such as P1D or PT1M30S.
@@ -72,12 +76,15 @@ class Session(Connection):
     suspect_seconds: its evs.suspect_timeout, or Galera's default, known after the first `read`.
     has_read_in_sync: whether it has, once.
     reading: a statement of `read` or `read_in_sync` that the server has not answered yet.
+    counted: what the latest read got for the rest. variables: what it has seldom to show.
     """
 
     can_read_in_sync = True
     has_read_in_sync = False
     suspect_seconds = _SUSPECT_SECONDS
     reading: asyncio.Task[Any] | None = None
+    counted: Sequence[object] = ()
+    variables: Mapping[bytes, bytes] = MappingProxyType({})
     _names: Sequence[str] = ()
     _show_at = 0.0
 
@@ -113,17 +120,21 @@ class Session(Connection):
                     await self._writer.wait_closed()
         self.close()
 
-    async def read(self) -> NodeState | PollFailure:
-        """Read the node's state once. Raises whatever the driver raises."""
+    async def read(self, *more: str) -> NodeState | PollFailure:
+        """Read the node's state once, and more. Raises whatever the driver raises."""
         at = asyncio.get_running_loop().time()
         if at < self._show_at:
             select = f"SELECT {', '.join(f'@@global.{name}' for name in self._names)}"
-            status, selected = await self.answers(_SHOW_STATUS, select)
+            status, selected, *self.counted = await self.answers(
+                _SHOW_STATUS, select, *more
+            )
             if not isinstance(selected, MySQLError):
                 (values,) = selected
                 pairs = zip(self._names, values, strict=True)
                 return parse_node_state((*_rows(status), *pairs))
-        status, variables = await self.answers(_SHOW_STATUS, _SHOW_VARIABLES)
+        status, variables, *self.counted = await self.answers(
+            _SHOW_STATUS, _SHOW_VARIABLES, *more
+        )
         shown = _rows(variables)
         self._remember(shown)
         self._show_at = at + _SHOWN_SECONDS
@@ -144,7 +155,7 @@ class Session(Connection):
         return True
 
     def _remember(self, shown: Rows) -> None:
-        values = {
+        self.variables = values = {
             name.lower(): value
             for name, value in shown
             if isinstance(name, bytes) and isinstance(value, bytes)

@@ -5,7 +5,8 @@ An answer rests on a poll that began at most the poll interval ago, or that has 
 - A question that finds an older result waits for the end of the poll that is under way, or begins
   one.
 - One poll is under way at a time, and none begins sooner than the interval after the one before.
-- After a second in which nobody asked, one begins all the same, for the log, /metrics and systemd.
+- After a second in which nobody asked, one begins all the same, for the log, /metrics and systemd;
+  after the interval while the node waits, to find out why in time.
 """
 
 import asyncio
@@ -298,7 +299,8 @@ class Monitor:
             while True:
                 # Who asks meanwhile ends the pause, and it is measured again.
                 self._question.clear()
-                least_seconds = 0.0 if self._asked else IDLE_SECONDS
+                waits = getattr(self.result, "stall", None)
+                least_seconds = 0.0 if self._asked or waits else IDLE_SECONDS
                 seconds = max(self.polling.interval_seconds, least_seconds)
                 async with asyncio.timeout(seconds - self.age_seconds):
                     await self._question.wait()

@@ -14,7 +14,7 @@ _NAMES = {*(row.variable for row in TABLE.values()), _ENV_FILE_VARIABLE}
 
 _LIKE_OURS = (
     "CLUSTERCHECK_",
-    *("_".join(name.upper().split("_")[:2]) + "_" for name in POLICY),
+    *("_".join(name.upper().split("_")[:2]) for name in POLICY),
     # Close to a name of ours, and used by other programs.
     *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
 )

@@ -110,13 +110,16 @@ class NodeState(SystemVariables, StatusVariables):
 
     rejects_logins: why the server takes no logins. returning: whether it hung, and answered no read
     in sync since. sync_wait_seconds: for how long it has answered none, None if nothing is known.
-    sync_refused: whether it has refused one since.
+    sync_refused: whether it has refused one since. stall: why it does not keep up, see
+    `alone`; stall_seconds: for how long.
     """
 
     rejects_logins: str | None = None
     returning: bool = False
     sync_wait_seconds: float | None = None
     sync_refused: bool = False
+    stall: str | None = None
+    stall_seconds: float = 0.0
 
 
 def parsers_of(variables: type) -> dict[str, Callable[[Cell], int | str]]:

@@ -35,6 +35,9 @@ class Reason(StrEnum):
     JOINED = "joined"
     UNKNOWN_STATE = "unknown-state"
     READ_ONLY = "read-only"
+    CUT_OFF = "cut-off"
+    DISK_FULL = "disk-full"
+    STALLED = "stalled"
     LAGGING = "lagging"
     FULL = "full"
     SYNCED = "synced"
@@ -52,6 +55,9 @@ POLL_FAILURES = (
     Reason.REJECTS_LOGINS,
 )
 """Those of a failed poll."""
+
+STANDS_ALONE = (Reason.CUT_OFF, Reason.DISK_FULL, Reason.STALLED)
+"""Those of a node that stands still while its group goes on."""
 
 PLANNED = (
     Reason.DISABLED,

@@ -23,12 +23,13 @@
     20  wsrep_local_state 3, donors not allowed                        joined
     21  wsrep_local_state not 2, 3 or 4                                unknown-state
     22  read-only, and read-only nodes not allowed                     read-only
-    23  wsrep_local_recv_queue above max_recv_queue                    lagging
-    24  a read in sync has waited longer than max_sync_wait, or was
+    23  stands still alone for longer than max_stall (see `alone`)     cut-off, disk-full, stalled
+    24  wsrep_local_recv_queue above max_recv_queue                    lagging
+    25  a read in sync has waited longer than max_sync_wait, or was
         refused                                                        blocked
-    25  Threads_connected at max_connections, full nodes not allowed   full
-    26  wsrep_local_state 2 or 3                                       AVAILABLE: donor
-    27  wsrep_local_state 4                                            AVAILABLE: synced
+    26  Threads_connected at max_connections, full nodes not allowed   full
+    27  wsrep_local_state 2 or 3                                       AVAILABLE: donor
+    28  wsrep_local_state 4                                            AVAILABLE: synced
 
 A rule refuses a node whose variable is missing or unreadable, except: a server without those of
 rules 14 to 17, or of 22 but read_only, lacks the feature; Percona XtraDB Cluster has wsrep_on only
@@ -51,7 +52,8 @@ AVAILABLE, UNAVAILABLE = 200, 503
 class Policy:
     """What the operator allows: settings, each with its words for --help.
 
-    min_cluster_size: in members. max_recv_queue: in write-sets. max_sync_wait: in seconds.
+    min_cluster_size: in members. max_recv_queue: in write-sets. max_stall, max_sync_wait: in
+    seconds.
     """
 
     available_when_donor: bool = row(False, "accept a donor or desynced node", BOOLEAN)
@@ -62,6 +64,9 @@ class Policy:
     )
     max_recv_queue: int | None = row(
         None, "longest receive queue (default: no limit)", whole()
+    )
+    max_stall: float = row(
+        2, "longest time to stand still alone; 0: no limit", duration(0, 3600)
     )
     max_sync_wait: float | None = row(
         None, "longest wait of a read in sync (no limit)", duration(0.1, 3600)
@@ -185,7 +190,7 @@ def _component_verdict(node: NodeState, policy: Policy) -> Verdict | None:
 
 
 def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Apply rules 12 to 27."""
+    """Apply rules 12 to 28."""
     state = node.wsrep_local_state
     if node.rejects_logins is not None:
         return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
@@ -212,7 +217,7 @@ def _reason_of_donor(node: NodeState) -> Reason:
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Apply rules 22 to 25."""
+    """Apply rules 22 to 26."""
     if not policy.available_when_readonly:
         for name in (
             "read_only",
@@ -226,6 +231,9 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
                 return _no(
                     Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0"
                 )
+    why = _STANDS_ALONE.get(node.stall or "")
+    if why and 0 < policy.max_stall < node.stall_seconds:
+        return _no(Reason(node.stall or ""), f"{why}; MAX_STALL={policy.max_stall:g} s")
     queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
     if longest is not None and (queue is None or not 0 <= queue <= longest):
         seen = _seen(node, "wsrep_local_recv_queue")
@@ -250,6 +258,13 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
 _JOINING, _DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = "OFF"
 
+_STANDS_ALONE: dict[str, str] = {
+    Reason.CUT_OFF: "a read in sync waits, and packets to all other members are lost",
+    Reason.DISK_FULL: "the node waits, and the disk of its data or its binary log is full",
+    Reason.STALLED: "write-sets wait, and the node neither applies them nor does anything else",
+}
+"""Rule 23."""
+
 _OF_A_MEMBER = (
     (Reason.DISCONNECTED, "wsrep_connected", "ON"),
     (Reason.NON_PRIMARY, "wsrep_cluster_status", "PRIMARY"),
@@ -272,7 +287,7 @@ def _no(reason: Reason, detail: str) -> Verdict:
 
 
 def _yes(node: NodeState) -> Verdict:
-    """Apply rules 26 and 27."""
+    """Apply rules 27 and 28."""
     if node.wsrep_local_state == _SYNCED:
         return Verdict(available=True, reason=Reason.SYNCED, detail=_state(node))
     detail = f"{_state(node)}; AVAILABLE_WHEN_DONOR=1"

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -20,13 +21,15 @@ from tests.conftest import Services
 from tests.http.test_metrics import scrape, wait_until_in_sync
 from tests.measured import STALLED, DisturbedError, within
 
-STRICT = "/?max_sync_wait=1"
+STRICT, LENIENT = "/?max_sync_wait=1&max_stall=0", "/?max_stall=0"
 LOGIN_SECONDS, WAIT_SECONDS, POLL_SECONDS = 2.0, 1.0, 0.25
 BUSY_SECONDS = 1.0
 # The poll interval and the deadline, and what a busy machine adds.
 FRESH_SECONDS = 0.25 + 0.5
 TIMEOUT_SECONDS = 0.25 + 0.8 + 0.6
 HANG_SECONDS = 3.0
+STALL_SECONDS = 3.0
+COMPARED = timedelta(seconds=7)
 MOST_SESSIONS = 3
 
 
@@ -34,8 +37,19 @@ MOST_SESSIONS = 3
 def stuck_applier(stack: Stack, node: Node) -> Iterator[None]:
     """Have a node apply nothing, and say Synced, while another one writes."""
     with node.stuck():
-        assert stack.nodes[0].commits()
+        # Its applier has taken the first one: only the others are in the queue.
+        for _ in range(3):
+            assert stack.nodes[0].commits()
         yield
+
+
+def wait_until_compared(service: Service) -> None:
+    """Wait until a service has run for so long that it could tell DDL from a lock."""
+    started = datetime.fromisoformat(service.status()["changes"][0]["at"])
+    wait_for(
+        "the service to run for a while",
+        lambda: datetime.now(UTC) - started > COMPARED,
+    )
 
 
 def check_undisturbed(service: Service, expected: str) -> None:
@@ -46,12 +60,13 @@ def check_undisturbed(service: Service, expected: str) -> None:
     assert (reply.status, reply.reason) == (200, expected)
 
 
-def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_asks_for_that(
+def test_a_node_that_stands_still_alone_is_out_in_time_and_no_other(
     stack: Stack,
 ) -> None:
     node = stack.nodes[1]
     service = stack.services[1]
     wait_until_in_sync(service)
+    wait_until_compared(service)
     with stuck_applier(stack, node):
         began_at = time.monotonic()
         reply = service.wait_for_verdict(503, "blocked", target=STRICT)
@@ -60,7 +75,15 @@ def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_a
             "a node that stands still is blocked", time.monotonic() - began_at, bound
         )
         assert "a read in sync waits longer; MAX_SYNC_WAIT=1 s" in reply.body
-        check_undisturbed(service, "synced")
+        reply = service.wait_for_verdict(503, "stalled")
+        within(
+            "a node that stands still is stalled",
+            time.monotonic() - began_at,
+            STALL_SECONDS + BUSY_SECONDS,
+        )
+        assert (
+            "neither applies them nor does anything else; MAX_STALL=2 s" in reply.body
+        )
         logins = scrape(service)['logins_total{outcome="accepted"}']
         # The read that waits stops no login, and no second one begins.
         wait_for(
@@ -69,7 +92,11 @@ def test_a_node_that_stands_still_is_shown_and_is_blocked_where_a_health_check_a
         )
         assert (node.sessions_of(ACCOUNT) or 0) <= MOST_SESSIONS
         assert scrape(service)["sync_wait_seconds"] > 2 * LOGIN_SECONDS
-        check_undisturbed(service, "synced")
+        assert service.get().reason == "stalled"
+        assert service.get(LENIENT).reason == "synced"
+        for other in (stack.services[0], stack.services[2]):
+            check_undisturbed(other, "synced")
+    service.wait_for_verdict(200, "synced")
     service.wait_for_verdict(200, "synced", target=STRICT)
     assert "WARNING not in sync" in service.log.read_text()
     wait_for("the log", lambda: "INFO in sync again" in service.log.read_text())
@@ -128,10 +155,18 @@ def test_an_alter_that_holds_up_all_commits_blocks_where_a_health_check_asks_for
     stack: Stack,
 ) -> None:
     service = stack.services[1]
+    for one in stack.services:
+        wait_until_compared(one)
     with stack.cluster.altering(stack.nodes[0]):
+        began_at = time.monotonic()
         wait_for("the commits to wait", lambda: not stack.nodes[1].commits())
         service.wait_for_verdict(503, "blocked", target=STRICT)
-        check_undisturbed(service, "synced")
+        while time.monotonic() < began_at + 2 * STALL_SECONDS:
+            for one in stack.services:
+                check_undisturbed(one, "synced")
+        stalls = [one.status()["node"]["stall"] for one in stack.services]
+        assert set(stalls) <= {"group", None}
+        assert "group" in stalls
     stack.wait_until_whole()
 
 

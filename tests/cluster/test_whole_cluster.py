@@ -163,11 +163,11 @@ def test_a_node_that_holds_up_all_writes_is_named(three: Three) -> None:
     with node.stuck():
         assert three.nodes[0].commits()
         assert three.wait_for_fault("held-up").startswith(
-            f"reads in sync wait on {name}; run"
+            f"reads in sync wait on {name}; "
         )
         while three.nodes[0].commits():
             pass
-        flow_control = f"; flow control waits for the receive queue on {name}; run"
+        flow_control = f"; flow control waits for the receive queue on {name}; "
         wait_for(
             "flow control", lambda: flow_control in three.wait_for_fault("held-up")
         )

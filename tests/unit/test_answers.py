@@ -70,9 +70,9 @@ def test_no_unavailable_body_holds_the_good_sentence(
 def test_overrides_replace_the_settings_they_name() -> None:
     query = (
         b"available_when_donor=1&available_when_readonly=0&available_when_full=0"
-        b"&min_cluster_size=2&max_recv_queue=100&max_sync_wait=3"
+        b"&min_cluster_size=2&max_recv_queue=100&max_stall=0&max_sync_wait=3"
     )
-    assert policy_of(query, POLICY) == Policy(True, False, False, 2, 100, 3.0)  # noqa: FBT003 (in the fields' order)
+    assert policy_of(query, POLICY) == Policy(True, False, False, 2, 100, 0.0, 3.0)  # noqa: FBT003 (in the fields' order)
 
 
 def test_an_override_is_written_as_the_setting_is() -> None:

@@ -177,6 +177,11 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
                 "not-asked": "2 of its members; run: clustercheckd status --all n1",
             },
         ),
+        (
+            (LATE, replace(LATE, stall="stalled"), replace(LATE, stall="group")),
+            "2",
+            {"held-up": "reads in sync wait on n1, n2, n3; look first at n2 (stalled)"},
+        ),
         # The one that they wait for cannot be read, or not even its service.
         (
             (LATE, LATE, NodeState(), NO_ANSWER),

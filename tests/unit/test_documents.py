@@ -37,7 +37,7 @@ HTTP_API = (REFERENCE / "http-api.md").read_text()
 COMMANDS = (REFERENCE / "commands.md").read_text()
 PATHS = {*VERDICT_PATHS, LIVENESS_PATH, *APPLICATION_PATHS}
 
-POLICY_PREFIXES = {name.upper().rpartition("_")[0] for name in POLICY}
+POLICY_PREFIXES = {"_".join(name.upper().split("_")[:2]) for name in POLICY}
 KNOWN_VARIABLES = {*map(str.upper, TABLE), "CLUSTERCHECK_ENV_FILE"}
 # Named as an example of a name that is misspelt.
 MISSPELT = {"MYSQL_USER"}
@@ -118,7 +118,7 @@ class TestSettings:
     @every_page
     def test_every_variable_that_a_page_names_is_a_setting(self, page: str) -> None:
         named = re.findall(
-            rf"\b(?:(?:CLUSTERCHECK|MYSQL|{'|'.join(POLICY_PREFIXES)})_[A-Z_]*[A-Z]|DEFAULTS_\w+)\b",
+            rf"\b(?:(?:CLUSTERCHECK|MYSQL|{'|'.join(POLICY_PREFIXES)})[A-Z_]*[A-Z]|DEFAULTS_\w+)\b",
             PAGES[page].read_text(),
         )
         assert set(named) <= KNOWN_VARIABLES | MISSPELT

@@ -71,10 +71,11 @@ def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> 
     environ |= {
         "AVAILABLE_WHEN_DONOR": "1",
         "MIN_CLUSTER_SIZE": "3",
+        "MAX_STALL": "3",
         "MAX_SYNC_WAIT": "1500ms",
     }
     policy = load(**environ)[0].policy()
-    assert policy == Policy(True, False, False, 3, 0, 1.5)  # noqa: FBT003 (the fields' order)
+    assert policy == Policy(True, False, False, 3, 0, 3.0, 1.5)  # noqa: FBT003 (the fields' order)
 
 
 def test_flags_go_before_variables_before_the_env_file(load: Load) -> None:
@@ -95,6 +96,7 @@ MUST_BE = {
     "mysql_ssl_verify": "identity or ca or none",
     "max_recv_queue": "a whole number from 0 to 1000000",
     "min_cluster_size": "a whole number from 0 to 1000000",
+    "max_stall": f"a duration from 0 to 3600 {DURATION}",
     "max_sync_wait": f"a duration from 0.1 to 3600 {DURATION}",
     "clustercheck_drain_status": "404 or 503",
     "clustercheck_drain_seconds": f"a duration from 0 to 3600 {DURATION}",
@@ -132,6 +134,7 @@ def test_a_value_that_is_none_is_one_line_with_what_it_must_be_and_not_repeated(
         ("CLUSTERCHECK_DRAIN_SECONDS", 0, 3600),
         ("MAX_RECV_QUEUE", 0, 10**6),
         ("MIN_CLUSTER_SIZE", 0, 10**6),
+        ("MAX_STALL", 0, 3600),
         ("MAX_SYNC_WAIT", 0.1, 3600),
     ],
 )

@@ -43,10 +43,11 @@ def words_for_a_cluster() -> set[str]:
 STABLE = {
     "reasons": (
         """
-            access-denied blocked cluster-too-small connection-lost desynced disabled disconnected donor error
+            access-denied blocked cluster-too-small connection-lost cut-off desynced disabled disconnected
+            disk-full donor error
             full host-blocked inconsistent joined joining lagging maintenance no-networking
             non-primary not-galera not-ready offline read-only rejects-logins rejects-queries
-            shutting-down stale starting synced timeout too-many-connections unknown-state
+            shutting-down stale stalled starting synced timeout too-many-connections unknown-state
             unreachable
         """,
         set(Reason),
@@ -62,7 +63,7 @@ STABLE = {
             CLUSTERCHECK_DRAIN_SECONDS CLUSTERCHECK_DRAIN_STATUS CLUSTERCHECK_HOST
             CLUSTERCHECK_LOGIN_INTERVAL CLUSTERCHECK_LOG_FORMAT CLUSTERCHECK_LOG_LEVEL
             CLUSTERCHECK_POLL_INTERVAL CLUSTERCHECK_PORT DEFAULTS_EXTRA_FILE MAX_RECV_QUEUE
-            MAX_SYNC_WAIT MIN_CLUSTER_SIZE MYSQL_HOST MYSQL_PASSWORD MYSQL_PASSWORD_FILE MYSQL_PORT MYSQL_SOCKET
+            MAX_STALL MAX_SYNC_WAIT MIN_CLUSTER_SIZE MYSQL_HOST MYSQL_PASSWORD MYSQL_PASSWORD_FILE MYSQL_PORT MYSQL_SOCKET
             MYSQL_SSL MYSQL_SSL_CA
             MYSQL_SSL_CERT MYSQL_SSL_KEY MYSQL_SSL_VERIFY MYSQL_USERNAME
         """,
@@ -106,14 +107,14 @@ STABLE = {
     "fields of the policy": (
         """
             available_when_donor available_when_full available_when_readonly
-            max_recv_queue max_sync_wait min_cluster_size
+            max_recv_queue max_stall max_sync_wait min_cluster_size
         """,
         names(Policy),
     ),
     "fields of the node": (
         """
             max_connections offline_mode pxc_maint_mode read_only rejects_logins returning
-            skip_networking super_read_only sync_refused sync_wait_seconds threads_connected
+            skip_networking stall stall_seconds super_read_only sync_refused sync_wait_seconds threads_connected
             transaction_read_only tx_read_only version
             wsrep_cluster_conf_id wsrep_cluster_size wsrep_cluster_state_uuid wsrep_cluster_status
             wsrep_connected wsrep_desync

@@ -26,6 +26,8 @@ STRICT = Policy()
 DONORS = replace(STRICT, available_when_donor=True)
 WRITERS = replace(STRICT, available_when_readonly=False)
 IN_SYNC = replace(STRICT, max_sync_wait=1.0)
+ALONE = replace(STRICT, max_stall=0.0)
+NAN = float("nan")
 LIMITED = replace(STRICT, max_recv_queue=64)
 THREE = replace(STRICT, min_cluster_size=3)
 NOT_FULL = replace(STRICT, available_when_full=False)
@@ -249,6 +251,42 @@ ROWS = [
         Reason.BLOCKED,
         but(sync_wait_seconds=float("nan")),
         IN_SYNC,
+    ),
+    *(
+        Row(
+            f"{cause}, the queue over its limit, a read in sync waits",
+            Reason(cause),
+            but(
+                stall=cause,
+                stall_seconds=2.1,
+                wsrep_local_recv_queue=65,
+                sync_wait_seconds=9.0,
+            ),
+            replace(LIMITED, max_sync_wait=1.0),
+            detail="MAX_STALL=2 s",
+        )
+        for cause in ("cut-off", "disk-full", "stalled")
+    ),
+    *(
+        Row(name, Reason.SYNCED, but(stall=cause, stall_seconds=seconds), policy)
+        for name, cause, seconds, policy in (
+            ("stands still alone for as long as it may", "stalled", 2.0, STRICT),
+            ("stands still alone, allowed", "cut-off", 99.0, ALONE),
+            ("stands still alone, nobody knows for how long", "stalled", NAN, STRICT),
+            ("waits with its group", "group", 99.0, STRICT),
+            ("waits, of no known cause", "maybe", 99.0, STRICT),
+        )
+    ),
+    Row(
+        "a donor that stands still, donors allowed",
+        Reason.STALLED,
+        replace(DONOR, stall="stalled", stall_seconds=3.0),
+        DONORS,
+    ),
+    Row(
+        "a donor that stands still",
+        Reason.DONOR,
+        replace(DONOR, stall="stalled", stall_seconds=3.0),
     ),
     Row("full, allowed by default", Reason.SYNCED, but(threads_connected=151)),
     Row(

@@ -1,0 +1,154 @@
+"""Whether a node stands still alone, or waits with its whole group. Pure.
+
+A read in sync that waits, and a queue that gets no shorter, say that the node has not applied what
+its group has ordered. They do not say whether the others have. The first row that matches:
+
+| what the node shows                                                          | what it is    |
+|------------------------------------------------------------------------------|---------------|
+| the latest read in sync was answered; the queue is empty, or moves           | it keeps up   |
+| a read in sync waits; each connection to another member loses its packets    | cut-off       |
+| a read in sync or the queue waits; no room for its data or its binary log    | disk-full     |
+| the queue is empty: others have written nothing that the group has ordered   | the group     |
+| a DDL statement began since the node kept up, or in the 5 s before           | the group     |
+| it is at work: it writes pages, or reads many rows                           | the group     |
+| its counters of DDL and work are not known                                   | the group     |
+| none of these                                                                | stalled       |
+
+DDL and a large transaction keep the other members waiting or at work as well. What cannot be seen
+changes no verdict: a cause that all members share must not remove them all.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from app.verdict.reason import Reason
+
+GROUP = "group"
+"""In place of a reason: as far as the node shows, its whole group waits, or it is at work."""
+
+DDL, PAGES, ROWS = "com", "innodb", "handler"
+SHOW_COUNTERS = (
+    "SHOW GLOBAL STATUS WHERE Variable_name REGEXP '^(Innodb_buffer_pool_write_requests"
+    "|Handler_read_(rnd_)?next|Com_(analyze|grant|optimize|rename|repair|revoke|truncate).*"
+    "|Com_(alter|create|drop)_([^t]|table|trigger).*)$'"
+)
+"""What a look counts, by the beginning of its name. In session scope, Com_ and Handler_ would be
+those of the session. Not Com_create_temporary_table: such a table is its session's alone."""
+
+_IDLE = {PAGES: 100, ROWS: 100_000}
+"""More a second is work. Clients read rows too, but pages are written for the group's writes."""
+
+_WAIT_SECONDS = 0.25
+"""A read in sync that is answered sooner has not waited."""
+_EARLIER_SECONDS = 5.0
+"""Where a DDL statement is sent, it is counted before its turn comes."""
+
+
+def counters_of(answers: Iterable[object]) -> Mapping[str, int]:
+    """Return the sums of what the server shows; none if it lacks one, or refuses."""
+    sums = Counter[str]()
+    for rows in answers:
+        if isinstance(rows, tuple):
+            for name, value in rows:
+                sums[name.decode().lower().partition("_")[0]] += int(value)
+    return sums if sums.keys() == {DDL, *_IDLE} else {}
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a poll saw.
+
+    committed, queue: wsrep_last_committed and wsrep_local_recv_queue. wait_seconds: of a read in
+    sync. in_sync_at: when the latest that was answered began. counters: empty if nobody counted.
+    is_cut, is_full: what `app.database.surroundings` saw.
+    """
+
+    at: float = -math.inf
+    committed: int = 0
+    queue: int = 0
+    wait_seconds: float = 0.0
+    in_sync_at: float = -math.inf
+    counters: Mapping[str, int] = field(default_factory=dict)
+    is_cut: bool = False
+    is_full: bool = False
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What the looks so far say.
+
+    look: the latest. counted: the latest with counters. applied_at: of the latest that saw the
+    queue empty, or the node apply. in_touch_at: when it last heard from its group. ddl_at,
+    worked_at: of the latest that may have seen DDL, or work.
+    """
+
+    look: Look = Look()
+    counted: Look = Look()
+    applied_at: float = -math.inf
+    in_touch_at: float = -math.inf
+    ddl_at: float = -math.inf
+    worked_at: float = -math.inf
+
+    def after(self, look: Look) -> "Stand":
+        """Return what one more look says."""
+        at, counted, now = look.at, self.counted, look.counters
+        moved = look.committed != self.look.committed or look.committed <= 0
+        stand = replace(
+            self,
+            look=look,
+            applied_at=at if moved or look.queue <= 0 else self.applied_at,
+            in_touch_at=max(look.in_sync_at, at if moved else self.in_touch_at),
+        )
+        if not now:
+            return stand
+        then, seconds = counted.counters, at - counted.at
+        is_theirs = stand.waits and (not then or stand.may_be_ddl)
+        began = is_theirs or now[DDL] != then.get(DDL, now[DDL])
+        works = any(now[it] > then.get(it, 0) + _IDLE[it] * seconds for it in _IDLE)
+        return replace(
+            stand,
+            counted=look,
+            ddl_at=at if began else self.ddl_at,
+            worked_at=at if works else self.worked_at,
+        )
+
+    @property
+    def reads_wait(self) -> bool:
+        """Whether a read in sync waits."""
+        return self.look.wait_seconds >= _WAIT_SECONDS
+
+    @property
+    def waits(self) -> bool:
+        """Whether it does not keep up."""
+        return self.reads_wait or self.applied_at < self.look.at
+
+    @property
+    def counts(self) -> bool:
+        """Whether the next look is to count: in a wait, and now and then before one."""
+        look, counted = self.look, self.counted
+        is_due = look.at >= counted.at + _EARLIER_SECONDS
+        return self.waits or (is_due and look.committed != counted.committed)
+
+    @property
+    def may_be_ddl(self) -> bool:
+        """Whether a DDL statement may be what the queue waits for."""
+        return self.ddl_at >= self.applied_at - _EARLIER_SECONDS
+
+    @property
+    def cause(self) -> tuple[str | None, float]:
+        """A reason or `GROUP`, and for how long; None while it keeps up."""
+        look, since = self.look, self.in_touch_at
+        idle_at = max(self.applied_at, self.worked_at)
+        if not self.waits:
+            return None, 0.0
+        if self.reads_wait and look.is_cut:
+            cause = Reason.CUT_OFF.value
+        elif look.is_full:
+            cause = Reason.DISK_FULL
+        elif idle_at < look.at and look.counters and not self.may_be_ddl:
+            cause, since = Reason.STALLED, idle_at
+        else:
+            cause = GROUP
+        return cause, look.at - since

@@ -1,0 +1,258 @@
+"""Whether a node stands still alone: each fault as its own node and another one show it."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pymysql.err import MySQLError
+
+from app.database.surroundings import lost_peers
+from app.verdict.alone import GROUP, SHOW_COUNTERS, Look, Stand, counters_of
+from app.verdict.reason import Reason
+from app.verdict.rules import Policy
+
+POLL_SECONDS, LOGIN_SECONDS = 0.25, 2.0
+BEFORE_SECONDS, FAULT_SECONDS = 12.0, 8.0
+WITHIN_SECONDS = 3.0
+LIMIT_SECONDS = Policy().max_stall
+BUSY = {"com": 0, "innodb": 220, "handler": 2400}
+IDLE = {"com": 0, "innodb": 16, "handler": 2400}
+LOCKED: dict[str, Any] = {"committed": 0, "queue": 9, "rates": IDLE}
+NOTHING: dict[str, Any] = {"committed": 0, "queue": 0, "rates": IDLE}
+
+
+@dataclass
+class Seen:
+    """What one node shows in a fault: rates in a second. ddl: statements that begin then."""
+
+    committed: int = 20
+    queue: int = 0
+    in_sync: bool = False
+    rates: dict[str, int] | None = None
+    ddl: int = 0
+    is_cut: bool = False
+    is_full: bool = False
+
+
+def causes(seen: Seen, poll_seconds: float = POLL_SECONDS) -> list[tuple[float, str]]:
+    """Return what the rule says, and for how long the fault lasts then."""
+    stand, counters, committed = Stand(), dict.fromkeys(BUSY, 1000), 1000.0
+    said, in_sync_at, waits_since = [], 0.0, math.inf
+    for step in range(int((BEFORE_SECONDS + FAULT_SECONDS) / poll_seconds)):
+        at = step * poll_seconds
+        is_bad = at > BEFORE_SECONDS
+        rates = (seen.rates if is_bad else BUSY) or BUSY
+        committed += (seen.committed if is_bad else 20) * poll_seconds
+        if is_bad and at - poll_seconds <= BEFORE_SECONDS:
+            counters["com"] += seen.ddl
+        for name in BUSY:
+            counters[name] += int(rates[name] * poll_seconds)
+        if at >= in_sync_at + LOGIN_SECONDS and waits_since == math.inf:
+            waits_since = math.inf if seen.in_sync or not is_bad else at
+            in_sync_at = at if waits_since == math.inf else in_sync_at
+        look = Look(
+            at,
+            int(committed),
+            seen.queue if is_bad else 0,
+            max(0.0, at - waits_since),
+            in_sync_at,
+            dict(counters) if stand.counts else {},
+            seen.is_cut and is_bad,
+            seen.is_full and is_bad,
+        )
+        stand = stand.after(look)
+        cause, seconds = stand.cause
+        if cause == GROUP or (cause and seconds > LIMIT_SECONDS):
+            said.append((at - BEFORE_SECONDS, cause))
+    return said
+
+
+ALONE = {
+    "link down": (Reason.CUT_OFF, Seen(**NOTHING, is_cut=True)),
+    "link down, the queue full": (Reason.CUT_OFF, Seen(**LOCKED, is_cut=True)),
+    "full disk": (Reason.DISK_FULL, Seen(**LOCKED, is_full=True)),
+    "full disk, the only writer": (Reason.DISK_FULL, Seen(**NOTHING, is_full=True)),
+    "table lock, FOR EXPORT, semi-sync, a backup": (Reason.STALLED, Seen(**LOCKED)),
+    "table lock, many readers": (
+        Reason.STALLED,
+        Seen(0, 9, rates=IDLE | {"handler": 90_000}),
+    ),
+    "rsync donor": (Reason.STALLED, Seen(**LOCKED, in_sync=True)),
+}
+
+TOGETHER = {
+    "keeps up": (None, Seen(in_sync=True)),
+    "lags, and applies": (GROUP, Seen(queue=300)),
+    "nobody writes": (None, Seen(**NOTHING, in_sync=True)),
+    "flow control's victim": (None, Seen(**NOTHING, in_sync=True)),
+    "kill -9 of another member": (GROUP, Seen(**NOTHING)),
+    "ALTER that waits for a lock": (GROUP, Seen(**LOCKED, ddl=1)),
+    "ALTER, where it is sent": (GROUP, Seen(**NOTHING, ddl=1)),
+    "UPDATE without a key": (
+        GROUP,
+        Seen(0, 2, rates=IDLE | {"handler": 2_000_000}),
+    ),
+    "large UPDATE, FK cascade, rollback": (
+        GROUP,
+        Seen(0, 11, rates=IDLE | {"innodb": 90_000}),
+    ),
+    "a slow applier": (GROUP, Seen(0, 11, rates=IDLE | {"innodb": 150})),
+    "no connection works, and reads are answered": (
+        None,
+        Seen(in_sync=True, is_cut=True),
+    ),
+    "full disk, and nobody writes": (None, Seen(**NOTHING, in_sync=True, is_full=True)),
+    # Impossible ones.
+    "no wsrep_last_committed": (GROUP, Seen(-10_000, 9, rates=IDLE)),
+    "no sensible queue": (GROUP, Seen(0, -1, rates=IDLE)),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_node_that_stands_still_alone_is_out_in_time_with_its_cause(
+    name: str,
+) -> None:
+    cause, seen = ALONE[name]
+    said = [(at, word) for at, word in causes(seen) if word != GROUP]
+    assert {word for _, word in said} == {cause}
+    assert LIMIT_SECONDS < said[0][0] <= WITHIN_SECONDS
+    # Until its end.
+    assert said[-1][0] > FAULT_SECONDS - 2 * POLL_SECONDS
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_a_node_that_waits_with_its_group_stays(name: str) -> None:
+    cause, seen = TOGETHER[name]
+    assert {word for _, word in causes(seen)} == {cause} - {None}
+
+
+def test_a_server_that_does_not_count_is_not_out_for_a_lock() -> None:
+    stand = Stand()
+    for second in range(9):
+        stand = stand.after(Look(second, 7, 9))
+    assert stand.cause == (GROUP, 8.0)
+
+
+def test_what_waits_as_the_service_starts_may_be_ddl() -> None:
+    stand = Stand(counted=Look(0.0))
+    for second in range(9):
+        counters = IDLE if stand.counts else {}
+        stand = stand.after(Look(second, 7, 9, counters=counters))
+    assert stand.cause[0] == GROUP
+
+
+def test_of_several_statements_queued_at_one_node_each_is_ddl() -> None:
+    stand = Stand()
+    at = 0.0
+    for committed, seconds, ddl in ((1, 12, 0), (2, 8, 3), (3, 8, 3), (4, 8, 3)):
+        for step in range(seconds * 4):
+            at += POLL_SECONDS
+            look = Look(
+                at,
+                committed,
+                int(committed > 1 and step > 0),
+                counters=IDLE | {"com": ddl},
+            )
+            stand = stand.after(look)
+            assert stand.cause[0] in (GROUP, None)
+
+
+COUNTED = re.compile(re.findall("'(.*)'", SHOW_COUNTERS)[0], re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_counted"),
+    [
+        *(
+            (f"Com_{verb}_table", True)
+            for verb in ("alter", "create", "drop", "rename")
+        ),
+        *(
+            (f"Com_{word}", True)
+            for word in ("optimize", "truncate", "repair", "grant")
+        ),
+        *((f"Com_{word}", True) for word in ("create_index", "drop_db", "alter_user")),
+        *(
+            (f"Com_{word}", True)
+            for word in ("create_trigger", "revoke_all", "analyze")
+        ),
+        *(
+            (f"Com_{word}", False)
+            for word in ("insert", "flush", "lock_tables", "select")
+        ),
+        # A session's own: MySQL has no such counter, and counts them as tables.
+        *((f"Com_{verb}_temporary_table", False) for verb in ("create", "drop")),
+        *((f"Handler_read_{word}", True) for word in ("rnd_next", "next")),
+        *((f"Handler_{word}", False) for word in ("read_rnd", "write", "commit")),
+        ("Innodb_buffer_pool_write_requests", True),
+        ("Innodb_buffer_pool_read_requests", False),
+    ],
+)
+def test_what_is_counted(name: str, *, is_counted: bool) -> None:
+    assert bool(COUNTED.fullmatch(name)) is is_counted
+
+
+SHOWN: tuple[tuple[bytes, bytes], ...] = (
+    (b"Com_alter_table", b"1"),
+    (b"Com_drop_db", b"2"),
+    (b"HANDLER_READ_NEXT", b"3"),
+    (b"Handler_read_rnd_next", b"4"),
+    (b"Innodb_buffer_pool_write_requests", b"5"),
+)
+
+
+def test_counters_are_summed_by_their_kind() -> None:
+    assert counters_of([SHOWN]) == {"com": 3, "handler": 7, "innodb": 5}
+
+
+@pytest.mark.parametrize(
+    "answers", [[], [()], [SHOWN[:2]], [SHOWN[2:]], [SHOWN[:-1]], [MySQLError(1227)]]
+)
+def test_a_server_that_lacks_or_refuses_counters_has_none(answers: list[Any]) -> None:
+    assert counters_of(answers) == {}
+
+
+US, N1, N2, N3 = "0100A8C0", "0200A8C0", "0300A8C0", "0000000000000000FFFF00000200A8C0"
+IN, OUT, OTHER = "11D7", "9C40", "0CEA"
+
+
+def connection(
+    to: str,
+    state: str,
+    lost: int = 0,
+    probes: int = 0,
+    ports: tuple[str, str] = (IN, OUT),
+) -> str:
+    """Return a line of /proc/net/tcp."""
+    return (
+        f"   7: {US}:{ports[0]} {to}:{ports[1]} {state} 000000A6:00000000 01:00000057"
+        f" {lost:08X}   104        {probes} 74638 2 00000000d9b3e8e7 23 4 30 10 -1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([], None),
+        # Another network namespace, or only clients.
+        ([connection("00000000", "0A")], None),
+        ([connection(N1, "01", ports=(OTHER, OUT))], None),
+        ([connection(N1, "01"), connection(N2, "01", ports=(OUT, IN))], 0),
+        ([connection(N1, "01", 12), connection(N2, "01", ports=(OUT, IN))], 0),
+        ([connection(N1, "01", 12), connection(N2, "01", 2)], 0),
+        ([connection(N1, "01", 3), connection(N2, "01", 3, ports=(OUT, IN))], 2),
+        # The kernel could send nothing at all: a rule of this host's own.
+        ([connection(N1, "01", probes=3), connection(N2, "01", probes=4)], 2),
+        # Galera has closed what did not work, and tries again.
+        ([connection(N1, "04", 4), connection(N1, "02"), connection(N2, "02", 1)], 2),
+        ([connection(N1, "04", 4), connection(N1, "01"), connection(N2, "02", 1)], 0),
+        # One member by IPv4 and by IPv6.
+        ([connection(N1, "06"), connection(N3, "01", 3)], 1),
+    ],
+)
+def test_how_many_members_the_connections_have_lost(
+    lines: list[str], expected: int | None
+) -> None:
+    assert lost_peers("".join(lines), 4567) == expected

@@ -1,0 +1,122 @@
+"""What the host shows of a node, by real connections and disks."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from app.database.surroundings import Surroundings
+from harness.network import NoNetworkError, RemoteHost
+from harness.ports import LOOPBACK
+from harness.waiting import wait_for
+
+Seen = tuple[bool, bool]
+
+
+def variables_of(port: int, **folders: str) -> Mapping[bytes, bytes]:
+    """Return the variables of a node with this group port."""
+    options = f"evs.version = 0; gmcast.listen_addr = tcp://0.0.0.0:{port}; gmcast.mcast_addr = ; "
+    return {
+        b"wsrep_provider_options": options.encode(),
+        **{name.encode(): folder.encode() for name, folder in folders.items()},
+    }
+
+
+def wait_to_see(variables: Mapping[bytes, bytes], expected: Seen) -> None:
+    """Look until that is seen. Two members."""
+    surroundings = Surroundings()
+    wait_for(
+        f"the host to show {expected}",
+        lambda: surroundings.look(variables, 2, waits=True) == expected,
+    )
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Have a connection to the port of a group."""
+    with (
+        socket.create_server((LOOPBACK, 0)) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0],
+    ):
+        yield server.getsockname()[1]
+
+
+def test_a_member_whose_packets_are_lost_is_cut_off_until_they_arrive() -> None:
+    try:
+        with RemoteHost() as remote:
+            with remote.entered():
+                server = socket.create_server((remote.address, 0))
+            with server, socket.create_connection(server.getsockname()) as connection:
+                variables = variables_of(server.getsockname()[1])
+                connection.sendall(b"keepalive")
+                peer, _ = server.accept()
+                with peer:
+                    wait_to_see(variables, (False, False))
+                    with remote.cut_off():
+                        connection.sendall(b"keepalive")
+                        wait_to_see(variables, (True, False))
+                    wait_to_see(variables, (False, False))
+    except NoNetworkError as fault:
+        pytest.skip(str(fault))
+
+
+@pytest.mark.parametrize("name", ["datadir", "log_bin_basename"])
+def test_a_disk_without_room_is_full(port: int, name: str, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    # A file system that only shows has no room either.
+    full = {"datadir": "/proc", "log_bin_basename": "/proc/log"}[name]
+    other = {"datadir": str(tmp_path), "log_bin_basename": str(tmp_path / "log")}
+    wait_to_see(variables_of(port, **other), (False, False))
+    assert os.statvfs("/proc").f_bavail == 0
+    wait_to_see(variables_of(port, **other | {name: full}), (False, True))
+
+
+def test_a_host_without_the_group_shows_no_disk() -> None:
+    with socket.create_server((LOOPBACK, 0)) as server:
+        unused = server.getsockname()[1]
+        surroundings = Surroundings()
+        for _ in range(50):
+            for variables in (
+                variables_of(unused, datadir="/proc"),
+                {b"datadir": b"/proc"},
+            ):
+                assert surroundings.look(variables, 2, waits=True) == (False, False)
+
+
+class Hangs(dict[bytes, bytes]):
+    """Variables that nobody can read until they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = threading.Event()
+        self.read = 0
+
+    def get(self, *_: object) -> bytes:
+        """Hang."""
+        self.read += 1
+        self.let_go.wait(20)
+        return b""
+
+
+def test_a_look_that_hangs_holds_nobody_and_no_second_one_begins(port: int) -> None:
+    variables, surroundings = Hangs(), Surroundings()
+    for _ in range(9):
+        assert surroundings.look(variables, 2, waits=True) == (False, False)
+    assert variables.read == 1
+    variables.let_go.set()
+    wait_for(
+        "another look",
+        lambda: surroundings.look(variables_of(port, datadir="/proc"), 2, waits=True)[
+            1
+        ],
+    )
+
+
+def test_of_a_node_that_waits_for_nothing_nothing_is_told(port: int) -> None:
+    surroundings, variables = Surroundings(), variables_of(port, datadir="/proc")
+    wait_for("a look", lambda: surroundings.look(variables, 2, waits=True)[1])
+    assert surroundings.look(variables, 2, waits=False) == (False, False)
