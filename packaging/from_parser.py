@@ -15,7 +15,7 @@ from app.commands.parser import COMMANDS, Parser
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE
 from app.settings.settings import TABLE
-from app.table import Row
+from app.table import SECRET, Row
 
 FILES = {
     ENV_FILE: "settings, one NAME=value a line",
@@ -87,9 +87,7 @@ def _completed(command: str) -> Parser:
 def _sections_of_all() -> dict[str, str]:
     """Return the sections that clustercheckd(8) has beside what --help prints."""
     statuses = {
-        f"clustercheckd {name}": "; ".join(
-            f"{code}: {why}" for code, why in command.exits.items()
-        )
+        f"clustercheckd {name}": "; ".join(command.exits)
         for name, command in COMMANDS.items()
     }
     return {
@@ -101,7 +99,7 @@ def _sections_of_all() -> dict[str, str]:
 
 
 def _names_of(row: Row) -> str:
-    return f"{row.variable} ({'no flag' if row.is_secret else row.flag})"
+    return f"{row.name.upper()} ({'no flag' if row.kind is SECRET else row.flag})"
 
 
 def _paragraphs(terms: dict[str, str]) -> str:

@@ -141,7 +141,7 @@ class Answer(Finding, frozen=True):
 def own_address(source: Source) -> Address:
     """Return the address on which this host's service answers. Raises `SettingsError`."""
     # Without the warnings: this user may not be able to read the env file.
-    settings, *_ = source.load_only(*LISTENING)
+    settings, *_ = source.load(*LISTENING)
     host = settings.clustercheck_host.replace("*", "127.0.0.1")
     port = settings.clustercheck_port
     hint = "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"

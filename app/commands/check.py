@@ -11,10 +11,10 @@ from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
 from app.settings.env_file import Variable
-from app.settings.listening import check_listening
+from app.settings.listening import listening_socket
 from app.settings.settings import TABLE, Settings
 from app.settings.source import Source
-from app.table import Row
+from app.table import SECRET, Row
 from app.text import one_line
 from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
@@ -74,7 +74,7 @@ def check_settings(source: Source, *, showing: bool) -> int:
     _become_service_user()
     settings, warnings, used = source.load(strict=True)
     complain(*warnings)
-    check_listening(settings)
+    listening_socket(settings, trying=True).close()
     database = settings.database()
     # Only the service can read what LoadCredential= gives it.
     if not any(
@@ -109,11 +109,11 @@ def _lost_with(settings: Settings, source: Source) -> str:
 def _env_line(row: Row, variable: Variable | None) -> str:
     """Return a setting as a line of an env file; a default as a comment."""
     if variable is None:
-        return f"#{row.variable}={row.typed_default}  # default"
+        return f"#{row.name.upper()}={row.typed}  # default"
     # A URL in MYSQL_HOST has its password before the @.
-    is_secret = row.is_secret or "@" in variable.value
+    is_secret = row.kind is SECRET or "@" in variable.value
     value = "(hidden)" if is_secret else one_line(variable.value)
-    return f"{row.variable}={value}  # {variable.where or 'environment'}"
+    return f"{row.name.upper()}={value}  # {variable.where or 'environment'}"
 
 
 def _become_service_user(hint: str = "") -> None:

@@ -7,49 +7,38 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from app import __version__
-from app.commands.exit_status import (
-    AVAILABLE,
-    DONE,
-    FAILED,
-    MISUSED,
-    NOT_AVAILABLE,
-    NOT_ONE_CLUSTER,
-)
 from app.commands.output import say
 from app.settings.error import SettingsError
 from app.settings.settings import DATABASE, LISTENING, POLICY, TABLE
-from app.table import BOOLEAN
+from app.table import BOOLEAN, SECRET
 
 # Anything else may be a secret in the wrong place: it is not repeated.
 _HARMLESS = re.compile(r"-[A-Za-z]|--?[a-z-]{0,40}|[a-z]{2,12}")
-_PASSWORD_FLAG = re.compile(
-    r"-p(?!ort\b).*|--(?i:(mysql[-_]?)?(pass?wor[dt]|passwd|pass|pwd|pw))", re.DOTALL
-)
 _HELP_FLAGS = ("--help", "-h")
 
 _CHECK = (*DATABASE, *POLICY, "clustercheck_disabled_file", "clustercheck_deadline")
 _DRAIN = ("clustercheck_disabled_file", "clustercheck_port")
-_MISUSED = "a setting or an argument cannot be used"
-_DRAIN_EXITS = {
-    DONE: "the service sees the change",
-    FAILED: "it does not, or the file cannot be changed",
-    MISUSED: _MISUSED,
-}
-_JSON = {"--json": {"action": "store_true", "help": "print JSON"}}
+_MISUSED = "2  a setting or an argument cannot be used"
+_DRAIN_EXITS = (
+    "0  the service sees the change",
+    "1  it does not, or the file cannot be changed",
+    _MISUSED,
+)
+_JSON = {"--json": "print JSON"}
 
 
 class Command(NamedTuple):
     """A word after `clustercheckd`.
 
     exits: what the exit statuses mean. settings: the fields of `Settings` that it has flags for.
-    own: its other arguments, as for `add_argument`.
+    own: its other arguments, and what they mean. After a flag that takes a value stands its name.
     """
 
     about: str
     example: str
-    exits: Mapping[int, str]
-    settings: Collection[str] = ()
-    own: Mapping[str, Mapping[str, Any]] = {}
+    exits: Sequence[str]
+    settings: Collection[str]
+    own: Mapping[str, str] = {}
     usage: str = "[FLAG ...]"
 
 
@@ -57,70 +46,50 @@ COMMANDS = {
     "serve": Command(
         "run the service: poll the node, and answer health checks (default)",
         "clustercheckd serve --env-file /etc/clustercheckd/clustercheckd.env",
-        {
-            DONE: "after SIGTERM or Ctrl-C",
-            FAILED: "--check-settings: the node can be read, and not with these",
-            MISUSED: f"{_MISUSED}, or the port is in use",
-        },
+        (
+            "0  after SIGTERM or Ctrl-C",
+            "1  --check-settings: the node can be read, and not with these",
+            f"{_MISUSED}, or the port is in use",
+        ),
         TABLE,
         {
-            "--check-settings": {
-                "action": "store_true",
-                "help": "only say whether the settings can be used",
-            },
-            "--show-settings": {
-                "action": "store_true",
-                "help": "that, and print each setting and where it is set",
-            },
+            "--check-settings": "only say whether the settings can be used",
+            "--show-settings": "that, and print each setting and where it is set",
         },
     ),
     "check": Command(
         "poll the node once, as the service would, and print the verdict",
         "clustercheckd check --available-when-donor",
-        {
-            AVAILABLE: "the node is available",
-            NOT_AVAILABLE: "it is not",
-            MISUSED: _MISUSED,
-        },
+        ("0  the node is available", "1  it is not", _MISUSED),
         _CHECK,
         _JSON,
     ),
     "status": Command(
         "ask running services, and print a row for each",
         "clustercheckd status --all db1",
-        {
-            AVAILABLE: "all nodes are available",
-            NOT_AVAILABLE: "at least one is not, or does not answer",
-            MISUSED: _MISUSED,
-            NOT_ONE_CLUSTER: "they are not one healthy cluster: split, nobody or held-up",
-        },
+        (
+            "0  all nodes are available",
+            "1  at least one is not, or does not answer",
+            _MISUSED,
+            "3  they are not one healthy cluster: split, nobody or held-up",
+        ),
         LISTENING,
         {
             **_JSON,
-            "--all": {
-                "action": "store_true",
-                "help": "ask the other members too, by their wsrep_incoming_addresses",
-            },
-            "--watch": {
-                "action": "store_true",
-                "help": "ask again and again until Ctrl-C",
-            },
-            "addresses": {
-                "nargs": "*",
-                "metavar": "HOST[:PORT] ...",
-                "help": "a service (default: this host's)",
-            },
+            "--all": "ask the other members too, by their wsrep_incoming_addresses",
+            "--watch": "ask again and again until Ctrl-C",
+            "addresses HOST[:PORT] ...": "a service (default: this host's)",
         },
-        usage="[FLAG ...] [HOST[:PORT] ...]",
+        "[FLAG ...] [HOST[:PORT] ...]",
     ),
     "reload": Command(
         "have the service of this host read its settings again",
         "clustercheckd reload",
-        {
-            DONE: "it uses the new settings",
-            FAILED: "the node is not available any more, or the service keeps the old ones",
-            MISUSED: f"it keeps the old ones: {_MISUSED}",
-        },
+        (
+            "0  it uses the new settings",
+            "1  the node is not available any more, or the service keeps the old ones",
+            "2  it keeps the old ones: a setting or an argument cannot be used",
+        ),
         LISTENING,
     ),
     "drain": Command(
@@ -128,12 +97,7 @@ COMMANDS = {
         "clustercheckd drain --reason 'upgrade, ticket 42'",
         _DRAIN_EXITS,
         _DRAIN,
-        {
-            "--reason": {
-                "metavar": "TEXT",
-                "help": "why, for /status, the log and who looks at the file",
-            }
-        },
+        {"--reason TEXT": "why, for /status, the log and who looks at the file"},
     ),
     "undrain": Command(
         "return the node of this host to the pool",
@@ -160,15 +124,13 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, name: str) -> None:
         command = COMMANDS[name]
-        statuses = "\n".join(
-            f"  {code}  {meaning}" for code, meaning in command.exits.items()
-        )
+        statuses = "\n  ".join(command.exits)
         super().__init__(
             # argparse writes "usage:", and help2man reads "Usage:", for the manual pages.
             usage=argparse.SUPPRESS,
             description=f"Usage: clustercheckd {name} {command.usage}\n\n"
             f"{command.about.capitalize()}.",
-            epilog=f"Example:\n  $ {command.example}\n\nExit status:\n{statuses}",
+            epilog=f"Example:\n  $ {command.example}\n\nExit status:\n  {statuses}",
             formatter_class=partial(
                 argparse.RawDescriptionHelpFormatter, max_help_position=34, width=80
             ),
@@ -178,17 +140,20 @@ class Parser(argparse.ArgumentParser):
             exit_on_error=False,
         )
         self._optionals.title, self._positionals.title = "Flags", "Arguments"
-        self.set_defaults(command=name, env_file=None)
+        self.set_defaults(command=name)
         self.add_argument(*_HELP_FLAGS, action="store_true", help="print this help")
-        if command.settings:
-            self.add_argument(
-                "--env-file", metavar="FILE", help="file of NAME=value lines"
-            )
-        for word, own in command.own.items():
-            self.add_argument(word, **own)
+        self.add_argument("--env-file", metavar="FILE", help="file of NAME=value lines")
+        for argument, meaning in command.own.items():
+            word, _, metavar = argument.partition(" ")
+            own: dict[str, Any] = {"metavar": metavar}
+            if not metavar:
+                own = {"action": "store_true"}
+            elif not word.startswith("-"):
+                own["nargs"] = "*"
+            self.add_argument(word, help=meaning, **own)
         for row in map(TABLE.__getitem__, command.settings):
-            if not row.is_secret:
-                value: dict[str, Any] = {"metavar": row.variable.rpartition("_")[2]}
+            if row.kind is not SECRET:
+                value: dict[str, Any] = {"metavar": row.name.upper().rpartition("_")[2]}
                 if row.kind is BOOLEAN:
                     value = {"nargs": "?", "const": "1", "metavar": "0|1"}
                 self.add_argument(
@@ -240,10 +205,6 @@ def _mistake_in(unknown: Sequence[str], command: str) -> str:
     if not flags:
         more = f"{command} takes no more arguments; for another node, run it there"
         return more if unknown else ""
-    if _PASSWORD_FLAG.fullmatch(flags[0]):
-        return (
-            "every user of this host can read a command line: set MYSQL_PASSWORD_FILE"
-        )
     return f"{command} has no flag {_repeated(flags[0])}"
 
 

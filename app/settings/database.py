@@ -22,7 +22,7 @@ from app.settings.error import SettingsError
 from app.settings.files import read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
 from app.settings.tls import Verify, context_of, context_of_file
-from app.table import BOOLEAN, PATH, PORT, TEXT, choice, row
+from app.table import BOOLEAN, PATH, PORT, SECRET, TEXT, choice, row
 from app.text import host_and_port
 
 USUAL_SOCKETS = (
@@ -68,32 +68,30 @@ class Database:
     """
 
     mysql_socket: str | None = row(
-        None, "unix socket (default: the first usual place)", TEXT
+        "", "unix socket (default: the first usual place)", TEXT
     )
-    mysql_host: str | None = row(None, "the server's name or address, for TCP", TEXT)
-    mysql_port: int | None = row(None, "the server's port (3306); it means TCP", PORT)
+    mysql_host: str | None = row("", "the server's name or address, for TCP", TEXT)
+    mysql_port: int | None = row("", "the server's port (3306); it means TCP", PORT)
     mysql_username: str | None = row(
-        None, "account (default: clustercheckd's own user)", TEXT
+        "", "account (default: clustercheckd's own user)", TEXT
     )
     mysql_password: str | None = row(
-        None, "the account's password; none with unix_socket", TEXT, is_secret=True
+        "", "the account's password; none with unix_socket", SECRET
     )
-    mysql_password_file: str | None = row(None, "file that contains the password", PATH)
+    mysql_password_file: str | None = row("", "file that contains the password", PATH)
     defaults_extra_file: str | None = row(
-        None, "option file of the mysql client, for [client]", PATH
+        "", "option file of the mysql client, for [client]", PATH
     )
-    mysql_ssl: bool | None = row(
-        None, "require TLS; other MYSQL_SSL_* imply it", BOOLEAN
-    )
+    mysql_ssl: bool | None = row("", "require TLS; other MYSQL_SSL_* imply it", BOOLEAN)
     mysql_ssl_ca: str | None = row(
-        None, "certificates to trust (default: the system's)", PATH
+        "", "certificates to trust (default: the system's)", PATH
     )
-    mysql_ssl_cert: str | None = row(None, "client certificate, PEM", PATH)
+    mysql_ssl_cert: str | None = row("", "client certificate, PEM", PATH)
     mysql_ssl_key: str | None = row(
-        None, "its key, PEM (default: in the same file)", PATH
+        "", "its key, PEM (default: in the same file)", PATH
     )
     mysql_ssl_verify: Verify | None = row(
-        None, "identity (default), ca, none", choice(*get_args(Verify))
+        "", "identity (default), ca, none", choice(*get_args(Verify))
     )
 
     def __str__(self) -> str:

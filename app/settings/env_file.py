@@ -21,6 +21,11 @@ class Variable(NamedTuple):
     where: str = ""
 
     @property
+    def field(self) -> str:
+        """The field of `Settings` that it sets, if there is one."""
+        return self.name.lower()
+
+    @property
     def called(self) -> str:
         """Its name in a message."""
         return f"{self.where}: {self.name}" if self.where else self.name

@@ -6,6 +6,7 @@ from typing import Literal
 
 from app.settings.database import Database
 from app.settings.disabled_file import DISABLED_FILE
+from app.settings.error import SettingsError
 from app.table import (
     BOOLEAN,
     MOST_PORT,
@@ -28,36 +29,33 @@ class Settings(Policy, Database):
     """All settings; the environment variables have the fields' names."""
 
     clustercheck_disabled_file: str = row(
-        DISABLED_FILE, "the node is drained while it exists", PATH, never_empty=True
+        DISABLED_FILE, "the node is drained while it exists", PATH
     )
     clustercheck_drain_status: Literal["404", "503"] = row(
         "503", "HTTP status for planned reasons", choice("404", "503")
     )
     clustercheck_drain_seconds: float = row(
-        0, "how long to drain after SIGTERM", duration(0, 3600)
+        "0", "how long to drain after SIGTERM", duration(0, 3600)
     )
     clustercheck_poll_interval: float = row(
-        0.25, "how often to poll the server", duration(0.05, 60)
+        "0.25", "how often to poll the server", duration(0.05, 60)
     )
     clustercheck_login_interval: float = row(
-        2, "how often to log in again; 0 is never", duration(0, 3600)
+        "2", "how often to log in again; 0 is never", duration(0, 3600)
     )
     clustercheck_deadline: float = row(
-        0.8, "time that one poll may take", duration(0.05, 60)
+        "0.8", "time that one poll may take", duration(0.05, 60)
     )
     clustercheck_host: str = row("*", "the service's address; * is all", TEXT)
     clustercheck_port: int = row(
-        9200, "the service's port; 0 is any", whole(0, MOST_PORT)
+        "9200", "the service's port; 0 is any", whole(0, MOST_PORT)
     )
     clustercheck_allow_from: Networks = row(
-        None,
+        "",
         "clients, e.g. 10.0.0.0/8 (default: everybody)",
         NETWORKS,
-        never_empty=True,
     )
-    clustercheck_any_path: bool = row(
-        False, "return the verdict on every path", BOOLEAN
-    )
+    clustercheck_any_path: bool = row("0", "return the verdict on every path", BOOLEAN)
     clustercheck_log_level: Literal["debug", "info", "warning", "error"] = row(
         "info",
         "debug, info, warning or error",
@@ -66,6 +64,17 @@ class Settings(Policy, Database):
     clustercheck_log_format: Literal["text", "json"] = row(
         "text", "text or json", choice("text", "json")
     )
+
+    def __post_init__(self) -> None:
+        """Raise `SettingsError` for settings that exclude each other."""
+        if self.mysql_password and self.mysql_password_file:
+            raise SettingsError(
+                "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
+            )
+        if self.max_sync_wait and not self.clustercheck_login_interval:
+            raise SettingsError(
+                "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
+            )
 
     def database(self) -> Database:
         """Return the database settings, for the poller."""
@@ -82,7 +91,5 @@ POLICY = [one.name for one in fields(Policy)]
 
 LISTENING = ["clustercheck_host", "clustercheck_port"]
 
-TABLE = {
-    one.name: Row(one.name, one.default, **one.metadata) for one in fields(Settings)
-}
+TABLE = {one.name: Row(one.name, **one.metadata) for one in fields(Settings)}
 """The row of each setting."""

@@ -2,19 +2,23 @@
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from app.settings.env_file import ENV_FILE, Variable, read_env_file
 from app.settings.error import SettingsError, bounded
-from app.settings.settings import POLICY, TABLE, Settings
+from app.settings.settings import TABLE, Settings
+from app.table import NETWORKS
 
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
-_NAMES = {*(row.variable for row in TABLE.values()), _ENV_FILE_VARIABLE}
 
 _LIKE_OURS = (
     "CLUSTERCHECK_",
-    *("_".join(name.upper().split("_")[:2]) for name in POLICY),
+    "AVAILABLE_WHEN_",
+    "MIN_CLUSTER_",
+    "MAX_RECV_",
+    "MAX_STALL",
+    "MAX_SYNC_",
     # Close to a name of ours, and used by other programs.
     *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
 )
@@ -44,18 +48,12 @@ class Source(NamedTuple):
     flags: Mapping[str, str] = {}
     env_file: str | None = None
 
-    def load(self, *, strict: bool = False) -> Loaded:
-        """Read all settings. Raises `SettingsError`.
+    def load(self, *names: str, strict: bool = False) -> Loaded:
+        """Read settings. Raises `SettingsError`.
 
+        names: the fields that the caller uses, if not all; a mistake elsewhere is then a warning.
         strict: a name in the env file that is no setting is a mistake.
         """
-        return self._load(None, strict=strict)
-
-    def load_only(self, *names: str) -> Loaded:
-        """Read these fields; a mistake elsewhere is a warning. Raises `SettingsError`."""
-        return self._load(names, strict=False)
-
-    def _load(self, only: Collection[str] | None, *, strict: bool) -> Loaded:
         in_file, mistakes = read_env_file(
             self.env_file or os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
         )
@@ -66,48 +64,37 @@ class Source(NamedTuple):
         ]
         warnings = [*_unknown(environ), *_repetitions(in_file)]
         (mistakes if strict else warnings).extend(_unknown(in_file))
-        if only is not None:
+        if names:
             warnings += mistakes
             mistakes = []
         used = {
-            row.name: variable
+            name: variable
             for variable in (*in_file, *environ, *typed)
-            if (row := TABLE.get(variable.name.lower()))
-            if only is None or row.name in only
-            if variable.value or row.never_empty
+            if (name := variable.field) in (names or TABLE)
+            if variable.value or TABLE[name].kind is NETWORKS
         }
         settings = Settings(**values_of(used, mistakes))
-        if conflicts := list(_conflicts(settings)):
-            raise SettingsError(*conflicts)
         return Loaded(settings, bounded(warnings), used)
 
 
 def _unknown(variables: Iterable[Variable]) -> Iterator[str]:
     for variable in variables:
-        name = variable.name.upper()
-        if name in _NAMES:
+        name = variable.name
+        if variable.field in TABLE or name == _ENV_FILE_VARIABLE:
             continue
-        if not variable.where and name.startswith(_LIKE_OURS):
+        if not variable.where and name.upper().startswith(_LIKE_OURS):
             yield f"{name} is not a setting"
         elif variable.where:
-            shown = name if _HARMLESS.fullmatch(variable.name) else "a name"
+            shown = name if _HARMLESS.fullmatch(name) else "a name"
             yield f"{variable.where}: {shown} is not a setting"
 
 
-def _repetitions(variables: Iterable[Variable]) -> Iterator[str]:
-    earlier: dict[str, Variable] = {}
+def _repetitions(variables: Sequence[Variable]) -> Iterator[str]:
+    last = {variable.field: variable.where for variable in variables}
     for variable in variables:
-        name = variable.name.upper()
-        if name in _NAMES and name in earlier:
-            yield f"{earlier[name].called} is ignored: {variable.where} sets it again"
-        earlier[name] = variable
-
-
-def _conflicts(settings: Settings) -> Iterator[str]:
-    if settings.mysql_password and settings.mysql_password_file:
-        yield "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
-    if settings.max_sync_wait and not settings.clustercheck_login_interval:
-        yield "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
+        where = last[variable.field]
+        if variable.field in TABLE and variable.where != where:
+            yield f"{variable.called} is ignored: {where} sets it again"
 
 
 def values_of(

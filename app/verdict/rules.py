@@ -56,20 +56,20 @@ class Policy:
     seconds.
     """
 
-    available_when_donor: bool = row(False, "accept a donor or desynced node", BOOLEAN)
-    available_when_readonly: bool = row(True, "accept a read-only node", BOOLEAN)
-    available_when_full: bool = row(True, "accept a node at max_connections", BOOLEAN)
+    available_when_donor: bool = row("0", "accept a donor or desynced node", BOOLEAN)
+    available_when_readonly: bool = row("1", "accept a read-only node", BOOLEAN)
+    available_when_full: bool = row("1", "accept a node at max_connections", BOOLEAN)
     min_cluster_size: int = row(
-        0, "fewest members of the node's component; 0: no limit", whole()
+        "0", "fewest members of the node's component; 0: no limit", whole()
     )
     max_recv_queue: int | None = row(
-        None, "longest receive queue (default: no limit)", whole()
+        "", "longest receive queue (default: no limit)", whole()
     )
     max_stall: float = row(
-        2, "longest time to stand still alone; 0: no limit", duration(0, 3600)
+        "2", "longest time to stand still alone; 0: no limit", duration(0, 3600)
     )
     max_sync_wait: float | None = row(
-        None, "longest wait of a read in sync (no limit)", duration(0.1, 3600)
+        "", "longest wait of a read in sync (no limit)", duration(0.1, 3600)
     )
 
 

@@ -108,7 +108,7 @@ class TestSettings:
 
     def test_it_has_every_default(self) -> None:
         for name, setting in TABLE.items():
-            if default := setting.typed_default:
+            if default := setting.typed:
                 row = rf"^\| `{name.upper()}` \| `?{re.escape(default)}( s)?`? \|"
                 assert re.search(row, SETTINGS, re.MULTILINE), name
 

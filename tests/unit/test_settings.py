@@ -12,7 +12,6 @@ from app.settings.database import Database
 from app.settings.error import SettingsError
 from app.settings.settings import DATABASE, POLICY, TABLE, Settings
 from app.settings.source import Source
-from app.table import seconds_in
 from app.verdict.rules import Policy
 from harness.service import without_settings
 
@@ -160,9 +159,16 @@ def test_a_switch_has_the_usual_words(load: Load, text: str) -> None:
     assert load(MYSQL_SSL=other)[0].mysql_ssl is False
 
 
-def test_durations_have_units() -> None:
-    texts = (".25", "250ms", "2 S", "1.5m", "1h")
-    assert [seconds_in(text) for text in texts] == [0.25, 0.25, 2, 90, 3600]
+def test_durations_have_units(load: Load) -> None:
+    for text, seconds in {
+        ".25": 0.25,
+        "250ms": 0.25,
+        "2 S": 2,
+        "1.5m": 90,
+        "1h": 3600,
+    }.items():
+        settings, _ = load(CLUSTERCHECK_DRAIN_SECONDS=text)
+        assert settings.clustercheck_drain_seconds == seconds
 
 
 def test_settings_that_exclude_each_other_are_named(load: Load) -> None:
@@ -306,7 +312,7 @@ def test_all_mistakes_are_told_at_once(load: Load) -> None:
         line.partition(" line ")[2][:1] for line in str(caught.value).splitlines()
     ] == [*("2", "3", "1", "4")]
     # A drain needs none of these.
-    assert Source(env_file=path).load_only("clustercheck_disabled_file")[0] == load()[0]
+    assert Source(env_file=path).load("clustercheck_disabled_file")[0] == load()[0]
 
 
 def test_of_a_name_that_is_in_the_file_twice_the_last_one_counts(load: Load) -> None:
