@@ -5,11 +5,13 @@ measured in each round, with clustercheckd stopped. The load generator does not 
 does xinetd.
 """
 
+import os
 import resource
 import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 from bench import load
@@ -21,6 +23,7 @@ GOALS = {0: 0.0045, 2: 0.008}
 """The share of a core at so many health checks a second: that of the service, and what it adds to
 mariadbd."""
 GOAL_LESS = 100.0
+DROP_IN = [str(Path(__file__).parents[2] / "packaging" / "clustercheck"), "-", "1"]
 
 _ROUNDS = 4
 _SECONDS = 5.0
@@ -31,10 +34,13 @@ def rows(rig: Rig) -> list[Row]:
     """Measure, alternating between rates and sides, and take medians over the rounds."""
     command = script_command(rig.node, rig.installation.directory)
     shares: dict[int, list[tuple[float, float]]] = {rate: [] for rate in GOALS}
-    ours, script = [], []
+    ours, script, drop_in = [], [], []
 
     def service_seconds() -> float:
         return rig.service.process.cpu_seconds
+
+    def drop_in_seconds() -> float:
+        return _children_seconds() + service_seconds()
 
     for _ in range(_ROUNDS):
         with rig.service_paused():
@@ -55,6 +61,12 @@ def rows(rig: Rig) -> list[Row]:
                 rig, _children_seconds, partial(_run_again_and_again, command)
             )
         script.append((own + node - node_idle) / per_second)
+        own, node, per_second = _cost(
+            rig,
+            drop_in_seconds,
+            partial(_run_again_and_again, DROP_IN, rig.service.port),
+        )
+        drop_in.append((own + node - node_idle) / per_second)
     less = median(script) / median(ours)
     return [
         *(_share_row(rate, measured, GOALS[rate]) for rate, measured in shares.items()),
@@ -65,6 +77,14 @@ def rows(rig: Rig) -> list[Row]:
             f"{less:,.0f}x less",
             f">= {GOAL_LESS:.0f}x less",
             less >= GOAL_LESS,
+        ),
+        Row(
+            "CPU per health check by the command `clustercheck` (bash + service + mariadbd)",
+            microseconds(median(drop_in)),
+            f"script {microseconds(median(script))}",
+            f"{median(script) / median(drop_in):.1f}x less",
+            "at most the script's",
+            median(drop_in) <= median(script),
         ),
     ]
 
@@ -112,12 +132,16 @@ def _at_full_speed(port: int) -> int:
     return load.at_full_speed(port, _CONNECTIONS, seconds=_SECONDS).checks
 
 
-def _run_again_and_again(command: list[str]) -> int:
+def _run_again_and_again(command: list[str], port: int = 0) -> int:
     end = time.monotonic() + _SECONDS
     checks = 0
     while time.monotonic() < end:
         subprocess.run(
-            command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            command,
+            check=True,
+            env={**os.environ, "CLUSTERCHECK_PORT": str(port)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
         )
         checks += 1
     return checks
