@@ -2,7 +2,6 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 BUILD_VENV := build/package-venv
-KUBERNETES_VENV := build/kubernetes-venv
 
 # $(call checked,ARGUMENTS): ruff, then types beside pytest. mypy speaks after pytest has; the failure of either fails the target.
 define checked
@@ -50,7 +49,7 @@ format: $(VENV)/ready  ## put the code into shape
 package: $(BUILD_VENV)/ready  ## .deb and .rpm in dist/, self-contained, on Debian 12 (ARGS: --output DIRECTORY)
 	@$(BUILD_VENV)/bin/python packaging/build.py $(ARGS)
 
-test-package: $(VENV)/ready $(BUILD_VENV)/ready $(KUBERNETES_VENV)/ready  ## build the packages, install them in booted Debian 12 and 13 systems, run MySQL of sid, and try everything (root)
+test-package: $(VENV)/ready $(BUILD_VENV)/ready build/kubernetes-venv/ready build/ansible-venv/ready  ## build the packages, install them in booted Debian 12 and 13 systems, run MySQL of sid, and try everything (root)
 	packaging/setup.sh tools
 	$(PYTHON) -m pytest -rs tests/package $(ARGS)
 
@@ -67,6 +66,8 @@ lock:  ## take new versions of the dependencies into requirements/, with hashes
 	  --custom-compile-command 'make lock' --group package pyproject.toml -c requirements/dev.txt -o requirements/package.txt
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	  --custom-compile-command 'make lock' --group kubernetes -c requirements/dev.txt -o requirements/kubernetes.txt
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --custom-compile-command 'make lock' --group ansible -c requirements/dev.txt -o requirements/ansible.txt
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -83,7 +84,7 @@ $(BUILD_VENV)/ready: requirements/package.txt packaging/setup.sh
 	packaging/setup.sh venv $(BUILD_VENV)
 	touch $@
 
-$(KUBERNETES_VENV)/ready: $(VENV)/ready requirements/kubernetes.txt
-	$(PYTHON) -m venv --clear $(KUBERNETES_VENV)
-	$(KUBERNETES_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/kubernetes.txt
+build/%-venv/ready: $(VENV)/ready requirements/%.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/$*.txt
 	touch $@

@@ -24,6 +24,7 @@ SYSTEMS = Path("/var/tmp/clustercheckd-systems")  # noqa: S108 (kept from one ru
 NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup")
 
 _HERE = Path(__file__).parent
+_MANAGED = "-managed"
 _MAKE_SECONDS = 900
 _BOOT_SECONDS = 60.0
 _COMMAND_SECONDS = 300.0
@@ -38,9 +39,16 @@ _ENVIRONMENT = {
 def system(release: str) -> Path:
     """Return the directory of a Debian release. The first call makes it, which takes some minutes.
 
+    One whose name ends in `-managed` is a copy with what managed.sh adds.
+
     Raises `subprocess.CalledProcessError` if it cannot be made.
     """
-    recipe = _HERE / "system.sh"
+    recipe, source = _HERE / "system.sh", release
+    if release.endswith(_MANAGED):
+        recipe, source = (
+            _HERE / "managed.sh",
+            str(system(release.removesuffix(_MANAGED))),
+        )
     directory, complete = SYSTEMS / release, SYSTEMS / f"{release}.complete"
     SYSTEMS.mkdir(mode=0o700, parents=True, exist_ok=True)
     stamp = hashlib.sha256(recipe.read_bytes()).hexdigest()
@@ -49,7 +57,7 @@ def system(release: str) -> Path:
         if not complete.exists() or complete.read_text() != stamp:
             complete.unlink(missing_ok=True)
             subprocess.run(
-                ["timeout", str(_MAKE_SECONDS), recipe, release, directory], check=True
+                ["timeout", str(_MAKE_SECONDS), recipe, source, directory], check=True
             )
             complete.write_text(stamp)
     return directory
@@ -124,7 +132,17 @@ class Machine:
 
     def path(self, name: str) -> Path:
         """Return the path on this host of a file in the running system."""
-        return Path(f"/proc/{self._init()}/root") / name.lstrip("/")
+        return Path(f"/proc/{self.init}/root") / name.lstrip("/")
+
+    def connect(self, other: "Machine", address: str, other_address: str) -> None:
+        """Connect two systems by a network of their own."""
+        ends = ((self, "link0", address), (other, "link1", other_address))
+        pair = f"ip link add link0 netns {self.init} type veth peer name link1 netns {other.init}"
+        subprocess.run(pair.split(), check=True)
+        for machine, name, own in ends:
+            for command in (f"address add {own}/24 dev {name}", f"link set {name} up"):
+                enter = f"nsenter --target={machine.init} --net ip {command}"
+                subprocess.run(enter.split(), check=True)
 
     def copy(self, path: Path) -> None:
         """Put a file into root's home."""
@@ -137,7 +155,7 @@ class Machine:
         """
         enter = [
             "nsenter",
-            f"--target={self._init()}",
+            f"--target={self.init}",
             *NAMESPACES,
             "--",
             "/bin/bash",
@@ -207,7 +225,8 @@ class Machine:
             "the last of its processes to be gone", self._is_gone, seconds=_BOOT_SECONDS
         )
 
-    def _init(self) -> int:
+    @property
+    def init(self) -> int:
         """Return the process id, on this host, of the system's process 1."""
         pid = self._process.pid
         return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
