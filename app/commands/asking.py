@@ -68,6 +68,7 @@ class ReloadOutcome(BaseModel, frozen=True):
     complaints: list[_Line] = []
     failure: Finding | None = None
     shut_out: list[_Line] = []
+    warnings: list[_Line] = []
 
 
 class TurnedAway(BaseModel, frozen=True):

@@ -60,6 +60,7 @@ def reload(source: Source) -> int:
 def _told(before: Answer, after: Answer) -> int:
     """Print the outcome of a reload; return the exit status."""
     outcome = after.last_reload
+    complain(*outcome.warnings)
     if outcome.complaints:
         complain(*(f"not reloaded: {line}" for line in outcome.complaints))
         return FAILED if outcome.failure else MISUSED

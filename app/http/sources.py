@@ -21,7 +21,7 @@ class Reload:
 
     at: when it began. complaints: why it was refused, one line each. failure: why the node, which
     can be read, could not be read with the new settings, if that is why. shut_out: who asked in the
-    minute before, and may not with the new settings.
+    minute before, and may not with the new settings. warnings: what was ignored.
     """
 
     at: datetime
@@ -29,6 +29,7 @@ class Reload:
     complaints: Sequence[str] = ()
     failure: PollFailure | None = None
     shut_out: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
 
 @dataclass(eq=False)

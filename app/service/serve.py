@@ -160,8 +160,12 @@ class _Service:
         at = datetime.now(UTC)
         failure: PollFailure | None = None
         complaints: list[str] = []
+        warnings: Sequence[str] = ()
         try:
-            failure = await self._take(self._settings_to_reload())
+            settings, warnings, _ = self._source.load(strict=True)
+            _tell_ignored(warnings)
+            self._check(settings)
+            failure = await self._take(settings)
             if failure is not None:
                 seen = f"{failure.reason}: {failure.detail}"
                 complaints = [
@@ -181,21 +185,19 @@ class _Service:
             complaints,
             failure,
             self._sources.connections.shut_out(),
+            warnings,
         )
         for line in complaints:
             _log.error("not reloaded", extra={"detail": line})
 
-    def _settings_to_reload(self) -> Settings:
-        """Return the settings as they are now. Raises `SettingsError` if they cannot be used."""
-        settings, warnings, _ = self._source.load(strict=True)
-        _tell_ignored(warnings)
+    def _check(self, settings: Settings) -> None:
+        """Raise `SettingsError` if a reload cannot use these settings."""
         current = self._sources.settings
         if any(getattr(settings, name) != getattr(current, name) for name in LISTENING):
             raise SettingsError(
                 "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
             )
         settings.database().target()
-        return settings
 
     async def _take(self, settings: Settings) -> PollFailure | None:
         """Use other settings, or return why the node cannot be read with them.

@@ -34,12 +34,14 @@ class Variable(NamedTuple):
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     """Return the variables of an env file, and one line for each mistake, without a value."""
     try:
-        lines = read_file(path, errors="strict").split("\n")
+        text = read_file(path, errors="strict")
     except (OSError, UnicodeError) as fault:
         if path == ENV_FILE and isinstance(fault, FileNotFoundError):
             return [], []
         why = words_of(fault) if isinstance(fault, OSError) else "not UTF-8"
         return [], [f"env file {path}: {why}"]
+    # With any newline: the parser reads all of them, too.
+    lines = list(io.StringIO(text, newline=None))
     if len(lines) > _MOST_LINES:
         return [], [f"env file {path}: more than {_MOST_LINES} lines"]
     variables = []

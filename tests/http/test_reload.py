@@ -214,6 +214,15 @@ def is_refused(connection: socket.socket) -> bool:
         return True
 
 
+def test_a_line_that_another_one_overrides_is_told(reloaded: Reloaded) -> None:
+    status, output = reloaded.reload("MAX_RECV_QUEUE=1", "max_recv_queue=7")
+    assert (status, reloaded.max_recv_queue) == (0, 7)
+    file = reloaded.env_file
+    assert output.endswith(
+        f"clustercheckd: {file}, line 7: MAX_RECV_QUEUE is ignored: {file}, line 8 sets it again\n"
+    )
+
+
 def test_what_the_service_knows_goes_on(reloaded: Reloaded) -> None:
     service = reloaded.service
     reloaded.disabled_file.touch()

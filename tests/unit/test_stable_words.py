@@ -98,7 +98,10 @@ STABLE = {
         "closed latest open",
         set(StatusConnections.model_fields),
     ),
-    "fields of a reload": ("at complaints failure shut_out successful", names(Reload)),
+    "fields of a reload": (
+        "at complaints failure shut_out successful warnings",
+        names(Reload),
+    ),
     "fields of a change": (
         "at available detail reason",
         set(StatusChange.model_fields),
