@@ -57,16 +57,18 @@ def _run(typed: Namespace) -> int:
         case "check":
             from app.commands.check import check
 
-            return check(source, as_json=typed.json)
+            return check(source)
         case "status":
             from app.commands.asking import address_at, members_of, own_address
             from app.commands.status import status
 
             own = own_address(source)
-            services = [address_at(text, own.port) for text in typed.addresses] or [own]
+            addresses = [address_at(text, own.port) for text in typed.addresses] or [
+                own
+            ]
             if typed.all:
-                services = members_of(services)
-            return status(services, as_json=typed.json, watching=typed.watch)
+                addresses = members_of(addresses)
+            return status(addresses, as_json=typed.json, watching=typed.watch)
         case "reload":
             from app.commands.reload import reload
 

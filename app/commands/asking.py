@@ -167,20 +167,20 @@ def address_at(text: str, default_port: int) -> Address:
 def members_of(addresses: Sequence[Address]) -> list[Address]:
     """Return these services, and those of the other members that they know, on the same port."""
     answers = ask(addresses)
+    port_of = {host: one.address.port for one in answers for host in one.hosts}
     known = {"", *(address.host for address in addresses)}
-    for answer in answers:
+    for one in answers:
         # Each may have been named in another way than its server's address.
-        index = answer.node.wsrep_local_index
-        known.update(host for place, host in enumerate(answer.hosts) if place == index)
-    members = {
-        host: Address(
-            host_and_port(host, answer.address.port), host, answer.address.port
-        )
-        for answer in answers
-        for host in answer.hosts
-        if host not in known
-    }
-    return [*addresses, *members.values()]
+        index = one.node.wsrep_local_index
+        known.update(host for place, host in enumerate(one.hosts) if place == index)
+    return [
+        *addresses,
+        *(
+            Address(host_and_port(host, port), host, port)
+            for host, port in port_of.items()
+            if host not in known
+        ),
+    ]
 
 
 def ask(addresses: Sequence[Address]) -> list[Answer]:

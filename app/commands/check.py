@@ -1,6 +1,5 @@
 """`clustercheckd check`: poll the node once, as the service would."""
 
-import json
 import os
 import pwd
 from pathlib import Path
@@ -29,7 +28,7 @@ _WITH_DROP_INS = (
 )
 
 
-def check(source: Source, *, as_json: bool) -> int:
+def check(source: Source) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
     settings, warnings, _ = source.load()
     complain(*warnings)
@@ -43,24 +42,19 @@ def check(source: Source, *, as_json: bool) -> int:
         decide(outcome, 0.0, settings.policy(), one) for one in (switches, Switches())
     )
     worst = verdict if otherwise.available else otherwise
-    if as_json:
-        node = vars(outcome) if isinstance(outcome, NodeState) else None
-        undrained = vars(otherwise) if switches.any_on else None
-        say(json.dumps({**vars(verdict), "otherwise": undrained, "node": node}))
-    else:
-        say(str(verdict))
-        if switches.any_on:
-            say(f"otherwise {otherwise.reason}: {otherwise.detail}")
-        if worst.reason in _OF_THE_LOGIN:
-            say(
-                f"The login was to {database}, by user id {os.geteuid()}\n"
-                "A running service keeps its session, and may find the node available:"
-                " clustercheckd status"
-            )
-            if any(_DROP_INS.glob("*.conf")):
-                say(f"What {_DROP_INS} sets is missing here. Run: {_WITH_DROP_INS}")
-        if not verdict.available:
-            say(f"For what to do, see {worst.reason} in {REASONS_PAGE}")
+    say(str(verdict))
+    if switches.any_on:
+        say(f"otherwise {otherwise.reason}: {otherwise.detail}")
+    if worst.reason in _OF_THE_LOGIN:
+        say(
+            f"The login was to {database}, by user id {os.geteuid()}\n"
+            "A running service keeps its session, and may find the node available:"
+            " clustercheckd status"
+        )
+        if any(_DROP_INS.glob("*.conf")):
+            say(f"What {_DROP_INS} sets is missing here. Run: {_WITH_DROP_INS}")
+    if not verdict.available:
+        say(f"For what to do, see {worst.reason} in {REASONS_PAGE}")
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 

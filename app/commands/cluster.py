@@ -3,7 +3,8 @@
 docs/reference/reasons.md has the remedy of each word.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from app.commands.asking import Answer
 from app.verdict.node_state import NOT_A_NUMBER, NodeState
@@ -26,15 +27,13 @@ def remarks_on(answers: Sequence[Answer]) -> dict[str, str]:
         if one.node.wsrep_local_state == _SYNCED
         if one.node.wsrep_cluster_status == "Primary"
     }
-    asked: dict[object, list[str]] = {}
-    for one in answers:
-        asked.setdefault(_identity(one), []).append(one.address.name)
+    asked = _grouped({one.address.name: one for one in answers}, _identity)
     missing = max(sum(map(bool, one.member_addresses)) for one in answers) - len(asked)
     found = {
         "split": _split(members),
         "nobody": "" if missing > 0 else _nobody(answers),
         "held-up": _held_up(members, answers),
-        "not-asked": _not_asked(answers, missing, asked) if missing > 0 else "",
+        "not-asked": _not_asked(missing, asked.values()) if missing > 0 else "",
         "versions": _differences("an upgrade is not finished", members, _version),
     }
     return {word: seen for word, seen in found.items() if seen}
@@ -61,13 +60,10 @@ def _split(members: Mapping[str, NodeState]) -> str:
 
 def _same_place(members: Mapping[str, NodeState]) -> str:
     # Views of the same size look alike if the servers show AUTO instead of addresses.
-    places: dict[int | None, dict[str | None, str]] = {}
-    for name, node in members.items():
-        holders = places.setdefault(node.wsrep_local_index, {})
-        holders.setdefault(node.wsrep_node_name, name)
-    for index, holders in places.items():
-        if len(holders) > 1 and index is not None:
-            return f"{_SPLIT}; {', '.join(holders.values())}: each has wsrep_local_index {index}"
+    for index, names in _grouped(members, lambda node: node.wsrep_local_index).items():
+        nodes = {members[name].wsrep_node_name for name in names}
+        if len(nodes) > 1 and index is not None:
+            return f"{_SPLIT}; {', '.join(names)}: each has wsrep_local_index {index}"
     return ""
 
 
@@ -115,18 +111,11 @@ def _identity(answer: Answer) -> object:
     return node.wsrep_cluster_state_uuid, node.wsrep_local_index, node.wsrep_node_name
 
 
-def _not_asked(
-    answers: Sequence[Answer], missing: int, asked: Mapping[object, Sequence[str]]
-) -> str:
-    hint = "their servers show no addresses"
-    if twice := [", ".join(names) for names in asked.values() if len(names) > 1]:
-        # A member announces localhost, for example.
-        hint = f"{' and '.join(twice)} are one node"
-    elif showing := [one.address.name for one in answers if any(one.hosts)]:
-        return f"{missing} of its members; run: clustercheckd status --all {showing[0]}"
-    return (
-        f"{missing} of its members; {hint}, name each: clustercheckd status db1 db2 db3"
-    )
+def _not_asked(missing: int, asked: Iterable[Sequence[str]]) -> str:
+    # A member may announce localhost.
+    twice = [f"; {', '.join(names)} are one node" for names in asked if len(names) > 1]
+    hint = "name each: clustercheckd status db1 db2 db3, or one with --all"
+    return f"{missing} of its members{''.join(twice)}; {hint}"
 
 
 def _data(node: NodeState) -> str:
@@ -150,10 +139,18 @@ def _differences(
     what: str, members: Mapping[str, NodeState], seen_of: Callable[[NodeState], str]
 ) -> str:
     """Return what is seen of the nodes with their names, empty if it is the same on all."""
-    sides: dict[str, list[str]] = {}
-    for name, node in members.items():
-        sides.setdefault(seen_of(node), []).append(name)
+    sides = _grouped(members, seen_of)
     if len(sides) < 2:  # noqa: PLR2004 (a difference)
         return ""
     parts = (f"{', '.join(names)}: {seen}" for seen, names in sides.items())
     return "; ".join([what, *parts])
+
+
+def _grouped(
+    named: Mapping[str, Any], key_of: Callable[[Any], Any]
+) -> dict[Any, list[str]]:
+    """Return the names of those with the same key."""
+    groups: dict[Any, list[str]] = {}
+    for name, one in named.items():
+        groups.setdefault(key_of(one), []).append(name)
+    return groups

@@ -24,7 +24,6 @@ _DRAIN_EXITS = (
     "1  it does not, or the file cannot be changed",
     _MISUSED,
 )
-_JSON = {"--json": "print JSON"}
 
 
 class Command(NamedTuple):
@@ -62,7 +61,6 @@ COMMANDS = {
         "clustercheckd check --available-when-donor",
         ("0  the node is available", "1  it is not", _MISUSED),
         _CHECK,
-        _JSON,
     ),
     "status": Command(
         "ask running services, and print a row for each",
@@ -75,7 +73,7 @@ COMMANDS = {
         ),
         LISTENING,
         {
-            **_JSON,
+            "--json": "print JSON",
             "--all": "ask the other members too, by their wsrep_incoming_addresses",
             "--watch": "ask again and again until Ctrl-C",
             "addresses HOST[:PORT] ...": "a service (default: this host's)",

@@ -1,6 +1,5 @@
 """check, drain and undrain as people run them."""
 
-import json
 import os
 import subprocess
 import sys
@@ -46,10 +45,7 @@ class TestCheck:
         path.touch()
         with fake_mysql(galera()) as server:
             environ = settings_for(server, CLUSTERCHECK_DISABLED_FILE=str(path))
-            synced, document = (
-                run("check", **environ),
-                run("check", "--json", **environ),
-            )
+            synced = run("check", **environ)
             server.behaviour = REFUSED
             refused = run("check", **environ)
         for done, otherwise, word in (
@@ -61,7 +57,6 @@ class TestCheck:
             assert first.startswith(f"draining disabled: {path} exists, changed at ")
             assert second.startswith(otherwise)
             assert last.startswith(f"For what to do, see {word} in ")
-        assert json.loads(document.stdout)["otherwise"]["reason"] == "synced"
 
     def test_being_ended_while_it_asks_is_no_yes(self) -> None:
         with fake_mysql(Peer.hang) as server:
@@ -77,23 +72,6 @@ class TestCheck:
             wait_for("the question", lambda: server.connections, seconds=SECONDS)
             asking.terminate()
             assert asking.wait(SECONDS) not in (0, 1)
-
-    def test_json(self) -> None:
-        with fake_mysql(galera()) as server:
-            document = json.loads(run("check", "--json", **settings_for(server)).stdout)
-        assert document.pop("node")["wsrep_cluster_size"] == 3
-        assert document == {
-            "available": True,
-            "reason": "synced",
-            "detail": "wsrep_local_state is 4 (Synced)",
-            "otherwise": None,
-        }
-        document = json.loads(run("check", "--json", MYSQL_SOCKET="/no.sock").stdout)
-        assert (document["available"], document["reason"], document["node"]) == (
-            False,
-            "unreachable",
-            None,
-        )
 
     @pytest.mark.parametrize(
         ("number", "reason", "words"),

@@ -89,7 +89,7 @@ def test_no_password_is_in_any_output_at_debug_level(
         output += "".join(
             service.get(target).body for target in ("/", "/status", "/metrics")
         )
-    done = run("check", "--json", **settings_for(node), MYSQL_PASSWORD=ODD)
+    done = run("check", **settings_for(node), MYSQL_PASSWORD=ODD)
     service.stop()
     log = service.log.read_text()
     text = output + done.stdout + done.stderr + log

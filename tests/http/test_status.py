@@ -42,6 +42,7 @@ NO_CLUSTERCHECKD = (
     "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
 )
 
+NAME_EACH = "name each: clustercheckd status db1 db2 db3, or one with --all"
 SEE = "For what to do, see each word in docs/reference/reasons.md"
 
 
@@ -213,7 +214,7 @@ class TestCommand:
         ]
         assert alone.stdout.splitlines()[2:] == [
             "cluster: not-asked: 2 of its members",
-            f"  run: clustercheckd status --all {address(first)}",
+            f"  {NAME_EACH}",
             SEE,
         ]
 
@@ -289,8 +290,7 @@ class TestCommand:
         targets = [one["target"] for one in document["nodes"]]
         assert targets == [f"{host}:{port}" for host in ("localhost", *others)]
         told = document["cluster"].get("not-asked", "")
-        hint = "their servers show no addresses, name each: clustercheckd status db1 db2 db3"
-        assert told == ("" if others else f"2 of its members; {hint}")
+        assert told == ("" if others else f"2 of its members; {NAME_EACH}")
 
     def test_a_client_that_is_shut_out_is_told_until_the_list_is_right(
         self, services: Services, tmp_path: Path, remote_host: RemoteHost
