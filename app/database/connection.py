@@ -9,11 +9,13 @@
 
 import asyncio
 import contextlib
+import importlib
 import os
 import socket
 from collections.abc import Sequence
 from typing import Self
 
+from pymysql import _auth
 from pymysql.constants import CLIENT
 from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
@@ -49,6 +51,14 @@ _KEEPALIVE = {
 """A TCP session notices in half a minute that its peer is lost (tcp(7))."""
 
 
+def prepare_for(target: Target) -> None:
+    """Import what a login there may need: over plain TCP, the password may have to be encrypted."""
+    if not (target.socket or target.tls or hasattr(_auth, "serialization")):
+        # The first is imported as late as the first password is encrypted.
+        importlib.import_module("cryptography.hazmat.backends.openssl.backend")
+        importlib.reload(_auth)
+
+
 class Connection(aiomysql.Connection):  # type: ignore[misc]
     """One connection, open from `to` until `close`.
 
@@ -67,6 +77,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
         Raises any exception: the driver does not limit them to its own.
         """
+        prepare_for(target)
         connection = cls(
             host=target.host,
             port=target.port,

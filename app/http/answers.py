@@ -4,11 +4,12 @@ If the latest poll is fresh enough, the answer to a health check needs no other 
 loop.
 """
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from app.http.head import Request
@@ -22,8 +23,8 @@ from app.verdict.body import body_of
 from app.verdict.reason import Reason
 from app.verdict.rules import AVAILABLE, UNAVAILABLE, Policy, Verdict, status_of
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message
+Application = Callable[..., Awaitable[None]]
+"""An ASGI application."""
 
 VERDICT_PATHS = ("/", "*", "/readyz")
 """The paths of the verdict; `*` is the path of `OPTIONS *`."""
@@ -49,9 +50,9 @@ class Answer(NamedTuple):
 class Answers:
     """Answers all requests, `APPLICATION_PATHS` with a FastAPI application."""
 
-    def __init__(self, sources: Sources, application: "ASGIApp") -> None:
+    def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._application = application
+        self.application: asyncio.Future[Application]
 
     def to(self, request: Request) -> Answer | Awaitable[Answer] | None:
         """Return the answer, or what will be it; None if a client that sends nothing gets none."""
@@ -61,7 +62,7 @@ class Answers:
                 path, _ALIVE if self._sources.monitor.alive else _STUCK
             )
         if path in APPLICATION_PATHS:
-            return _document(self._application, path)
+            return _document(self.application, path)
         if path not in VERDICT_PATHS:
             if not self._sources.settings.clustercheck_any_path:
                 return self._counted(OTHER_PATHS, _NO_SUCH_PATH) if path else None
@@ -89,9 +90,9 @@ class Answers:
         return answer
 
 
-async def _document(application: "ASGIApp", path: str) -> Answer:
+async def _document(application: asyncio.Future[Application], path: str) -> Answer:
     """Return what an ASGI application answers to a GET, which is a whole response."""
-    sent: list[Message] = []
+    sent: list[dict[str, Any]] = []
     scope = {
         "type": "http",
         "method": "GET",
@@ -100,13 +101,12 @@ async def _document(application: "ASGIApp", path: str) -> Answer:
         "headers": [],
     }
 
-    async def receive() -> "Message":
-        return {"type": "http.request"}
-
-    async def send(message: "Message") -> None:
+    async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    await application(scope, receive, send)
+    # The client may leave while it is made.
+    answering = await asyncio.shield(application)
+    await answering(scope, None, send)  # no document asks for the body
     start, end = sent
     return _answer(start["status"], start["headers"], end["body"])
 

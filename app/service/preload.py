@@ -6,6 +6,3 @@ another version, or missing. `tests/http/test_replaced.py` finds what is not her
 
 # A host name is looked up, also one with letters beyond ASCII.
 from encodings import idna, punycode  # noqa: F401
-
-# PyMySQL encrypts a password with the server's key.
-import cryptography.hazmat.backends.openssl.backend  # noqa: F401

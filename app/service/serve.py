@@ -5,16 +5,18 @@ import logging
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib import import_module
 
 import uvloop
 
 import app.service.preload  # noqa: F401 (before anything can need it)
 from app import __version__
+from app.database.connection import prepare_for
 from app.database.poller import Poller
-from app.http.answers import Answers
-from app.http.api import create_application
+from app.http.answers import Answers, Application
 from app.http.register import ConnectionRegister
 from app.http.server import Server
 from app.http.sources import HealthCheckCounts, Reload, Sources
@@ -31,6 +33,9 @@ from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
+_FIRST_VERDICT_SECONDS = 2.0
+"""How long FastAPI may wait for the first verdict."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -43,7 +48,7 @@ def serve(source: Source) -> int:
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     settings, warnings, _ = source.load()
-    settings.database().target()
+    prepare_for(settings.database().target())
     log = Log()
     log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
     _tell_ignored(warnings)
@@ -82,8 +87,9 @@ class _Service:
         self._listening = listening_socket(settings, kept)
         if self._listening is not kept:
             self._systemd.keep(self._listening)
+        self._answers = Answers(self._sources)
         self._server = Server(
-            Answers(self._sources, create_application(self._sources)),
+            self._answers,
             self._sources.connections,
             self._listening,
             self._stop,
@@ -97,7 +103,9 @@ class _Service:
         feeding = asyncio.create_task(
             self._systemd.feed_watchdog(lambda: self._monitor.alive)
         )
-        tasks = (polling, self._reloading, feeding)
+        documents = asyncio.create_task(self._make_documents())
+        self._answers.application = documents
+        tasks = (polling, self._reloading, feeding, documents)
         try:
             await self._server.serve([self._listening])
         finally:
@@ -105,6 +113,19 @@ class _Service:
                 task.cancel()
             await asyncio.wait(tasks)
             await self._sources.poller.aclose()
+
+    async def _make_documents(self) -> Application:
+        """Import FastAPI only once there is a verdict: health checks would wait for half a second.
+
+        It is not put off: an upgrade may replace the files.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_VERDICT_SECONDS):
+                await self._monitor.fresh_verdict()
+
+        return await asyncio.to_thread(
+            lambda: import_module("app.http.api").create_application(self._sources)
+        )
 
     def _switches(self) -> Switches:
         path = self._sources.settings.clustercheck_disabled_file
@@ -197,7 +218,7 @@ class _Service:
             raise SettingsError(
                 "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
             )
-        settings.database().target()
+        prepare_for(settings.database().target())
 
     async def _take(self, settings: Settings) -> PollFailure | None:
         """Use other settings, or return why the node cannot be read with them.

@@ -47,6 +47,10 @@ def test_a_running_service_imports_nothing_more(
     )
     service = services.start_through(WRAPPER, environ)
     service.wait_until_up()
+    # FastAPI comes with the first verdict.
+    service.status()
+    early = late_imports(service)
+    assert "fastapi" in early
     for behaviour, status, reason in (
         (galera(), 200, "synced"),
         (greets_then(error(1045)), 503, "access-denied"),
@@ -75,7 +79,7 @@ def test_a_running_service_imports_nothing_more(
     limit = "max_recv_queue"
     wait_for("the reload", lambda: service.status()["policy"][limit] == 7, seconds=10)
     assert service.stop() == 0
-    assert late_imports(service) == []
+    assert late_imports(service)[len(early) :] == []
 
 
 @pytest.mark.parametrize("host", ["localhost", "d\xe4tabase.example"])
@@ -83,5 +87,7 @@ def test_nor_to_look_up_a_host_name(services: Services, host: str) -> None:
     environ = {"MYSQL_HOST": host, "MYSQL_PORT": "1", "MYSQL_USERNAME": "someone"}
     service = services.start_through(WRAPPER, environ)
     service.wait_until_up()
+    service.status()
+    early = late_imports(service)
     service.wait_for_verdict(503, "unreachable")
-    assert late_imports(service) == []
+    assert late_imports(service) == early

@@ -139,6 +139,6 @@ def test_livez_is_503_once_no_poll_ends(
 ) -> None:
     monitor = SimpleNamespace(alive=alive)
     sources = SimpleNamespace(monitor=monitor, health_checks=HealthCheckCounts())
-    answer = Answers(sources, None).to(Request("/livez"))  # type: ignore[arg-type]
+    answer = Answers(sources).to(Request("/livez"))  # type: ignore[arg-type]
     assert isinstance(answer, Answer)
     assert (answer.status, answer.body) == expected
