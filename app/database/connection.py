@@ -54,8 +54,9 @@ _KEEPALIVE = {
 def prepare_for(target: Target) -> None:
     """Import what a login there may need: over plain TCP, the password may have to be encrypted."""
     if not (target.socket or target.tls or hasattr(_auth, "serialization")):
-        # The first is imported as late as the first password is encrypted.
-        importlib.import_module("cryptography.hazmat.backends.openssl.backend")
+        # PyMySQL would import this one as late as it encrypts a password.
+        import cryptography.hazmat.backends.openssl.backend  # noqa: F401, PLC0415 (see above)
+
         importlib.reload(_auth)
 
 

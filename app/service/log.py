@@ -94,9 +94,6 @@ class Log(QueueHandler):
         self.dropped = 0
         threading.Thread(target=self._write_lines, daemon=True).start()
         logging.basicConfig(handlers=[self])
-        # uvicorn warns of each malformed request: any client could fill the disk. It reads the
-        # `level` of this very logger, not the effective one, to decide whether to trace.
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
     def format_as(self, level: str, layout: str) -> None:
         """Write records from this level on, in this layout: text or json."""

@@ -1,6 +1,7 @@
 """The composition root of the service: what runs without a command."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib import import_module
+from types import FrameType
 
 import uvloop
 
@@ -33,6 +34,8 @@ from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+
 _FIRST_VERDICT_SECONDS = 2.0
 """How long FastAPI may wait for the first verdict."""
 
@@ -53,10 +56,9 @@ def serve(source: Source) -> int:
     log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
     _tell_ignored(warnings)
     uvloop.run(_Service(settings, log, source).run())
-    # The interpreter drops its signal handlers as it exits. A second signal at that moment would
-    # turn the exit status into a failure.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    # Or else the interpreter looks for garbage as it exits, for half as long as a start takes, and
+    # health checks wait.
+    gc.freeze()
     return 0
 
 
@@ -88,12 +90,7 @@ class _Service:
         if self._listening is not kept:
             self._systemd.keep(self._listening)
         self._answers = Answers(self._sources)
-        self._server = Server(
-            self._answers,
-            self._sources.connections,
-            self._listening,
-            self._stop,
-        )
+        self._server = Server(self._listening, self._sources.connections, self._answers)
 
     async def run(self) -> None:
         """Serve until a signal."""
@@ -106,9 +103,15 @@ class _Service:
         documents = asyncio.create_task(self._make_documents())
         self._answers.application = documents
         tasks = (polling, self._reloading, feeding, documents)
+        for number in _STOPPING:
+            signal.signal(number, self._stop_soon)
         try:
-            await self._server.serve([self._listening])
+            await self._server.serve()
         finally:
+            # The interpreter drops its handlers as it exits. A further signal at that moment would
+            # turn the exit status into a failure.
+            for number in _STOPPING:
+                signal.signal(number, signal.SIG_IGN)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -123,9 +126,12 @@ class _Service:
             async with asyncio.timeout(_FIRST_VERDICT_SECONDS):
                 await self._monitor.fresh_verdict()
 
-        return await asyncio.to_thread(
-            lambda: import_module("app.http.api").create_application(self._sources)
-        )
+        return await asyncio.to_thread(self._create_application)
+
+    def _create_application(self) -> Application:
+        from app.http.api import create_application  # noqa: PLC0415 (see above)
+
+        return create_application(self._sources)
 
     def _switches(self) -> Switches:
         path = self._sources.settings.clustercheck_disabled_file
@@ -143,6 +149,12 @@ class _Service:
                 **asdict(self._monitor.policy),
             },
         )
+
+    def _stop_soon(self, number: int, _frame: FrameType | None) -> None:
+        # On the loop: a signal handler must not log, because what it interrupts may hold the lock
+        # of the log's queue.
+        loop = asyncio.get_running_loop()
+        loop.call_soon_threadsafe(self._stop, signal.Signals(number).name)
 
     def _stop(self, signal_name: str) -> None:
         """After the first signal, drain. After a second one, stop at once."""

@@ -22,7 +22,7 @@ GOAL_MIB, GOAL_GROWTH_MIB = 64.0, 1.0
 
 _ROUNDS = 12
 _CHECKS, _CONNECTIONS = 100_000, 64
-_IMPORTS = "import fastapi, uvicorn, aiomysql, pydantic, prometheus_client"
+_IMPORTS = "import fastapi, aiomysql, pydantic, prometheus_client"
 
 
 def rows(rig: Rig) -> list[Row]:
