@@ -171,7 +171,7 @@ class Poller:
         sync, session = self.sync, self._serving
         if session is None:
             return self.stand
-        seen = self._surroundings.look(
+        around = self._surroundings.look(
             session.variables, node.wsrep_cluster_size, waits=self.stand.waits
         )
         look = Look(
@@ -180,8 +180,7 @@ class Poller:
             node.wsrep_local_recv_queue or 0,
             self.sync_wait_seconds or 0.0,
             sync.read_began_at if sync.waiting_since is None else -math.inf,
-            counters_of(session.counted),
-            *seen,
+            counters_of(session.counted) | around,
         )
         self.stand = self.stand.after(look)
         return self.stand

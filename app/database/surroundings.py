@@ -11,6 +11,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from app.verdict.alone import BUSY, IS_CUT, IS_FULL, USED
+
 _PORT = re.compile(rb"gmcast\.listen_addr = [^;]*:(\d+)")
 # Port, the other end's address (the end of IPv6, which IPv4 is) and port, state, packets sent again
 # in a row, and window probes, which stand for those that could not leave this host.
@@ -19,25 +21,25 @@ _ESTABLISHED, _LISTENS = "01", "0A"
 _LOST = 3
 """So many without an acknowledgement take 1.4 s or more."""
 _FULL_BYTES = 1 << 20
-_NOTHING = (False, False)
 
 
 class Surroundings:
     """Looks around the node while it waits."""
 
-    _seen = _NOTHING
-    _looking: threading.Thread | None = None
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self._looking: threading.Thread | None = None
 
     def look(
         self, variables: Mapping[bytes, bytes], members: int | None, *, waits: bool
-    ) -> tuple[bool, bool]:
-        """Return what the look before this one saw, and begin another.
+    ) -> dict[str, int]:
+        """Return what the look before this one has seen, and begin another.
 
-        It is whether the node is cut off, and whether a disk is full. members: of the component.
+        members: of the component.
         """
-        seen, self._seen = self._seen, _NOTHING
+        seen, self._seen = self._seen, {}
         if not waits:
-            return _NOTHING
+            return {}
         if self._looking is None or not self._looking.is_alive():
             arguments = variables, members or 0
             self._looking = threading.Thread(
@@ -48,13 +50,29 @@ class Surroundings:
 
     def _look(self, variables: Mapping[bytes, bytes], members: int) -> None:
         port = _PORT.search(variables.get(b"wsrep_provider_options", b""))
+        tables = Path("/proc/self/net").glob("tcp*")
         lost = lost_peers(
-            "".join(map(_text_of, ("tcp", "tcp6"))), int(port[1]) if port else 0
+            "".join(map(Path.read_text, tables)), int(port[1]) if port else 0
         )
-        if lost is not None:
-            log, _ = os.path.split(variables.get(b"log_bin_basename", b""))
-            is_full = any(map(_is_full, (variables.get(b"datadir", b""), log)))
-            self._seen = lost >= members - 1 > 0, is_full
+        if lost is None:
+            return
+        seen: dict[str, int] = {IS_CUT: lost >= members - 1 > 0}
+        data = variables.get(b"datadir", b"")
+        logs, _ = os.path.split(variables.get(b"log_bin_basename", b""))
+        with contextlib.suppress(OSError):
+            folders = data, logs or data
+            disks = list(map(os.statvfs, folders))
+            rooms = [disk.f_bavail * disk.f_frsize for disk in disks]
+            seen |= {IS_FULL: min(rooms) < _FULL_BYTES, USED: -sum(rooms)}
+            seen[BUSY] = sum(map(_busy_milliseconds, folders))
+        self._seen = seen
+
+
+def _busy_milliseconds(folder: bytes) -> int:
+    # See Documentation/admin-guide/iostats.rst.
+    device = os.stat(folder).st_dev
+    name = f"{os.major(device)}:{os.minor(device)}"
+    return int(Path("/sys/dev/block", name, "stat").read_text().split()[9])
 
 
 def lost_peers(table: str, port: int) -> int | None:
@@ -70,16 +88,3 @@ def lost_peers(table: str, port: int) -> int | None:
             is_lost = max(int(again, 16), int(probes)) >= _LOST
             works |= state == _ESTABLISHED and not is_lost
     return None if not peers else 0 if works else len(peers)
-
-
-def _text_of(table: str) -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/self/net", table).read_text()
-    return ""
-
-
-def _is_full(folder: bytes) -> bool:
-    with contextlib.suppress(OSError):
-        disk = os.statvfs(folder)
-        return disk.f_bavail * disk.f_frsize < _FULL_BYTES
-    return False

@@ -10,8 +10,8 @@ its group has ordered. They do not say whether the others have. The first row th
 | a read in sync or the queue waits; no room for its data or its binary log    | disk-full     |
 | the queue is empty: others have written nothing that the group has ordered   | the group     |
 | a DDL statement began since the node kept up, or in the 5 s before           | the group     |
-| it is at work: it writes pages, or reads many rows                           | the group     |
-| its counters of DDL and work are not known                                   | the group     |
+| it is at work: it writes pages or its log, reads many rows, or fills its disk's time | the group |
+| its counters of DDL and work are not known, or its disk is not seen          | the group     |
 | none of these                                                                | stalled       |
 
 DDL and a large transaction keep the other members waiting or at work as well. What cannot be seen
@@ -29,6 +29,9 @@ GROUP = "group"
 """In place of a reason: as far as the node shows, its whole group waits, or it is at work."""
 
 DDL, PAGES, ROWS = "com", "innodb", "handler"
+IS_CUT, IS_FULL, USED, BUSY = "is_cut", "is_full", "used", "busy"
+"""What `app.database.surroundings` sees: the last two in bytes and milliseconds."""
+
 SHOW_COUNTERS = (
     "SHOW GLOBAL STATUS WHERE Variable_name REGEXP '^(Innodb_buffer_pool_write_requests"
     "|Handler_read_(rnd_)?next|Com_(analyze|grant|optimize|rename|repair|revoke|truncate).*"
@@ -37,8 +40,9 @@ SHOW_COUNTERS = (
 """What a look counts, by the beginning of its name. In session scope, Com_ and Handler_ would be
 those of the session. Not Com_create_temporary_table: such a table is its session's alone."""
 
-_IDLE = {PAGES: 100, ROWS: 100_000}
-"""More a second is work. Clients read rows too, but pages are written for the group's writes."""
+_IDLE = {PAGES: 100, ROWS: 100_000, USED: 8 << 20, BUSY: 900}
+"""More a second is work. Clients read rows too, but pages are written for the group's writes. A
+large transaction writes its binary log at the end."""
 
 _WAIT_SECONDS = 0.25
 """A read in sync that is answered sooner has not waited."""
@@ -46,14 +50,14 @@ _EARLIER_SECONDS = 5.0
 """Where a DDL statement is sent, it is counted before its turn comes."""
 
 
-def counters_of(answers: Iterable[object]) -> Mapping[str, int]:
+def counters_of(answers: Iterable[object]) -> dict[str, int]:
     """Return the sums of what the server shows; none if it lacks one, or refuses."""
     sums = Counter[str]()
     for rows in answers:
         if isinstance(rows, tuple):
             for name, value in rows:
                 sums[name.decode().lower().partition("_")[0]] += int(value)
-    return sums if sums.keys() == {DDL, *_IDLE} else {}
+    return dict(sums) if sums.keys() == {DDL, PAGES, ROWS} else {}
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,8 @@ class Look:
     """What a poll saw.
 
     committed, queue: wsrep_last_committed and wsrep_local_recv_queue. wait_seconds: of a read in
-    sync. in_sync_at: when the latest that was answered began. counters: empty if nobody counted.
-    is_cut, is_full: what `app.database.surroundings` saw.
+    sync. in_sync_at: when the latest that was answered began. seen: what was counted, and what its
+    host shows; empty if nobody looked.
     """
 
     at: float = -math.inf
@@ -70,9 +74,7 @@ class Look:
     queue: int = 0
     wait_seconds: float = 0.0
     in_sync_at: float = -math.inf
-    counters: Mapping[str, int] = field(default_factory=dict)
-    is_cut: bool = False
-    is_full: bool = False
+    seen: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Stand:
 
     def after(self, look: Look) -> "Stand":
         """Return what one more look says."""
-        at, counted, now = look.at, self.counted, look.counters
+        at, now, then = look.at, look.seen, self.counted.seen
         moved = look.committed != self.look.committed or look.committed <= 0
         stand = replace(
             self,
@@ -101,12 +103,16 @@ class Stand:
             applied_at=at if moved or look.queue <= 0 else self.applied_at,
             in_touch_at=max(look.in_sync_at, at if moved else self.in_touch_at),
         )
-        if not now:
+        if DDL not in now:
             return stand
-        then, seconds = counted.counters, at - counted.at
         is_theirs = stand.waits and (not then or stand.may_be_ddl)
         began = is_theirs or now[DDL] != then.get(DDL, now[DDL])
-        works = any(now[it] > then.get(it, 0) + _IDLE[it] * seconds for it in _IDLE)
+        seconds = at - self.counted.at
+        works = any(
+            now[name] > then[name] + most * seconds
+            for name, most in _IDLE.items()
+            if name in now.keys() & then.keys()
+        )
         return replace(
             stand,
             counted=look,
@@ -115,14 +121,10 @@ class Stand:
         )
 
     @property
-    def reads_wait(self) -> bool:
-        """Whether a read in sync waits."""
-        return self.look.wait_seconds >= _WAIT_SECONDS
-
-    @property
     def waits(self) -> bool:
         """Whether it does not keep up."""
-        return self.reads_wait or self.applied_at < self.look.at
+        look = self.look
+        return look.wait_seconds >= _WAIT_SECONDS or self.applied_at < look.at
 
     @property
     def counts(self) -> bool:
@@ -139,16 +141,14 @@ class Stand:
     @property
     def cause(self) -> tuple[str | None, float]:
         """A reason or `GROUP`, and for how long; None while it keeps up."""
-        look, since = self.look, self.in_touch_at
+        look, since, cause = self.look, self.in_touch_at, GROUP
         idle_at = max(self.applied_at, self.worked_at)
         if not self.waits:
             return None, 0.0
-        if self.reads_wait and look.is_cut:
-            cause = Reason.CUT_OFF.value
-        elif look.is_full:
+        if look.wait_seconds >= _WAIT_SECONDS and look.seen.get(IS_CUT):
+            cause = Reason.CUT_OFF
+        elif look.seen.get(IS_FULL):
             cause = Reason.DISK_FULL
-        elif idle_at < look.at and look.counters and not self.may_be_ddl:
+        elif idle_at < look.at and USED in look.seen and not self.may_be_ddl:
             cause, since = Reason.STALLED, idle_at
-        else:
-            cause = GROUP
         return cause, look.at - since

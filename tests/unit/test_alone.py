@@ -34,6 +34,9 @@ class Seen:
     ddl: int = 0
     is_cut: bool = False
     is_full: bool = False
+    written: int = 0
+    busy: int = 0
+    is_near: bool = True
 
 
 def causes(seen: Seen, poll_seconds: float = POLL_SECONDS) -> list[tuple[float, str]]:
@@ -52,15 +55,22 @@ def causes(seen: Seen, poll_seconds: float = POLL_SECONDS) -> list[tuple[float, 
         if at >= in_sync_at + LOGIN_SECONDS and waits_since == math.inf:
             waits_since = math.inf if seen.in_sync or not is_bad else at
             in_sync_at = at if waits_since == math.inf else in_sync_at
+        around = {
+            "is_cut": seen.is_cut and is_bad,
+            "is_full": seen.is_full and is_bad,
+            "used": int(seen.written * at),
+            "busy": int(seen.busy * at),
+        }
         look = Look(
             at,
             int(committed),
             seen.queue if is_bad else 0,
             max(0.0, at - waits_since),
             in_sync_at,
-            dict(counters) if stand.counts else {},
-            seen.is_cut and is_bad,
-            seen.is_full and is_bad,
+            {
+                **(counters if stand.counts else {}),
+                **(around if stand.waits and seen.is_near else {}),
+            },
         )
         stand = stand.after(look)
         cause, seconds = stand.cause
@@ -104,6 +114,9 @@ TOGETHER = {
         Seen(in_sync=True, is_cut=True),
     ),
     "full disk, and nobody writes": (None, Seen(**NOTHING, in_sync=True, is_full=True)),
+    "a large binary log": (GROUP, Seen(**LOCKED, written=9 << 20)),
+    "a slow disk": (GROUP, Seen(**LOCKED, busy=950)),
+    "a lock, seen from afar": (GROUP, Seen(**LOCKED, is_near=False)),
     # Impossible ones.
     "no wsrep_last_committed": (GROUP, Seen(-10_000, 9, rates=IDLE)),
     "no sensible queue": (GROUP, Seen(0, -1, rates=IDLE)),
@@ -138,8 +151,8 @@ def test_a_server_that_does_not_count_is_not_out_for_a_lock() -> None:
 def test_what_waits_as_the_service_starts_may_be_ddl() -> None:
     stand = Stand(counted=Look(0.0))
     for second in range(9):
-        counters = IDLE if stand.counts else {}
-        stand = stand.after(Look(second, 7, 9, counters=counters))
+        counters = IDLE | {"used": 0} if stand.counts else {}
+        stand = stand.after(Look(second, 7, 9, seen=counters))
     assert stand.cause[0] == GROUP
 
 
@@ -153,7 +166,7 @@ def test_of_several_statements_queued_at_one_node_each_is_ddl() -> None:
                 at,
                 committed,
                 int(committed > 1 and step > 0),
-                counters=IDLE | {"com": ddl},
+                seen=IDLE | {"com": ddl, "used": 0},
             )
             stand = stand.after(look)
             assert stand.cause[0] in (GROUP, None)
