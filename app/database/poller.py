@@ -100,6 +100,7 @@ class Poller:
         login_interval_seconds: float = 0.0,
         poll_interval_seconds: float = 1.0,
         before: "Poller | None" = None,
+        surroundings: Surroundings | None = None,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self.database = database
@@ -114,7 +115,7 @@ class Poller:
             longest_pause_seconds + deadline_seconds
         )
         self._resolver = Resolver()
-        self._surroundings = Surroundings()
+        self._surroundings = surroundings or Surroundings()
         self.stand = Stand(counted=Look(self._now()))
         self._leaving: set[asyncio.Task[Any]] = set()
         if before is not None:

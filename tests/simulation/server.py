@@ -47,7 +47,16 @@ _WELL = {
     "wsrep_ready": "ON",
 }
 _VALUES = {"wsrep_provider": "galera.so"}
-_STATUS = fake.shown({**_STATE, **_WELL, "wsrep_local_recv_queue": _STAMP.decode()})
+_APPLIED, _QUEUE = b"1111111111", b"2222222222"
+_STATUS = fake.shown(
+    {
+        **_STATE,
+        **_WELL,
+        "wsrep_cluster_conf_id": _STAMP.decode(),
+        "wsrep_last_committed": _APPLIED.decode(),
+        "wsrep_local_recv_queue": _QUEUE.decode(),
+    }
+)
 _VARIABLES = fake.shown(_VALUES)
 _IN_SYNC = fake.table(["1"], [["1"]])
 _LOCK_WAIT_TIMEOUT = fake.packet(1, fake.error(1205))
@@ -70,8 +79,17 @@ class Sync(enum.Enum):
     LOST = 3600.0, b""
 
 
+class Stand(enum.Enum):
+    """Who stands still: what the node shows of its queue, of DDL, and whether it applies."""
+
+    NOBODY = 0, 0, True
+    IT = 9, 0, False
+    OTHERS = 0, 0, False
+    ALL = 9, 1, False
+
+
 def milliseconds(seconds: float) -> int:
-    """Return the time as it stands in an answer, in place of the number of write-sets that wait."""
+    """Return the time as it stands in an answer, in place of a number of the component."""
     return int(seconds * 1000)
 
 
@@ -138,6 +156,8 @@ class Server:
         self.answer_seconds = rng.choice([0.0, 0.0, 0.02])
         self.refusal_seconds = rng.choice([0.0, 1.0, 4.0])
         self.sync = Sync.ANSWERED
+        self.stand = Stand.NOBODY
+        self._applied_until = 0.0
         self.stopped = False
         self.holds_statements = False
         self.sessions: list[Session] = []
@@ -186,6 +206,25 @@ class Server:
         return any(
             session.sync and session.busy and session.held for session in self.sessions
         )
+
+    def change_stand(self, stand: Stand) -> None:
+        """Let somebody stand still, or let all go on."""
+        self._world.tell(f"from now on {stand.name} stands still")
+        self._applied_until, self.stand = self._world.now, stand
+
+    def _counters(self) -> dict[str, str]:
+        _, ddl, _ = self.stand.value
+        applied = str(milliseconds(self._applied_at))
+        return {
+            "Com_alter_table": str(ddl),
+            "Innodb_buffer_pool_write_requests": applied,
+            "Handler_read_next": applied,
+        }
+
+    @property
+    def _applied_at(self) -> float:
+        _, _, applies = self.stand.value
+        return self._world.now if applies else self._applied_until
 
     async def connect(self) -> Session:
         """Connect a new client."""
@@ -290,7 +329,16 @@ class Server:
         if statement == "SELECT 1" and session.sync:
             seconds, answer = self.sync.value
         elif statement.startswith("SHOW STATUS"):
-            answer = _STATUS.replace(_STAMP, b"%010d" % milliseconds(self._world.now))
+            numbers = {
+                _STAMP: milliseconds(self._world.now),
+                _APPLIED: milliseconds(self._applied_at),
+                _QUEUE: self.stand.value[0],
+            }
+            answer = _STATUS
+            for stamp, number in numbers.items():
+                answer = answer.replace(stamp, b"%010d" % number)
+        elif statement.startswith("SHOW GLOBAL STATUS"):
+            answer = fake.shown(self._counters())
         elif statement.startswith("SHOW"):
             answer = _VARIABLES
         elif statement.startswith("SELECT"):

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from async_solipsism import SolipsismWarning
 
 from app.database.poller import Poller
+from app.database.surroundings import Surroundings
 from app.monitor.monitor import Monitor, Polling, oldest_usable_seconds
 from app.settings.database import Database
+from app.verdict.alone import USED
 from app.verdict.node_state import NodeState, PollFailure
-from app.verdict.reason import Reason
+from app.verdict.reason import STANDS_ALONE, Reason
 from app.verdict.rules import Policy, Switches, Verdict
 from tests.simulation import promises as promised
 from tests.simulation.plan import Plan
 from tests.simulation.promises import TURN_SECONDS, Promises
-from tests.simulation.server import Fate, Server, Sync, milliseconds
+from tests.simulation.server import Fate, Server, Stand, Sync, milliseconds
 from tests.simulation.world import World
 
 _UNKNOWN = (Reason.STARTING, Reason.STALE)
@@ -45,6 +47,15 @@ _STRICT = Policy(max_sync_wait=promised.MOST_SYNC_WAIT_SECONDS)
 
 class BrokenPromiseError(AssertionError):
     """What clustercheckd promises did not hold; the words are the story of the world."""
+
+
+class _Host(Surroundings):
+    """Has an idle disk, and connections that work."""
+
+    def look(
+        self, _variables: object, _members: object, *, waits: bool
+    ) -> dict[str, int]:
+        return {USED: 0} if waits else {}
 
 
 @dataclass
@@ -135,6 +146,7 @@ class Simulation:
             login_interval_seconds=promised.LOGIN_INTERVAL_SECONDS,
             poll_interval_seconds=promised.IDLE_SECONDS,
             before=before,
+            surroundings=_Host(),
             clock=self.world.boot_seconds,
         )
 
@@ -205,12 +217,18 @@ class Simulation:
             return
         self.plan.change_fate(self.rng.choice([Fate.WELCOME, *promised.ACCOUNT]))
         await asyncio.sleep(self.rng.uniform(0.0, 4.0))
-        self.plan.change_sync(Sync.LOST)
+        stand = self.rng.choice([Stand.IT, Stand.OTHERS, Stand.ALL])
+        self.server.change_stand(stand)
+        if stand is not Stand.OTHERS:
+            self.plan.change_sync(Sync.LOST)
         await asyncio.sleep(promised.BLOCKED_SECONDS)
-        self._stands_still_at = self.world.running
+        if stand is not Stand.OTHERS:
+            self._stands_still_at = self.world.running
         await asyncio.sleep(_EXAM_SECONDS)
         self._stands_still_at = math.inf
         self.plan.change_sync(Sync.ANSWERED)
+        self.server.change_stand(Stand.NOBODY)
+        self.promises.settle()
         self.plan.change_fate(Fate.WELCOME)
 
     async def _until_the_end(self) -> None:
@@ -265,6 +283,8 @@ class Simulation:
         )
         if verdict.available:
             self._check_200(asked_at, is_strict=policy is _STRICT)
+        elif verdict.reason in STANDS_ALONE and self.server.stand is Stand.IT:
+            pass
         elif is_due and not self._over:
             self._break(
                 f"{verdict.reason} asked at {asked_at:.3f}, though the server was well"
@@ -289,7 +309,8 @@ class Simulation:
         return self.promises.settled_at
 
     def _check_200(self, asked_at: float, *, is_strict: bool) -> None:
-        if is_strict and asked_at > self._stands_still_at:
+        is_alone = self.server.stand is Stand.IT
+        if (is_strict or is_alone) and asked_at > self._stands_still_at:
             self._break("available, though no read in sync is answered")
         if asked_at > self.promises.last_200_at:
             self._break("available, though no login succeeds")
@@ -317,7 +338,7 @@ class Simulation:
         if poller is self.poller:
             self._latest = poll
         if isinstance(result, NodeState):
-            said_at = result.wsrep_local_recv_queue or 0
+            said_at = result.wsrep_cluster_conf_id or 0
             if said_at < milliseconds(began_at):
                 self._break("a poll returned what the server said before it")
         self.plan.poll_ended()
