@@ -4,12 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.verdict import rules
 from app.verdict.node_state import (
     NOT_A_NUMBER,
     Cell,
@@ -380,6 +381,71 @@ def test_table_row(row: Row) -> None:
 
 def test_every_reason_is_in_the_table() -> None:
     assert set(Reason) == {row.reason for row in ROWS}
+
+
+BROKEN = but(
+    wsrep_local_state=None,
+    wsrep_cluster_status="Disconnected",
+    wsrep_connected="OFF",
+    wsrep_ready="OFF",
+    wsrep_cluster_size=1,
+    rejects_logins="error 1135",
+    returning=True,
+    wsrep_reject_queries="ALL",
+    offline_mode="ON",
+    skip_networking="ON",
+    pxc_maint_mode="MAINTENANCE",
+    wsrep_desync="ON",
+    read_only="ON",
+    stall=Reason.CUT_OFF,
+    stall_seconds=9.0,
+    wsrep_local_recv_queue=99,
+    sync_refused=True,
+    threads_connected=99,
+    max_connections=99,
+)
+REPAIRS: list[dict[str, Any]] = [
+    *({"wsrep_local_state": state} for state in (5, 1, 2)),
+    {"wsrep_cluster_status": "non-Primary", "wsrep_connected": "ON"},
+    {"wsrep_cluster_status": "Primary"},
+    {"wsrep_ready": "ON"},
+    {"wsrep_cluster_size": 3},
+    {"rejects_logins": None},
+    {"returning": False},
+    {"wsrep_reject_queries": "NONE"},
+    {"offline_mode": "OFF"},
+    {"skip_networking": "OFF"},
+    {"pxc_maint_mode": "DISABLED"},
+    {"wsrep_desync": "OFF"},
+    *({"wsrep_local_state": state} for state in (3, 0, 4)),
+    {"read_only": "OFF"},
+    *({"stall": why} for why in (Reason.DISK_FULL, Reason.STALLED, None)),
+    {"wsrep_local_recv_queue": 0},
+    {"sync_refused": False},
+    {"threads_connected": 1},
+]
+
+
+def test_the_rules_apply_in_the_order_of_their_table() -> None:
+    # Its last column.
+    table = re.findall(r"(?m)^.{20,}? {2,}(\S.*)$", rules.__doc__ or "")
+    policy = Policy(False, False, False, 3, 64, 2.0, 1.0)  # noqa: FBT003 (the fields' order)
+    failure = PollFailure(Reason.TIMEOUT, "seen")
+    given = [
+        decide(BROKEN, 9.0, policy, Switches("/x", shutting_down=True), 1.0).reason,
+        decide(None, 9.0, policy, Switches(shutting_down=True), 1.0).reason,
+        decide(None, 9.0, policy, Switches(), 1.0).reason,
+        decide(failure, 9.0, policy, Switches(), 1.0).reason,
+        decide(failure, 0.0, policy, Switches(), 1.0).reason,
+    ]
+    node = BROKEN
+    for repair in REPAIRS:
+        given.append(decide(node, 0.0, policy, Switches()).reason)
+        node = replace(node, **repair)
+    donor = decide(replace(node, wsrep_local_state=2), 0.0, DONORS, Switches())
+    given += [donor.reason, decide(node, 0.0, policy, Switches()).reason]
+    expected = ", ".join(table).replace("the failure's own reason", failure.reason)
+    assert given == expected.replace("AVAILABLE: ", "").split(", ")
 
 
 DUMPS = pxc.dumps()
