@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 class Kind(NamedTuple):
     """What a setting takes.
 
-    must_be: for the message. parse: raises ValueError or KeyError for another text. words: all that
+    must_be: for the message. parse: raises ValueError for another text. words: all that
     it may be, if they are few.
     """
 
@@ -63,9 +63,7 @@ def duration(least: float, most: float) -> Kind:
 
 def choice(*words: str) -> Kind:
     """Return the kind that is one of these words."""
-    return Kind(
-        " or ".join(words), dict(zip(words, words, strict=True)).__getitem__, words
-    )
+    return Kind(" or ".join(words), lambda text: words[words.index(text)], words)
 
 
 def _within(
@@ -104,13 +102,15 @@ def _networks_in(text: str) -> list[Any]:
     return networks
 
 
-_SWITCH = {"1": True, "yes": True, "true": True, "on": True}
-_SWITCH |= {"0": False, "no": False, "false": False, "off": False}
+def _is_on(text: str) -> bool:
+    words = ("0", "no", "false", "off", "1", "yes", "true", "on")
+    return words.index(text.strip().lower()) > 3  # noqa: PLR2004 (where on begins)
+
 
 TEXT = Kind("text", str)
 SECRET = Kind("a secret", str)
 """It has no flag, because every user of the host can read a command line, and is not shown."""
-BOOLEAN = Kind("0 or 1", lambda text: _SWITCH[text.strip().lower()], ("0", "1"))
+BOOLEAN = Kind("0 or 1", _is_on, ("0", "1"))
 MOST_PORT = 65535
 PORT = whole(1, MOST_PORT)
 PATH = Kind("an absolute path", _absolute)

@@ -139,7 +139,7 @@ class Parser(argparse.ArgumentParser):
         )
         self._optionals.title, self._positionals.title = "Flags", "Arguments"
         self.set_defaults(command=name)
-        self.add_argument(*_HELP_FLAGS, action="store_true", help="print this help")
+        self.add_argument(*_HELP_FLAGS, action="help", help="print this help")
         self.add_argument("--env-file", metavar="FILE", help="file of NAME=value lines")
         for argument, meaning in command.own.items():
             word, _, metavar = argument.partition(" ")
@@ -181,8 +181,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             f"{_repeated(command)} is not a command; for help, run: clustercheckd --help"
         )
     parser = Parser(command)
-    if not set(_HELP_FLAGS).isdisjoint(rest):
-        _print_and_exit(parser.format_help().rstrip())
     try:
         typed, unknown = parser.parse_known_intermixed_args(rest)
         mistake = _mistake_in(unknown, command)

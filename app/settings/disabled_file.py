@@ -1,12 +1,8 @@
 """What an operator switches by hand: the disabled file, and the shutdown of the service."""
 
-import contextlib
 import os
-import re
 import stat
 import time
-from functools import lru_cache
-from pathlib import Path
 
 from app.text import one_line
 from app.verdict.rules import Switches
@@ -24,7 +20,7 @@ def switches_now(path: str, *, shutting_down: bool = False) -> Switches:
     try:
         status = os.stat(path)
         # Anybody can make a link to a file of root.
-        owner = _name_of(os.lstat(path).st_uid)
+        owner = os.lstat(path).st_uid
     # NotADirectoryError: a part of the path is no directory, so the file cannot exist either.
     except (FileNotFoundError, NotADirectoryError):
         return Switches(None, shutting_down)
@@ -35,24 +31,11 @@ def switches_now(path: str, *, shutting_down: bool = False) -> Switches:
     # touch(1) can set any time, and not every time can be written as a date.
     modified_at = min(max(status.st_mtime, 0.0), _LAST_DATE)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
-    file = f"{path} exists, changed at {at}, owner {owner}"
+    file = f"{path} exists, changed at {at}, owner user id {owner}"
     if reason := _first_line(path):
         file += f': "{reason}"'
     file += " (clustercheckd undrain removes it)"
     return Switches(file, shutting_down, modified_at)
-
-
-@lru_cache(maxsize=16)
-def _name_of(user_id: int) -> str:
-    """Return the name of a user of this host, or else the number.
-
-    Not from pwd, which may ask a directory server, and health checks would wait for it.
-    """
-    with contextlib.suppress(OSError):
-        users = Path("/etc/passwd").read_text(errors="replace")
-        if user := re.search(rf"^([^:]+):[^:]*:{user_id}:", users, re.MULTILINE):
-            return user[1]
-    return f"user id {user_id}"
 
 
 def _opener(path: str, flags: int) -> int:

@@ -34,12 +34,11 @@ class Variable(NamedTuple):
 def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
     """Return the variables of an env file, and one line for each mistake, without a value."""
     try:
-        text = read_file(path, errors="strict")
-    except (OSError, UnicodeError) as fault:
+        text = read_file(path)
+    except OSError as fault:
         if path == ENV_FILE and isinstance(fault, FileNotFoundError):
             return [], []
-        why = words_of(fault) if isinstance(fault, OSError) else "not UTF-8"
-        return [], [f"env file {path}: {why}"]
+        return [], [f"env file {path}: {words_of(fault)}"]
     # With any newline: the parser reads all of them, too.
     lines = list(io.StringIO(text, newline=None))
     if len(lines) > _MOST_LINES:

@@ -25,8 +25,8 @@ def stamp_of(path: str | None) -> object:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def read_file(path: str, errors: str = "surrogateescape") -> str:
-    """Return a file's text. Raises OSError and UnicodeError. errors: as for `bytes.decode`."""
+def read_file(path: str) -> str:
+    """Return a file's text, decoded as the environment is. Raises OSError."""
     # To open a pipe would block.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
@@ -34,4 +34,4 @@ def read_file(path: str, errors: str = "surrogateescape") -> str:
         text = file.read(_MOST_BYTES + 1)
     if len(text) > _MOST_BYTES:
         raise OSError(errno.EFBIG, f"larger than {_MOST_BYTES >> 10} KiB")
-    return text.decode("utf-8", errors)
+    return text.decode("utf-8", "surrogateescape")

@@ -56,10 +56,10 @@ class Settings(Policy, Database):
         NETWORKS,
     )
     clustercheck_any_path: bool = row("0", "return the verdict on every path", BOOLEAN)
-    clustercheck_log_level: Literal["debug", "info", "warning", "error"] = row(
+    clustercheck_log_level: Literal["info", "warning", "error"] = row(
         "info",
-        "debug, info, warning or error",
-        choice("debug", "info", "warning", "error"),
+        "info, warning or error",
+        choice("info", "warning", "error"),
     )
     clustercheck_log_format: Literal["text", "json"] = row(
         "text", "text or json", choice("text", "json")

