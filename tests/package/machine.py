@@ -96,7 +96,7 @@ class Machine:
         ]
         mount = subprocess.check_output(mounted, text=True).strip()
         own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
-        self._cgroup = Path(mount, own, f"clustercheckd-{os.getpid()}-{release}")
+        self._cgroup = Path(mount, own, f"clustercheckd-{os.getpid()}-{directory.name}")
         self._process = self._boot()
 
     def _boot(self) -> Process:

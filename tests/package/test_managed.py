@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -29,10 +28,6 @@ PLAYBOOK = ROOT / "build" / "ansible-venv" / "bin" / "ansible-playbook"
 RELEASE = "bookworm"
 ADDRESSES = {"db1": "10.77.0.1", "db2": "10.77.0.2"}
 PORT = 9300
-SSH = (
-    "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
-    " -o ControlMaster=auto -o ControlPersist=5"
-)
 DROP_IN = "/usr/lib/clustercheckd/clustercheck"
 PASSWORD = r"it's a \ word"
 ACCOUNT = r"CREATE USER clustercheck@localhost IDENTIFIED BY 'it''s a \\ word'"
@@ -47,16 +42,18 @@ class Fleet:
     machines: dict[str, Machine]
     directory: Path
 
-    def play(self, name: str, package: Path, **variables: object) -> tuple[int, str]:
-        """Run a play, and return its exit status and output."""
+    def play(
+        self, name: str, package: Path, *, fails: bool = False, **variables: object
+    ) -> str:
+        """Run a play, check that it succeeds or fails, and return its output."""
         inventory = yaml.safe_load((PLAYS / "inventory.example.yml").read_text())
         groups = inventory["all"]["children"]
         groups["galera"]["hosts"] = {
             host: {
-                "ansible_host": ADDRESSES[host],
-                "ansible_ssh_common_args": f"-o ProxyCommand='{self.enter(host)}'",
+                "ansible_host": address,
+                "ansible_ssh_common_args": self.way_to(host),
             }
-            for host in self.machines
+            for host, address in ADDRESSES.items()
         }
         # db1 is asked by another host, and db2 by its address.
         groups["haproxy"]["hosts"] = {"lb1": groups["galera"]["hosts"]["db2"]}
@@ -69,40 +66,37 @@ class Fleet:
         }
         path = self.directory / "inventory.yml"
         path.write_text(yaml.safe_dump(inventory))
+        command = (
+            f"{PLAYBOOK} -i {path} --private-key {self.directory}/key {PLAYS}/{name}"
+        )
         done = subprocess.run(
-            [
-                PLAYBOOK,
-                "-i",
-                path,
-                "--private-key",
-                self.directory / "key",
-                PLAYS / name,
-            ],
+            command.split(),
             env={
                 **os.environ,
                 "ANSIBLE_HOME": str(self.directory),
-                "ANSIBLE_SSH_ARGS": SSH,
-                "ANSIBLE_PIPELINING": "1",
-                "ANSIBLE_REMOTE_USER": "root",
-                "ANSIBLE_NOCOLOR": "1",
+                "ANSIBLE_CONFIG": str(Path(__file__).with_name("ansible.cfg")),
             },
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=SECONDS,
             check=False,
         )
-        return done.returncode, done.stdout
+        assert (done.returncode != 0) is fails, done.stdout
+        return done.stdout
 
-    def enter(self, host: str) -> str:
-        """Return the command that connects to a host's ssh server."""
-        pid = self.machines[host].init
-        return f"nsenter --target {pid} --net socat - TCP:127.0.0.1:22"
+    def way_to(self, host: str) -> str:
+        """Return the arguments with which ssh reaches a host's server."""
+        enter = f"nsenter --target {self.machines[host].init} --net"
+        return f"-o ProxyCommand='{enter} socat - TCP:127.0.0.1:22'"
 
     def everywhere(self, command: str) -> list[str]:
         """Run a command on each node, and return what it prints."""
         return [machine.run(command).strip() for machine in self.machines.values()]
+
+    def processes(self, unit: str) -> set[str]:
+        """Return the main processes of a unit."""
+        return set(self.everywhere(f"systemctl show -P MainPID {unit}"))
 
 
 @pytest.fixture(scope="module")
@@ -113,28 +107,18 @@ def fleet(
     """Boot two nodes that Ansible can log in to."""
     skip_where_glibc_is_newer_than_of(RELEASE)
     directory = tmp_path_factory.mktemp("ansible")
-    key = directory / "key"
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True
-    )
-    with ExitStack() as stack, ThreadPoolExecutor() as executor:
-        booting = [
-            executor.submit(stack.enter_context, booted(f"{RELEASE}-managed"))
-            for _ in ADDRESSES
+    make_key = f"ssh-keygen -q -t ed25519 -f {directory}/key -N".split()
+    subprocess.run([*make_key, ""], check=True)
+    key = (directory / "key.pub").read_text()
+    with ExitStack() as stack:
+        machines = [
+            stack.enter_context(booted(f"{RELEASE}-managed")) for _ in ADDRESSES
         ]
-        machines = dict(
-            zip(ADDRESSES, (future.result() for future in booting), strict=True)
-        )
-        machines["db1"].connect(machines["db2"], *ADDRESSES.values())
-        for machine in machines.values():
-            machine.run(
-                "mkdir -p -m 0700 /root/.ssh && rm /etc/nologin /run/nologin",
-                check=False,
-            )
-            machine.path("/root/.ssh/authorized_keys").write_text(
-                key.with_suffix(".pub").read_text()
-            )
-        yield Fleet(machines, directory)
+        machines[0].connect(machines[1], *ADDRESSES.values())
+        for machine in machines:
+            machine.run("mkdir -p -m 0700 /root/.ssh")
+            machine.path("/root/.ssh/authorized_keys").write_text(key)
+        yield Fleet(dict(zip(ADDRESSES, machines, strict=True)), directory)
 
 
 def test_it_installs_the_service_on_one_node_after_the_other(
@@ -142,60 +126,49 @@ def test_it_installs_the_service_on_one_node_after_the_other(
 ) -> None:
     # As replication would.
     fleet.machines["db2"].run(f'mariadb <<"END"\n{ACCOUNT}\nEND')
-    status, output = fleet.play("clustercheckd.yml", packages.deb)
-    assert status == 0, output
+    output = fleet.play("clustercheckd.yml", packages.deb)
     assert output.count("PLAY [") == len(ADDRESSES)
-    for said in fleet.everywhere("systemctl is-enabled clustercheckd"):
-        assert said == "enabled"
+    enabled = fleet.everywhere("systemctl is-enabled clustercheckd")
+    assert set(enabled) == {"enabled"}
 
 
 def test_it_upgrades_a_running_service(fleet: Fleet, next_packages: Packages) -> None:
-    before = fleet.everywhere("systemctl show -P MainPID clustercheckd")
-    status, output = fleet.play("clustercheckd.yml", next_packages.deb)
-    assert status == 0, output
+    before = fleet.processes("clustercheckd")
+    output = fleet.play("clustercheckd.yml", next_packages.deb)
     # The copy and the upgrade: what is as it should be stays.
     assert output.count("changed=2 ") == len(ADDRESSES), output
-    versions = fleet.everywhere("dpkg-query -f '${Version}' -W clustercheckd")
-    assert all(version.startswith(next_packages.version) for version in versions)
-    assert not {*before} & {
-        *fleet.everywhere("systemctl show -P MainPID clustercheckd")
-    }
+    for version in fleet.everywhere("dpkg-query -f '${Version}' -W clustercheckd"):
+        assert version.startswith(next_packages.version)
+    assert before.isdisjoint(fleet.processes("clustercheckd"))
 
 
 def test_it_restarts_one_server_at_a_time_while_its_node_is_drained(
     fleet: Fleet, next_packages: Packages
 ) -> None:
-    before = fleet.everywhere("systemctl show -P MainPID mariadb")
-    status, output = fleet.play("restart.yml", next_packages.deb)
-    assert status == 0, output
-    assert not {*before} & {*fleet.everywhere("systemctl show -P MainPID mariadb")}
+    before = fleet.processes("mariadb")
+    fleet.play("restart.yml", next_packages.deb)
+    assert before.isdisjoint(fleet.processes("mariadb"))
     changes = [
-        change
+        (change["at"], change["reason"])
         for said in fleet.everywhere(f"curl -s http://localhost:{PORT}/status")
         for change in json.loads(said)["changes"][-2:]
     ]
-    assert [change["reason"] for change in changes] == [
-        *("disabled", "synced") * len(ADDRESSES)
-    ]
-    times = [change["at"] for change in changes]
-    assert times == sorted(times)
+    assert changes == sorted(changes)
+    assert [reason for _, reason in changes] == ["disabled", "synced"] * len(ADDRESSES)
 
 
 def test_a_rollout_stops_at_the_node_that_the_load_balancer_cannot_ask(
     fleet: Fleet, next_packages: Packages
 ) -> None:
     wrong = {**SETTINGS, "CLUSTERCHECK_ALLOW_FROM": "192.0.2.0/24"}
-    status, output = fleet.play(
-        "clustercheckd.yml", next_packages.deb, clustercheckd_settings=wrong
-    )
-    assert status != 0
-    settings = fleet.everywhere("cat /etc/clustercheckd/clustercheckd.env")
-    assert ["192.0.2.0" in text for text in settings] == [True, False], output
+    with_them = {"clustercheckd_settings": wrong}
+    fleet.play("clustercheckd.yml", next_packages.deb, fails=True, **with_them)
+    count = "grep -c 192.0.2.0 /etc/clustercheckd/clustercheckd.env || true"
+    assert fleet.everywhere(count) == ["1", "0"]
     # One node is missing now: nothing is restarted.
-    before = fleet.everywhere("systemctl show -P MainPID mariadb")
-    status, _ = fleet.play("restart.yml", next_packages.deb)
-    assert status != 0
-    assert fleet.everywhere("systemctl show -P MainPID mariadb") == before
+    before = fleet.processes("mariadb")
+    fleet.play("restart.yml", next_packages.deb, fails=True)
+    assert fleet.processes("mariadb") == before
 
 
 XINETD = f"""service mysqlchk
