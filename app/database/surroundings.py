@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.verdict.alone import BUSY, IS_CUT, IS_FULL, USED
+from app.verdict.alone import IS_CUT, IS_FULL, USED
 
 _PORT = re.compile(rb"gmcast\.listen_addr = [^;]*:(\d+)")
 # Port, the other end's address (the end of IPv6, which IPv4 is) and port, state, packets sent again
@@ -60,19 +60,10 @@ class Surroundings:
         data = variables.get(b"datadir", b"")
         logs, _ = os.path.split(variables.get(b"log_bin_basename", b""))
         with contextlib.suppress(OSError):
-            folders = data, logs or data
-            disks = list(map(os.statvfs, folders))
+            disks = map(os.statvfs, (data, logs or data))
             rooms = [disk.f_bavail * disk.f_frsize for disk in disks]
             seen |= {IS_FULL: min(rooms) < _FULL_BYTES, USED: -sum(rooms)}
-            seen[BUSY] = sum(map(_busy_milliseconds, folders))
         self._seen = seen
-
-
-def _busy_milliseconds(folder: bytes) -> int:
-    # See Documentation/admin-guide/iostats.rst.
-    device = os.stat(folder).st_dev
-    name = f"{os.major(device)}:{os.minor(device)}"
-    return int(Path("/sys/dev/block", name, "stat").read_text().split()[9])
 
 
 def lost_peers(table: str, port: int) -> int | None:

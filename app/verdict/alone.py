@@ -10,7 +10,8 @@ its group has ordered. They do not say whether the others have. The first row th
 | a read in sync or the queue waits; no room for its data or its binary log    | disk-full     |
 | the queue is empty: others have written nothing that the group has ordered   | the group     |
 | a DDL statement began since the node kept up, or in the 5 s before           | the group     |
-| it is at work: it writes pages or its log, reads many rows, or fills its disk's time | the group |
+| it is at work: it writes pages or its binary log, or reads many rows         | the group     |
+| its disk hangs: it has not flushed its log for 1.5 s                         | the group     |
 | its counters of DDL and work are not known, or its disk is not seen          | the group     |
 | none of these                                                                | stalled       |
 
@@ -28,24 +29,26 @@ from app.verdict.reason import Reason
 GROUP = "group"
 """In place of a reason: as far as the node shows, its whole group waits, or it is at work."""
 
-DDL, PAGES, ROWS = "com", "innodb", "handler"
-IS_CUT, IS_FULL, USED, BUSY = "is_cut", "is_full", "used", "busy"
-"""What `app.database.surroundings` sees: the last two in bytes and milliseconds."""
+DDL, PAGES, ROWS, FLUSHES = "com", "buffer", "read", "background"
+IS_CUT, IS_FULL, USED = "is_cut", "is_full", "used"
+"""What `app.database.surroundings` sees: the last in bytes."""
 
 SHOW_COUNTERS = (
     "SHOW GLOBAL STATUS WHERE Variable_name REGEXP '^(Innodb_buffer_pool_write_requests"
-    "|Handler_read_(rnd_)?next|Com_(analyze|grant|optimize|rename|repair|revoke|truncate).*"
+    "|Innodb_background_log_sync|Handler_read_(rnd_)?next|Com_(analyze|grant|optimize|rename|repair|revoke|truncate).*"
     "|Com_(alter|create|drop)_([^t]|table|trigger).*)$'"
 )
-"""What a look counts, by the beginning of its name. In session scope, Com_ and Handler_ would be
-those of the session. Not Com_create_temporary_table: such a table is its session's alone."""
+"""What a look counts, by a word of its name. In session scope, Com_ and Handler_ would be those of
+the session. Not Com_create_temporary_table: such a table is its session's alone."""
 
-_IDLE = {PAGES: 100, ROWS: 100_000, USED: 8 << 20, BUSY: 900}
+_IDLE = {PAGES: 100, ROWS: 100_000, USED: 8 << 20}
 """More a second is work. Clients read rows too, but pages are written for the group's writes. A
 large transaction writes its binary log at the end."""
 
 _WAIT_SECONDS = 0.25
 """A read in sync that is answered sooner has not waited."""
+_FLUSHED_SECONDS = 1.5
+"""The server flushes its log once a second, if its disk works: one may be slow for all members."""
 _EARLIER_SECONDS = 5.0
 """Where a DDL statement is sent, it is counted before its turn comes."""
 
@@ -56,8 +59,9 @@ def counters_of(answers: Iterable[object]) -> dict[str, int]:
     for rows in answers:
         if isinstance(rows, tuple):
             for name, value in rows:
-                sums[name.decode().lower().partition("_")[0]] += int(value)
-    return dict(sums) if sums.keys() == {DDL, PAGES, ROWS} else {}
+                first, second, *_ = name.decode().lower().split("_")
+                sums[DDL if first == DDL else second] += int(value)
+    return dict(sums) if sums.keys() == {DDL, PAGES, ROWS, FLUSHES} else {}
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Stand:
 
     look: the latest. counted: the latest with counters. applied_at: of the latest that saw the
     queue empty, or the node apply. in_touch_at: when it last heard from its group. ddl_at,
-    worked_at: of the latest that may have seen DDL, or work.
+    worked_at, flushed_at: of the latest that may have seen DDL, or work, or the disk at work.
     """
 
     look: Look = Look()
@@ -92,6 +96,7 @@ class Stand:
     in_touch_at: float = -math.inf
     ddl_at: float = -math.inf
     worked_at: float = -math.inf
+    flushed_at: float = -math.inf
 
     def after(self, look: Look) -> "Stand":
         """Return what one more look says."""
@@ -118,6 +123,7 @@ class Stand:
             counted=look,
             ddl_at=at if began else self.ddl_at,
             worked_at=at if works else self.worked_at,
+            flushed_at=self.flushed_at if now[FLUSHES] == then.get(FLUSHES) else at,
         )
 
     @property
@@ -149,6 +155,10 @@ class Stand:
             cause = Reason.CUT_OFF
         elif look.seen.get(IS_FULL):
             cause = Reason.DISK_FULL
-        elif idle_at < look.at and USED in look.seen and not self.may_be_ddl:
+        elif (
+            idle_at < look.at <= self.flushed_at + _FLUSHED_SECONDS
+            and USED in look.seen
+            and not self.may_be_ddl
+        ):
             cause, since = Reason.STALLED, idle_at
         return cause, look.at - since

@@ -217,6 +217,7 @@ class Server:
         applied = str(milliseconds(self._applied_at))
         return {
             "Com_alter_table": str(ddl),
+            "Innodb_background_log_sync": str(int(self._world.now)),
             "Innodb_buffer_pool_write_requests": applied,
             "Handler_read_next": applied,
         }
