@@ -40,6 +40,7 @@ _PROVIDERS = (
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 (its subdirectories are made by mkdtemp)
 _ROOM_BYTES = 4 << 30
 """What all the nodes of a run need at the most, twice over."""
+_DATA_BYTES = 8 << 30
 _BINARY_LOG_BYTES = 1 << 30
 """Enough for the commits of some hours, and for a large transaction."""
 _START_SECONDS = 60.0
@@ -109,9 +110,9 @@ class Installation(Block):
     servers run as the user mysql, because an rsync state transfer refuses to write as root.
 
     hosts: where the nodes of its cluster run, in that order; without any, they run here.
-    binary_logs: each node has a binary log, on a small file system of its own. That needs the right
-    to mount. group_timeouts: provider options for how soon the group excludes a node; none are
-    Galera's defaults.
+    binary_logs: each node has a binary log, on a small file system of its own, and syncs its logs.
+    That needs the right to mount. options: more options of each server. group_timeouts: provider
+    options for how soon the group excludes a node; none are Galera's defaults.
     """
 
     def __init__(
@@ -138,6 +139,9 @@ class Installation(Block):
 
     def _start(self) -> None:
         """Install, which takes about two seconds."""
+        if self._binary_logs:
+            # InnoDB never syncs a redo log in /dev/shm.
+            self._mount(self.directory, _DATA_BYTES)
         self.give_to_server(self.directory)
         self.template = template = self.node("template")
         self.install(template)
@@ -152,7 +156,7 @@ class Installation(Block):
         """Kill the nodes and remove their data."""
         for node in self._nodes:
             node.kill()
-        for path in self._mounted:
+        for path in reversed(self._mounted):
             subprocess.run(["umount", str(path)], check=True)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.ports.close()
@@ -165,7 +169,7 @@ class Installation(Block):
         node = Node(self, name, [*self.options, *options], data, host)
         self._nodes.append(node)
         if self._binary_logs:
-            self._mount(node.binary_log)
+            self._mount(node.binary_log, _BINARY_LOG_BYTES)
         return node
 
     def give_to_server(self, path: Path) -> None:
@@ -174,15 +178,15 @@ class Installation(Block):
         if self.user:
             shutil.chown(path, self.user, self.user)
 
-    def _mount(self, path: Path) -> None:
-        path.mkdir()
+    def _mount(self, path: Path, room_bytes: int) -> None:
+        path.mkdir(exist_ok=True)
         subprocess.run(
             [
                 "mount",
                 "-t",
                 "tmpfs",
                 "-o",
-                f"size={_BINARY_LOG_BYTES}",
+                f"size={room_bytes}",
                 "tmpfs",
                 str(path),
             ],

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -52,6 +52,8 @@ _OPTIONS = (
     "--innodb-flush-log-at-trx-commit=1",
     "--rpl-semi-sync-master-timeout=100000",
 )
+_FORGOTTEN_SECONDS = 8.0
+"""After so long, no rule excuses a node because its tables were made."""
 _LATEST = 3
 _INTERRUPTED = 130
 
@@ -154,20 +156,21 @@ def _run(
             exits.callback(sampler.end)
             sampler.start()
         time.sleep(AFTER_SECONDS)
+        server, provider = (
+            stack.nodes[0].sql("SELECT VERSION()")[0][0],
+            stack.nodes[0].status("wsrep_provider_version"),
+        )
+        timeouts = _evs_timeouts(stack.nodes[0])
         faults = islice(plan(seed, len(stack.nodes), kinds), most_faults)
         windows, rebuilt = _inject_all(
             faults, seconds, stack, [of_node[TRUTH] for of_node in asked.values()], tell
         )
         for sampler in every:
             sampler.finish()
-        server, provider = (
-            stack.nodes[0].sql("SELECT VERSION()")[0][0],
-            stack.nodes[0].status("wsrep_provider_version"),
-        )
         # Without clustercheckd's version: the documents show the picture, and a release must not
         # change it.
         title = (
-            f"Seed {seed}, {len(windows)} faults, evs timeouts {_evs_timeouts(stack.nodes[0])},"
+            f"Seed {seed}, {len(windows)} faults, evs timeouts {timeouts},"
             f" cluster rebuilt {rebuilt} times; MariaDB {server}, Galera {provider},"
             f" Python {platform.python_version()}, {os.cpu_count()} cores."
         )
@@ -236,6 +239,7 @@ def _inject_all(
                     Window(len(windows) + 1, PREPARING, name, began_at, began_at)
                 )
                 _wait_until_whole(stack)
+                time.sleep(_FORGOTTEN_SECONDS)
             tell(f"{len(windows) + 1:3}: {fault.kind} on {name}")
             began_at = ended_at = time.monotonic()
             with inject(fault, stack):
@@ -254,8 +258,9 @@ def _inject_all(
             # Galera does not always recover by itself. The answers meanwhile still count.
             tell(f"     the cluster does not recover, and is rebuilt: {stuck}")
             rebuilt += 1
-            rebuild(stack)
-            _wait_until_whole(stack)
+            with suppress(NotInTimeError, ProcessEndedError):
+                rebuild(stack)
+                _wait_until_whole(stack)
         windows.append(Window(len(windows) + 1, fault.kind, name, began_at, ended_at))
     return windows, rebuilt
 

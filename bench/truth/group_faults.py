@@ -21,7 +21,7 @@ from harness.waiting import wait_for
 OfNode = Callable[[Node], AbstractContextManager[None]]
 OfStack = Callable[[Stack, Node], AbstractContextManager[None]]
 
-_SLOW_MS = 200
+_SLOW_MS = 3000
 _LITTLE_CPU = 0.05
 _FLAP_SECONDS = 0.8
 _PATIENT_SECONDS = 120.0
