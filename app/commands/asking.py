@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator
 from pydantic_core import from_json
@@ -20,7 +21,6 @@ from pydantic_core import from_json
 from app.settings.error import SettingsError
 from app.settings.settings import LISTENING
 from app.settings.source import Source
-from app.table import MOST_PORT
 from app.text import host_and_port, one_line
 from app.verdict.node_state import NodeState
 from app.verdict.rules import word_of
@@ -30,9 +30,6 @@ _MOST_BYTES = 1 << 18
 _MOST_MEMBERS = 64
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
 _SENTENCE = re.compile(r"[\w ]{0,40}Node is [a-z -]{1,40}\.")
-_TYPED = re.compile(
-    r"(\[(?P<bracketed>[^\s\[\]/@,]+)\]|(?P<host>[^\s:\[\]/@,]+))(:(?P<port>[0-9]{1,9}))?"
-)
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class Answer(Finding, frozen=True):
 def own_address(source: Source) -> Address:
     """Return the address on which this host's service answers. Raises `SettingsError`."""
     # Without the warnings: this user may not be able to read the env file.
-    settings, *_ = source.load(*LISTENING)
+    settings, _ = source.load(*LISTENING)
     host = settings.clustercheck_host.replace("*", "127.0.0.1")
     port = settings.clustercheck_port
     hint = "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"
@@ -153,15 +150,12 @@ def address_at(text: str, default_port: int) -> Address:
     """Parse host, host:port, an IPv6 address or [address]:port. Raises `SettingsError`."""
     # An IPv6 address without brackets cannot have a port.
     bare_ipv6 = text.count(":") > 1 and "[" not in text
-    typed = _TYPED.fullmatch(f"[{text}]" if bare_ipv6 else text)
-    port = int(typed["port"] or default_port) if typed else 0
-    if typed is None or not 1 <= port <= MOST_PORT:
-        # Before the @ of a URL may be a password.
-        shown = "" if "@" in text else f"{one_line(text)!r} is "
-        raise SettingsError(
-            f"status: {shown}not an address; examples: db1:9200 [fd00::1]:9200"
-        )
-    return Address(text, typed["bracketed"] or typed["host"], port)
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(f"//[{text}]" if bare_ipv6 else f"//{text}")
+        if parts.hostname and not parts.path and parts.username is None:
+            return Address(text, parts.hostname, parts.port or default_port)
+    # It may be a URL with a password.
+    raise SettingsError("status: not an address; examples: db1:9200 [fd00::1]:9200")
 
 
 def members_of(addresses: Sequence[Address]) -> list[Address]:
@@ -185,10 +179,7 @@ def members_of(addresses: Sequence[Address]) -> list[Address]:
 
 def ask(addresses: Sequence[Address]) -> list[Answer]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers = {
-        address: no_answer(address, f"{_NO_ANSWER}{address.hint}")
-        for address in addresses
-    }
+    answers: dict[Address, Answer] = {}
 
     def ask_one(address: Address) -> None:
         answers[address] = _ask(address)
@@ -196,14 +187,17 @@ def ask(addresses: Sequence[Address]) -> list[Answer]:
     # Nothing can stop the lookup of a name: such a thread is left behind.
     threads = [
         threading.Thread(target=ask_one, args=(address,), daemon=True)
-        for address in answers
+        for address in addresses
     ]
     for thread in threads:
         thread.start()
     end = time.monotonic() + SECONDS
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    return [answers[address] for address in addresses]
+    return [
+        answers.get(address) or no_answer(address, f"{_NO_ANSWER}{address.hint}")
+        for address in addresses
+    ]
 
 
 def _ask(address: Address) -> Answer:

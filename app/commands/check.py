@@ -9,12 +9,9 @@ from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
 from app.commands.output import REASONS_PAGE, complain, say
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
-from app.settings.env_file import Variable
 from app.settings.listening import listening_socket
-from app.settings.settings import TABLE, Settings
+from app.settings.settings import Settings
 from app.settings.source import Source
-from app.table import SECRET, Row
-from app.text import one_line
 from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from app.verdict.rules import Switches, decide
@@ -30,7 +27,7 @@ _WITH_DROP_INS = (
 
 def check(source: Source) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
-    settings, warnings, _ = source.load()
+    settings, warnings = source.load()
     complain(*warnings)
     _become_service_user(". Ask the service itself: clustercheckd status")
     database = settings.database()
@@ -58,15 +55,14 @@ def check(source: Source) -> int:
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def check_settings(source: Source, *, showing: bool) -> int:
+def check_settings(source: Source) -> int:
     """Check what the service would check at its start, as its user; return the exit status.
 
-    It is 1 if the running service would lose the node. showing: whether to print what sets each
-    setting. Raises `SettingsError`.
+    It is 1 if the running service would lose the node. Raises `SettingsError`.
     """
     # Before the settings are loaded: the service must be able to read the env file too.
     _become_service_user()
-    settings, warnings, used = source.load(strict=True)
+    settings, warnings = source.load(strict=True)
     complain(*warnings)
     listening_socket(settings, trying=True).close()
     database = settings.database()
@@ -75,11 +71,6 @@ def check_settings(source: Source, *, showing: bool) -> int:
         str(value).startswith("/run/credentials/") for value in vars(settings).values()
     ):
         database.target()
-    if showing:
-        for row in TABLE.values():
-            say(_env_line(row, used.get(row.name)))
-        # With what the option file and defaults add.
-        say(f"# database: {database}")
     if lost := _lost_with(settings, source):
         complain(f"the service can read the node, and not with these settings: {lost}")
         return FAILED
@@ -98,16 +89,6 @@ def _lost_with(settings: Settings, source: Source) -> str:
     if isinstance(outcome, NodeState) or running.node == NodeState():
         return ""
     return f"{outcome.reason}: {outcome.detail}"
-
-
-def _env_line(row: Row, variable: Variable | None) -> str:
-    """Return a setting as a line of an env file; a default as a comment."""
-    if variable is None:
-        return f"#{row.name.upper()}={row.typed}  # default"
-    # A URL in MYSQL_HOST has its password before the @.
-    is_secret = row.kind is SECRET or "@" in variable.value
-    value = "(hidden)" if is_secret else one_line(variable.value)
-    return f"{row.name.upper()}={value}  # {variable.where or 'environment'}"
 
 
 def _become_service_user(hint: str = "") -> None:

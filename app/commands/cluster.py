@@ -34,7 +34,6 @@ def remarks_on(answers: Sequence[Answer]) -> dict[str, str]:
         "nobody": "" if missing > 0 else _nobody(answers),
         "held-up": _held_up(members, answers),
         "not-asked": _not_asked(missing, asked.values()) if missing > 0 else "",
-        "versions": _differences("an upgrade is not finished", members, _version),
     }
     return {word: seen for word, seen in found.items() if seen}
 
@@ -52,8 +51,8 @@ def _split(members: Mapping[str, NodeState]) -> str:
         if not (node.wsrep_local_recv_queue or node.returning or is_late(node))
     }
     return (
-        _differences(_SPLIT, members, _data)
-        or _differences(_SPLIT, current, _view)
+        _differences(members, _data)
+        or _differences(current, _view)
         or _same_place(current)
     )
 
@@ -72,8 +71,7 @@ def _nobody(answers: Sequence[Answer]) -> str:
     # One node alone may not know of the others.
     if len(answers) in (1, silent) or any(one.available for one in answers):
         return ""
-    unknown = f"; {silent} gave no answer: look there too" if silent else ""
-    return f"no node that answers takes traffic; do not bootstrap anything yet{unknown}"
+    return "no node that answers takes traffic; do not bootstrap anything yet"
 
 
 def _held_up(members: Mapping[str, NodeState], answers: Sequence[Answer]) -> str:
@@ -130,20 +128,15 @@ def _view(node: NodeState) -> str:
     )
 
 
-def _version(node: NodeState) -> str:
-    # What follows the number depends on options too, such as -log.
-    return str(node.version).partition("-")[0]
-
-
 def _differences(
-    what: str, members: Mapping[str, NodeState], seen_of: Callable[[NodeState], str]
+    members: Mapping[str, NodeState], seen_of: Callable[[NodeState], str]
 ) -> str:
     """Return what is seen of the nodes with their names, empty if it is the same on all."""
     sides = _grouped(members, seen_of)
     if len(sides) < 2:  # noqa: PLR2004 (a difference)
         return ""
     parts = (f"{', '.join(names)}: {seen}" for seen, names in sides.items())
-    return "; ".join([what, *parts])
+    return "; ".join([_SPLIT, *parts])
 
 
 def _grouped(

@@ -4,8 +4,6 @@ Both then ask the service whether it sees that.
 """
 
 import os
-from contextlib import suppress
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from app.commands.asking import ask, own_address
@@ -17,7 +15,9 @@ from app.settings.source import Source
 from app.verdict.reason import Reason
 
 _TMPFILES = ("/usr/lib/tmpfiles.d", "/run/tmpfiles.d", "/etc/tmpfiles.d")
-"""Where tmpfiles.d(5) has its rules."""
+_CLEANED = ("/tmp/", "/var/tmp/")  # noqa: S108 (where, not what)
+_BOOTED = Path("/run/systemd/system")
+"""It exists if systemd runs: sd_booted(3)."""
 
 
 def drain(source: Source, reason: str | None) -> int:
@@ -54,9 +54,9 @@ def drain(source: Source, reason: str | None) -> int:
             except OSError as fault:
                 complain(f"--reason is not written: {fault.strerror}")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
-    if age := _lifetime(disabled_file):
+    if not _is_kept(disabled_file):
         complain(
-            f"systemd-tmpfiles removes {disabled_file} after {age}. To keep it, run:"
+            f"systemd-tmpfiles may remove {disabled_file} after some days; to keep it, run:"
             f" echo 'x {disabled_file}' >/etc/tmpfiles.d/clustercheck-disabled.conf"
         )
     return _confirm(source, disabled_file, drained=True)
@@ -81,25 +81,18 @@ def undrain(source: Source) -> int:
 
 def _disabled_file(source: Source) -> str:
     # The path is all that a drain needs: no other mistake may stop it.
-    settings, warnings, _ = source.load("clustercheck_disabled_file")
+    settings, warnings = source.load("clustercheck_disabled_file")
     complain(*warnings)
     return settings.clustercheck_disabled_file
 
 
-def _lifetime(path: str) -> str:
-    """Return the age at which systemd-tmpfiles removes a file; empty if it keeps it."""
-    age = ""
-    for file in (one for place in _TMPFILES for one in Path(place).glob("*.conf")):
-        with suppress(OSError):
-            for line in file.read_text(errors="replace").splitlines():
-                match line.split():
-                    case ["x" | "X", kept, *_] if fnmatchcase(path, kept):
-                        return ""
-                    case [_, parent, _, _, _, limit, *_] if path.startswith(
-                        f"{parent}/"
-                    ) and not line.startswith("#"):
-                        age = age or limit.strip("-")
-    return age
+def _is_kept(path: str) -> bool:
+    """Return whether systemd-tmpfiles leaves a file alone, as tmpfiles.d(5) says."""
+    if not path.startswith(_CLEANED) or not _BOOTED.exists():
+        return True
+    files = [file for place in _TMPFILES for file in Path(place).glob("*.conf")]
+    lines = [line for file in files if file.is_file() for line in file.open()]
+    return any(line.split()[:2] == ["x", path] for line in lines)
 
 
 def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:

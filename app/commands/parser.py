@@ -53,7 +53,6 @@ COMMANDS = {
         TABLE,
         {
             "--check-settings": "only say whether the settings can be used",
-            "--show-settings": "that, and print each setting and where it is set",
         },
     ),
     "check": Command(

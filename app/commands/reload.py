@@ -11,7 +11,6 @@ from pathlib import Path
 from app.commands.asking import Answer, ask, own_address
 from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
-from app.settings.error import SettingsError
 from app.settings.source import Source
 
 _SECONDS = 130.0
@@ -26,22 +25,18 @@ def reload(source: Source) -> int:
 
     Raises `SettingsError` if the settings do not lead to the service.
     """
-    # systemd sets it for ExecReload=. That process is to try whatever answers, or does not: it
-    # refuses too, and /status and alerts say why.
-    main = os.environ.get("MAINPID", "")
-    try:
-        address = own_address(source)
-    except SettingsError:
-        _send_signal(main)
-        raise
+    address = own_address(source)
     [before] = ask([address])
+    pid = str(before.pid)
+    # systemd sets it for ExecReload=. Another unit's settings may name this address.
+    main = os.environ.get("MAINPID", pid)
     sent_at = datetime.now(UTC)
-    fault = _send_signal(main or before.pid, None if main else address.port)
     if before.fault:
         fault = f"{before.fault}; if its address has changed, run: systemctl restart clustercheckd"
-    elif main and str(before.pid) not in (main, "None"):
-        # Another unit's settings may name this address.
-        fault = f"process {before.pid} answers there: repeat ExecStart='s flags here"
+    elif main != pid:
+        fault = f"process {pid} answers there: repeat ExecStart='s flags here"
+    else:
+        fault = _send_signal(pid, address.port)
     if fault:
         complain(f"not reloaded: {address.name}: {fault}")
         return FAILED
@@ -81,16 +76,16 @@ def _told(before: Answer, after: Answer) -> int:
     return NOT_AVAILABLE if lost else DONE
 
 
-def _send_signal(pid: object, port: int | None = None) -> str:
+def _send_signal(pid: str, port: int) -> str:
     """Send SIGHUP to a process of this host that catches it. Return why not, or nothing.
 
     port: on which the process must listen, as any program may have named it.
     """
     process = Path(f"/proc/{pid}")
     try:
-        catches = _CATCHES_SIGHUP.search((process / "status").read_text())
-        if catches and (port is None or _listens(process, port)):
-            os.kill(int(process.name), signal.SIGHUP)
+        status = (process / "status").read_text()
+        if _CATCHES_SIGHUP.search(status) and _listens(process, port):
+            os.kill(int(pid), signal.SIGHUP)
             return ""
     except PermissionError as fault:
         return f"process {pid}: {fault.strerror}: run reload as root or as its user"

@@ -1,7 +1,6 @@
 """`clustercheckd status`: one table of what running services report about their nodes."""
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,6 @@ from app.commands.asking import Address, Answer, ask
 from app.commands.cluster import FAULTS, is_late, remarks_on
 from app.commands.exit_status import (
     AVAILABLE,
-    DONE,
     FAILED,
     NOT_AVAILABLE,
     NOT_ONE_CLUSTER,
@@ -23,7 +21,6 @@ from app.verdict.alone import GROUP
 _PAUSE_SECONDS = 1.0
 _CELL_LENGTH = 60
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
-# What a narrow terminal cuts comes last.
 _HEADER = ("node", "verdict", "reason", "since", "size", "recvq", "state")
 _CLEAR = "\x1b[H\x1b[J"
 
@@ -35,12 +32,9 @@ def status(addresses: Sequence[Address], *, as_json: bool, watching: bool) -> in
     """
     render = _as_json if as_json else _as_table
     if watching:
-        in_place = str if as_json else _in_place
-        try:
-            while say(in_place(render(ask(addresses)))):
-                time.sleep(_PAUSE_SECONDS)
-        except KeyboardInterrupt:
-            return DONE
+        clear = _CLEAR if sys.stdout.isatty() else ""
+        while say(f"{clear}{render(ask(addresses))}"):
+            time.sleep(_PAUSE_SECONDS)
         return FAILED
     answers = ask(addresses)
     if _exit_status(answers) == NOT_ONE_CLUSTER:
@@ -55,15 +49,6 @@ def _exit_status(answers: Sequence[Answer]) -> int:
     if not FAULTS.isdisjoint(remarks_on(answers)):
         return NOT_ONE_CLUSTER
     return AVAILABLE if all(one.available for one in answers) else NOT_AVAILABLE
-
-
-def _in_place(text: str) -> str:
-    """Put the time above the text. On a terminal, it replaces the previous text, and fits."""
-    lines = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), *text.splitlines()]
-    if not sys.stdout.isatty():
-        return "\n".join(lines)
-    width = shutil.get_terminal_size().columns
-    return _CLEAR + "\n".join(line[:width] for line in lines)
 
 
 def _as_json(answers: Sequence[Answer]) -> str:

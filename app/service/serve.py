@@ -50,7 +50,7 @@ def serve(source: Source) -> int:
     # Until the server sets its own handlers, there is nothing to shut down, and a reload waits.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
-    settings, warnings, _ = source.load()
+    settings, warnings = source.load()
     prepare_for(settings.database().target())
     log = Log()
     log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
@@ -195,7 +195,7 @@ class _Service:
         complaints: list[str] = []
         warnings: Sequence[str] = ()
         try:
-            settings, warnings, _ = self._source.load(strict=True)
+            settings, warnings = self._source.load(strict=True)
             _tell_ignored(warnings)
             self._check(settings)
             failure = await self._take(settings)

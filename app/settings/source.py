@@ -28,17 +28,6 @@ _LIKE_OURS = (
 _HARMLESS = re.compile(r"[A-Z]+(_[A-Z]+)+")
 
 
-class Loaded(NamedTuple):
-    """Settings as they were read.
-
-    warnings: one line each. variables: the one that decides, for each field that has one.
-    """
-
-    settings: Settings
-    warnings: Sequence[str]
-    variables: Mapping[str, Variable]
-
-
 class Source(NamedTuple):
     """Where a process reads its settings, beside its environment.
 
@@ -48,8 +37,8 @@ class Source(NamedTuple):
     flags: Mapping[str, str] = {}
     env_file: str | None = None
 
-    def load(self, *names: str, strict: bool = False) -> Loaded:
-        """Read settings. Raises `SettingsError`.
+    def load(self, *names: str, strict: bool = False) -> tuple[Settings, Sequence[str]]:
+        """Return settings, and warnings of one line each. Raises `SettingsError`.
 
         names: the fields that the caller uses, if not all; a mistake elsewhere is then a warning.
         strict: a name in the env file that is no setting is a mistake.
@@ -73,8 +62,7 @@ class Source(NamedTuple):
             if (name := variable.field) in (names or TABLE)
             if variable.value or TABLE[name].kind is NETWORKS
         }
-        settings = Settings(**values_of(used, mistakes))
-        return Loaded(settings, bounded(warnings), used)
+        return Settings(**values_of(used, mistakes)), bounded(warnings)
 
 
 def _unknown(variables: Iterable[Variable]) -> Iterator[str]:

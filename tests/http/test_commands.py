@@ -230,7 +230,9 @@ def here(service: Service, path: Path | None = None) -> dict[str, str]:
 def complaints(done: "subprocess.CompletedProcess[str]") -> str:
     """Return standard error without what depends on this host's rules for /tmp."""
     lines = done.stderr.splitlines(keepends=True)
-    return "".join(line for line in lines if ": systemd-tmpfiles removes " not in line)
+    return "".join(
+        line for line in lines if ": systemd-tmpfiles may remove " not in line
+    )
 
 
 both = pytest.mark.parametrize("command", ["drain", "undrain"])
@@ -362,31 +364,24 @@ class TestDrain:
             drainable.disabled_file.touch()
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which needs root")
-    @pytest.mark.parametrize(
-        ("rules", "age"),
-        [
-            ("q {} 1777 root root 30d", "30d"),
-            ("#q {} 1777 root root 30d", ""),
-            ("q {} 1777 root root -", ""),
-            ("q {} 1777", ""),
-            ("q {}-not 1777 root root 30d", ""),
-            ("x {}/drain*\nq {} 1777 root root 30d", ""),
-            ("q {} 1777 root root 30d\nX {}/drained", ""),
-        ],
-    )
-    def test_a_file_that_systemd_tmpfiles_would_remove_is_told(
-        self, drainable: Service, tmp_path: Path, rules: str, age: str
+    def test_a_file_that_systemd_tmpfiles_may_remove_is_told(
+        self, drainable: Service, tmp_path: Path
     ) -> None:
-        path, rules_of_host = tmp_path / "drained", tmp_path / "tmpfiles.d"
-        rules_of_host.mkdir()
-        (rules_of_host / "tmp.conf").write_text(rules.replace("{}", str(tmp_path)))
-        (rules_of_host / "other.conf").symlink_to("/none")
-        shell = f'mount --bind {rules_of_host} /usr/lib/tmpfiles.d; exec "$@"'
-        through = ("unshare", "-m", "sh", "-ec", shell, "sh")
-        done = run("drain", through=through, **here(drainable, path))
-        told = f"systemd-tmpfiles removes {path} after {age}. To keep it, run: echo 'x {path}' >"
-        assert (told in done.stderr) == bool(age)
-        assert ("tmpfiles" in done.stderr) == bool(age)
+        path = "/var/tmp/drained"  # noqa: S108 (of a file system of its own)
+        shell = (
+            "mount -t tmpfs tmpfs /run; mkdir -p /run/systemd/system;"
+            " mount -t tmpfs tmpfs /var/tmp;"
+            f' mount --bind {tmp_path} /usr/lib/tmpfiles.d; exec "$@"'
+        )
+        for rule, is_told in (
+            ("q /var/tmp 1777 root root 30d", True),
+            (f"x {path}", False),
+        ):
+            (tmp_path / "rules.conf").write_text(f"# A comment\n\n{rule}\n")
+            through = ("unshare", "-m", "sh", "-ec", shell, "sh")
+            done = run("drain", through=through, **here(drainable, Path(path)))
+            told = f"systemd-tmpfiles may remove {path} after some days; to keep it, run: echo"
+            assert (told in done.stderr) == is_told
 
     @both
     def test_what_cannot_be_done_is_one_line(

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from app import __version__
-from app.settings.settings import TABLE
 from harness.service import without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
@@ -48,34 +47,6 @@ import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
 os.execv(sys.argv[1], sys.argv[1:])
 """
-
-
-def test_each_setting_is_shown_with_its_place_and_no_secret(tmp_path: Path) -> None:
-    env_file = tmp_path / "env"
-    env_file.write_text(
-        "CLUSTERCHECK_DEADLINE=500ms\nmysql_password=geheim\nMAX_RECV_QUEUE=1\n"
-    )
-    done = run(
-        *("serve", "--show-settings", "--port", "9201", "--env-file", str(env_file)),
-        MYSQL_HOST="db1",
-        MAX_RECV_QUEUE="2",
-    )
-    *shown, database, last = done.stdout.splitlines()
-    assert (done.returncode, last) == (0, "the settings can be used")
-    assert re.fullmatch(r"# database: db1:3306 as \w+ \(with a password\)", database)
-    names = [line.partition("=")[0].removeprefix("#").lower() for line in shown]
-    assert names == list(TABLE)
-    assert [line for line in shown if not line.startswith("#")] == [
-        "MYSQL_HOST=db1  # environment",
-        f"MYSQL_PASSWORD=(hidden)  # {env_file}, line 2",
-        "MAX_RECV_QUEUE=2  # environment",
-        f"CLUSTERCHECK_DEADLINE=500ms  # {env_file}, line 1",
-        "CLUSTERCHECK_PORT=9201  # --port",
-    ]
-    assert "#CLUSTERCHECK_POLL_INTERVAL=0.25  # default" in shown
-    assert "geheim" not in done.stdout + done.stderr
-    done = run("serve", "--show-settings", "--deadline", "soon")
-    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:

@@ -2,16 +2,13 @@
 side.
 """
 
-import fcntl
 import json
 import os
 import re
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import termios
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -127,12 +124,11 @@ def answers(body: bytes, *, forever: bool = False) -> Behaviour:
     return behaviour
 
 
-def watching(*addresses: str, output: int = subprocess.PIPE) -> "subprocess.Popen[str]":
+def watching(*addresses: str) -> "subprocess.Popen[str]":
     """Start `status --watch`."""
     command = [sys.executable, "-m", "app", "status", "--watch", *addresses]
-    # pytest-xdist sets a size, which would take precedence over the window's.
-    environ = {**without_settings(os.environ), "COLUMNS": "", "LINES": ""}
-    return subprocess.Popen(command, env=environ, stdout=output, text=True)
+    environ = without_settings(os.environ)
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
 
 
 class TestCommand:
@@ -373,46 +369,20 @@ class TestCommand:
         assert done.returncode == 0
         assert f"{address(service)}: its logins fail: access-denied: " in done.stdout
 
-    def test_watch_goes_on_with_the_time_until_it_is_interrupted(
-        self, drainable: Service
-    ) -> None:
+    def test_watch_goes_on_until_it_is_interrupted(self, drainable: Service) -> None:
         with watching(address(drainable)) as process:
             output = process.stdout
             assert output is not None
-            shown = [output.readline() for _ in range(10)]
+            shown = [output.readline().split()[0] for _ in range(8)]
             drainable.disabled_file.touch()
             wait_for(
                 "the drain",
                 lambda: "disabled; otherwise unreachable" in output.readline(),
             )
             process.send_signal(signal.SIGINT)
-            assert process.wait(SECONDS) == 0
-        assert [
-            line.split()[0] for line in shown if not ISO.fullmatch(line.strip())
-        ] == 2 * [
-            "node",
-            address(drainable),
-            f"{address(drainable)}:",
-            "For",
-        ]
-
-    def test_watch_fits_into_a_narrow_terminal(self, synced: Service) -> None:
-        columns, primary, secondary = 60, *os.openpty()
-        fcntl.ioctl(
-            secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0)
-        )
-        shown = b""
-        with watching(address(synced), output=secondary) as process:
-            while shown.count(b"\x1b[H") < 2:
-                shown += os.read(primary, 4096)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(SECONDS) == 0
-        os.close(secondary)
-        os.close(primary)
-        screen = shown.decode().split("\x1b[H\x1b[J")[1]
-        lines = screen.splitlines()
-        assert max(map(len, lines)) == columns
-        assert lines[1].split()[:5] == ["node", "verdict", "reason", "since", "size"]
+            assert process.wait(SECONDS) == 130
+        where = address(drainable)
+        assert shown == 2 * ["node", where, f"{where}:", "For"]
 
     def test_with_addresses_it_reads_no_env_file_and_no_setting_but_the_port(
         self, unreachable: Service

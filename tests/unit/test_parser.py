@@ -55,8 +55,8 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
-        ("status db1:99999", "status: 'db1:99999' is not an address"),
-        ("status http://db1:9200/", "status: 'http://db1:9200/' is not an address"),
+        ("status db1:99999", "status: not an address"),
+        ("status http://db1:9200/", "status: not an address"),
         (f"status me:{SECRET}@db1:9200", "status: not an address"),
         (
             "--host a..b --port 0",

@@ -31,7 +31,7 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
             for name, value in environ.items():
                 patch.setenv(name, value)
             typed = parse(arguments)
-            settings, warnings, _ = Source(typed.flags, typed.env_file).load()
+            settings, warnings = Source(typed.flags, typed.env_file).load()
             return settings, warnings
 
     return loading

@@ -130,7 +130,7 @@ STABLE = {
     ),
     # Another test compares them with what the command says.
     "words for a cluster": (
-        "held-up nobody not-asked split versions",
+        "held-up nobody not-asked split",
         words_for_a_cluster(),
     ),
     "commands": ("check drain reload serve status undrain", set(COMMANDS)),
