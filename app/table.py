@@ -4,9 +4,10 @@ The rows are the fields of `Policy`, `Database` and `Settings`: one for each set
 messages, the schema and the completions come from them.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import field
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import Any, NamedTuple
 
 
@@ -79,6 +80,7 @@ def _within(
     return Kind(must_be, parse_within)
 
 
+_HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
 
 
@@ -93,6 +95,10 @@ def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise ValueError
     return path
+
+
+def _host_in(text: str) -> str:
+    return text if _HOST_NAME.fullmatch(text) else str(ip_address(text))
 
 
 def _networks_in(text: str) -> list[Any]:
@@ -113,6 +119,7 @@ SECRET = Kind("a secret", str)
 BOOLEAN = Kind("0 or 1", _is_on, ("0", "1"))
 MOST_PORT = 65535
 PORT = whole(1, MOST_PORT)
+HOST = Kind("a host name or an IP address alone", _host_in)
 PATH = Kind("an absolute path", _absolute)
 NETWORKS = Kind(
     "addresses and networks, such as 10.0.0.0/8 fd00::7, without host bits as in 10.0.0.1/8; to"

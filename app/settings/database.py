@@ -9,20 +9,17 @@ that means TCP, and takes precedence over the file's host: nobody would notice t
 wrong node. A port means TCP since MariaDB 10.6 (MDEV-14974).
 """
 
-import contextlib
 import os
 import pwd
-import re
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from ssl import SSLContext
-from typing import get_args
+from typing import Any, get_args
 
 from app.settings.error import SettingsError
 from app.settings.files import read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
 from app.settings.tls import Verify, context_of, context_of_file
-from app.table import BOOLEAN, PATH, PORT, SECRET, TEXT, choice, row
+from app.table import BOOLEAN, HOST, PATH, PORT, SECRET, TEXT, Kind, choice, row
 from app.text import host_and_port
 
 USUAL_SOCKETS = (
@@ -34,10 +31,9 @@ USUAL_SOCKETS = (
 
 DEFAULT_PORT = 3306
 
-_IN_FILE = " in DEFAULTS_EXTRA_FILE"
 _UNSET_OR_LOCALHOST = (None, "", "localhost")
-_SOCKET_BYTES = 107  # unix(7)
-_HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
+# The client takes 0 and an empty port as the default.
+_DEFAULT_PORTS = (None, "", "0")
 
 
 @dataclass(frozen=True)
@@ -68,9 +64,9 @@ class Database:
     """
 
     mysql_socket: str | None = row(
-        "", "unix socket (default: the first usual place)", TEXT
+        "", "unix socket (default: the first usual place)", PATH
     )
-    mysql_host: str | None = row("", "the server's name or address, for TCP", TEXT)
+    mysql_host: str | None = row("", "the server's name or address, for TCP", HOST)
     mysql_port: int | None = row("", "the server's port (3306); it means TCP", PORT)
     mysql_username: str | None = row(
         "", "account (default: clustercheckd's own user)", TEXT
@@ -140,7 +136,6 @@ class Database:
 
     def _address(self, options: Options) -> tuple[str, str, int]:
         """Return socket, host and port."""
-        # No message repeats a value: a URL, or one in the wrong variable, may contain the password.
         port = self.mysql_port
         if self.mysql_socket:
             if self.mysql_host not in _UNSET_OR_LOCALHOST or port is not None:
@@ -148,25 +143,15 @@ class Database:
                     "MYSQL_SOCKET with MYSQL_HOST or MYSQL_PORT may name two servers: set one"
                     " of them"
                 )
-            return _checked_socket("MYSQL_SOCKET", self.mysql_socket), "", 0
-        host = _checked_host("MYSQL_HOST", self.mysql_host) or _checked_host(
-            "host" + _IN_FILE, options.get("host")
-        )
+            return self.mysql_socket, "", 0
+        host = self.mysql_host or _in_file(options, "host", HOST)
         protocol = (options.get("protocol") or "").strip().lower()
         if host in _UNSET_OR_LOCALHOST and protocol != "tcp" and port is None:
-            path = options.get("socket")
-            if path is None:
-                # Path.exists raises PermissionError.
-                path = next(filter(os.path.exists, USUAL_SOCKETS), USUAL_SOCKETS[0])
-            return _checked_socket("socket" + _IN_FILE, path), "", 0
-        # The client takes 0 and an empty port as the default.
-        file_port = options.get("port") or "0"
-        if port is None and file_port != "0":
-            try:
-                port = PORT.parse(file_port)
-            except ValueError:
-                problem = f"port{_IN_FILE}: must be {PORT.must_be}"
-                raise SettingsError(problem) from None
+            # Path.exists raises PermissionError.
+            usual = next(filter(os.path.exists, USUAL_SOCKETS), USUAL_SOCKETS[0])
+            return _in_file(options, "socket", PATH) or usual, "", 0
+        if port is None and options.get("port") not in _DEFAULT_PORTS:
+            port = _in_file(options, "port", PORT)
         return "", host or "127.0.0.1", port or DEFAULT_PORT
 
     def _tls(self, options: Options) -> SSLContext | None:
@@ -203,25 +188,15 @@ def _own_name() -> str:
         ) from None
 
 
-def _checked_socket(name: str, socket: str) -> str:
-    if (
-        not socket.startswith("/")
-        or len(socket.encode("utf-8", "surrogateescape")) > _SOCKET_BYTES
-    ):
+def _in_file(options: Options, name: str, kind: Kind) -> Any:  # noqa: ANN401 (as kinds read it)
+    """Return the value of an option; None for an empty one too. Raises `SettingsError`.
+
+    The message does not repeat it: a URL may contain the password.
+    """
+    try:
+        value = options.get(name)
+        return kind.parse(value) if value else None
+    except ValueError:
         raise SettingsError(
-            f"{name} is not an absolute path of at most {_SOCKET_BYTES} bytes: set it to the path"
-            " of the server's socket"
-        )
-    return socket
-
-
-def _checked_host(name: str, host: str | None) -> str:
-    """Return a host name or an IP address; empty for none."""
-    if not host or _HOST_NAME.fullmatch(host):
-        return host or ""
-    with contextlib.suppress(ValueError):
-        return str(ip_address(host))
-    raise SettingsError(
-        f"{name} is not a host name or an IP address: set a port, a socket or the account in"
-        " MYSQL_PORT, MYSQL_SOCKET or MYSQL_USERNAME"
-    )
+            f"{name} in DEFAULTS_EXTRA_FILE: must be {kind.must_be}"
+        ) from None

@@ -1,7 +1,6 @@
 """Reads the settings: flags, environment variables and an env file."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,9 +22,6 @@ _LIKE_OURS = (
     *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
 )
 """How a misspelt setting may begin in the environment, where other programs have variables too."""
-
-# Another name in a file may be a pasted key or password.
-_HARMLESS = re.compile(r"[A-Z]+(_[A-Z]+)+")
 
 
 class Source(NamedTuple):
@@ -67,14 +63,12 @@ class Source(NamedTuple):
 
 def _unknown(variables: Iterable[Variable]) -> Iterator[str]:
     for variable in variables:
-        name = variable.name
+        name, where = variable.name.upper(), variable.where
         if variable.field in TABLE or name == _ENV_FILE_VARIABLE:
             continue
-        if not variable.where and name.upper().startswith(_LIKE_OURS):
-            yield f"{name} is not a setting"
-        elif variable.where:
-            shown = name if _HARMLESS.fullmatch(name) else "a name"
-            yield f"{variable.where}: {shown} is not a setting"
+        # Of a line only the place: it may be a pasted key or password.
+        if where or name.startswith(_LIKE_OURS):
+            yield f"{where or name} is not a setting"
 
 
 def _repetitions(variables: Sequence[Variable]) -> Iterator[str]:

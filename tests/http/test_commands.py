@@ -320,7 +320,7 @@ class TestDrain:
     ) -> None:
         path, env_file = drainable.disabled_file, tmp_path / "env"
         env_file.write_text(
-            "AVAILABLE_WHEN_DONOR=perhaps\nbroken\nDRAIN_X=x\n"
+            "AVAILABLE_WHEN_DONOR=perhaps\nbroken\nDRAIN=x\n"
             f"CLUSTERCHECK_DISABLED_FILE={path}\nCLUSTERCHECK_PORT={drainable.port}\n"
         )
         done = run(
@@ -333,7 +333,7 @@ class TestDrain:
         assert (done.returncode, path.exists()) == (0, True)
         assert complaints(done).splitlines() == [
             "clustercheckd: AVAILABLE_WHEN_DONER is not a setting",
-            f"clustercheckd: {env_file}, line 3: DRAIN_X is not a setting",
+            f"clustercheckd: {env_file}, line 3 is not a setting",
             f"clustercheckd: env file {env_file}, line 2 is not NAME=value",
         ]
         # Without a port, nobody can be asked, but the file is made.

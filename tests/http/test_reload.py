@@ -574,7 +574,7 @@ def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
         (
             "MAX_RECV_QUEU=1",
             2,
-            f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEU is not a ",
+            f"clustercheckd: {env_file}, line 1 is not a setting",
         ),
         (
             "CLUSTERCHECK_HOST=192.0.2.1",

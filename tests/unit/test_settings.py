@@ -12,6 +12,7 @@ from app.settings.database import Database
 from app.settings.error import SettingsError
 from app.settings.settings import DATABASE, POLICY, TABLE, Settings
 from app.settings.source import Source
+from app.table import PATH
 from app.verdict.rules import Policy
 from harness.service import without_settings
 
@@ -61,7 +62,7 @@ def test_the_defaults_are_those_of_the_database_and_the_policy(load: Load) -> No
 
 def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> None:
     texts = {name: name.removeprefix("mysql_") for name in DATABASE}
-    texts |= {name: f"/{name}" for name in PATHS & set(DATABASE)}
+    texts |= {name: f"/{name}" for name in DATABASE if TABLE[name].kind is PATH}
     texts |= {"mysql_port": "1", "mysql_ssl": "1", "mysql_ssl_verify": "ca"}
     database = load(**texts | {"mysql_password_file": ""})[0].database()
     others = {"mysql_port": 1, "mysql_ssl": True, "mysql_password_file": None}
@@ -85,41 +86,16 @@ def test_flags_go_before_variables_before_the_env_file(load: Load) -> None:
     assert settings.database() == Database(None, "flag", 1, "variable")
 
 
-FREE_TEXT = {"mysql_host", "mysql_socket", "mysql_username", "mysql_password"}
-FREE_TEXT |= {"clustercheck_host"}
-DURATION = "s, such as 0.25, 250ms, 1s, 5m"
-PATHS = {"defaults_extra_file", "mysql_password_file", "clustercheck_disabled_file"}
-PATHS |= {"mysql_ssl_ca", "mysql_ssl_cert", "mysql_ssl_key"}
-MUST_BE = {
-    "mysql_port": "a whole number from 1 to 65535",
-    "mysql_ssl_verify": "identity or ca or none",
-    "max_recv_queue": "a whole number from 0 to 1000000",
-    "min_cluster_size": "a whole number from 0 to 1000000",
-    "max_stall": f"a duration from 0 to 3600 {DURATION}",
-    "max_sync_wait": f"a duration from 0.1 to 3600 {DURATION}",
-    "clustercheck_drain_status": "404 or 503",
-    "clustercheck_drain_seconds": f"a duration from 0 to 3600 {DURATION}",
-    "clustercheck_poll_interval": f"a duration from 0.05 to 60 {DURATION}",
-    "clustercheck_login_interval": f"a duration from 0 to 3600 {DURATION}",
-    "clustercheck_deadline": f"a duration from 0.05 to 60 {DURATION}",
-    "clustercheck_port": "a whole number from 0 to 65535",
-    "clustercheck_allow_from": "addresses and networks, such as 10.0.0.0/8 fd00::7, without"
-    " host bits as in 10.0.0.1/8; to allow everybody, remove it",
-    "clustercheck_log_level": "info or warning or error",
-    "clustercheck_log_format": "text or json",
-    **dict.fromkeys(PATHS, "an absolute path"),
-}
-SWITCHES = TABLE.keys() - MUST_BE.keys() - FREE_TEXT
-MUST_BE |= dict.fromkeys(SWITCHES, "0 or 1")
+FREE_TEXT = {"mysql_host", "mysql_username", "mysql_password", "clustercheck_host"}
 
 
 @pytest.mark.parametrize("name", sorted(TABLE.keys() - FREE_TEXT))
 def test_a_value_that_is_none_is_one_line_with_what_it_must_be_and_not_repeated(
     load: Load, name: str
 ) -> None:
-    assert len(SWITCHES) == 5
+    line = f"{name}: must be {TABLE[name].kind.must_be}"
     for value in ("maybe", "-1", "1e9", "\udcff", "\n", "9" * 5000, "{0}", SECRET):
-        assert error_of(load, **{name: value}) == f"{name}: must be {MUST_BE[name]}"
+        assert error_of(load, **{name: value}) == line
 
 
 @pytest.mark.parametrize(
@@ -152,23 +128,27 @@ def test_who_may_connect_is_never_nobody(load: Load, value: str) -> None:
     assert error.endswith("to allow everybody, remove it")
 
 
-@pytest.mark.parametrize("text", ["1", "YES", "true", " on"])
-def test_a_switch_has_the_usual_words(load: Load, text: str) -> None:
-    assert load(MYSQL_SSL=text)[0].mysql_ssl is True
-    other = {"1": "0", "YES": "no", "true": "False", " on": "off"}[text]
-    assert load(MYSQL_SSL=other)[0].mysql_ssl is False
-
-
-def test_durations_have_units(load: Load) -> None:
-    for text, seconds in {
-        ".25": 0.25,
-        "250ms": 0.25,
-        "2 S": 2,
-        "1.5m": 90,
-        "1h": 3600,
-    }.items():
-        settings, _ = load(CLUSTERCHECK_DRAIN_SECONDS=text)
-        assert settings.clustercheck_drain_seconds == seconds
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        *(("mysql_ssl", text, True) for text in ("1", "YES", "true", " on")),
+        *(("mysql_ssl", text, False) for text in ("0", "no", "False", "off ")),
+        ("max_stall", ".25", 0.25),
+        ("max_stall", "250ms", 0.25),
+        ("max_stall", "2 S", 2),
+        ("max_stall", "1.5m", 90),
+        ("max_stall", "1h", 3600),
+        *(
+            ("mysql_host", host, host)
+            for host in ("db2.example.org", "10.0.0.2", "db_2")
+        ),
+        ("mysql_host", "fe80::1%eth0", "fe80::1%eth0"),
+    ],
+)
+def test_a_value_may_be_typed_in_these_ways(
+    load: Load, name: str, text: str, value: object
+) -> None:
+    assert getattr(load(**{name: text})[0], name) == value
 
 
 def test_settings_that_exclude_each_other_are_named(load: Load) -> None:
@@ -178,20 +158,10 @@ def test_settings_that_exclude_each_other_are_named(load: Load) -> None:
     assert message.startswith("MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 ")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("MYSQL_SOCKET", f"mysql://root:{SECRET}@db2/"),
-        ("MYSQL_HOST", f"mysql://root:{SECRET}@db2/"),
-        ("MYSQL_HOST", f"{SECRET}@db2:3306"),
-    ],
-)
-def test_a_secret_in_the_wrong_variable_is_not_repeated(
-    load: Load, name: str, value: str
-) -> None:
-    message = error_of(load, **{name: value})
-    assert message.startswith(name)
-    assert SECRET not in message
+@pytest.mark.parametrize("host", [f"mysql://root:{SECRET}@db2/", "db2:3306", "a b"])
+def test_what_is_no_host_is_not_repeated(load: Load, host: str) -> None:
+    must_be = "must be a host name or an IP address alone"
+    assert error_of(load, MYSQL_HOST=host) == f"MYSQL_HOST: {must_be}"
 
 
 def test_a_variable_of_a_service_in_kubernetes_is_said_to_be_one(load: Load) -> None:
@@ -268,23 +238,12 @@ def test_another_file_gets_no_more_lines_than_somebody_reads(load: Load) -> None
     assert str(caught.value).splitlines() == told
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("MYSQL_USER", "MYSQL_USER"),
-        ("MYSQL_PWD", "MYSQL_PWD"),
-        ("LOG_LEVEL", "LOG_LEVEL"),
-        # A pasted key, or a password.
-        *((name, "a name") for name in ("MIIEvQIBADANBg", "JBSWYDPEHPKPXPAA")),
-        *((name, "a name") for name in ("correct_horse", "GE-HEIM", "G3H31M_X")),
-        ("MYSQL_PASSWORD:geheim", "a name"),
-    ],
-)
+@pytest.mark.parametrize("name", ["MYSQL_USER", "correct_horse", "MIIEvQ:geheim"])
 def test_a_name_that_is_none_is_a_mistake_in_the_env_file_but_stops_no_start(
-    load: Load, name: str, shown: str
+    load: Load, name: str
 ) -> None:
     path = file_of("MYSQL_HOST=db", f"export {name}=1")
-    told = f"env, line 2: {shown} is not a setting"
+    told = "env, line 2 is not a setting"
     settings, warnings = load(CLUSTERCHECK_ENV_FILE=path)
     assert (settings.mysql_host, warnings) == ("db", [told])
     with pytest.raises(SettingsError) as caught:
@@ -318,10 +277,3 @@ def test_of_a_name_that_is_in_the_file_twice_the_last_one_counts(load: Load) -> 
     settings, warnings = load(CLUSTERCHECK_ENV_FILE=path, MYSQL_HOST="")
     assert settings.mysql_host == "db2"
     assert warnings == ["env, line 1: MYSQL_HOST is ignored: env, line 2 sets it again"]
-
-
-@pytest.mark.parametrize(
-    "host", ["db2.example.org", "10.0.0.2", "fe80::1%eth0", "db_2"]
-)
-def test_a_host_is_taken_as_it_is(host: str) -> None:
-    assert Database(mysql_host=host).target().host == host
