@@ -22,7 +22,7 @@ changes no verdict: a cause that all members share must not remove them all.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from app.verdict.reason import Reason
 
@@ -47,7 +47,7 @@ large transaction writes its binary log at the end."""
 
 _WAIT_SECONDS = 0.25
 """A read in sync that is answered sooner has not waited."""
-_FLUSHED_SECONDS = 1.5
+_FLUSH_SECONDS = 1.5
 """The server flushes its log once a second, if its disk works: one may be slow for all members."""
 _EARLIER_SECONDS = 5.0
 """Where a DDL statement is sent, it is counted before its turn comes."""
@@ -85,9 +85,10 @@ class Look:
 class Stand:
     """What the looks so far say.
 
-    look: the latest. counted: the latest with counters. applied_at: of the latest that saw the
-    queue empty, or the node apply. in_touch_at: when it last heard from its group. ddl_at,
-    worked_at, flushed_at: of the latest that may have seen DDL, or work, or the disk at work.
+    look: the latest. counted: the latest with counters, if the server has flushed its log since the
+    one before. applied_at: of the latest that saw the queue empty, or the node apply, at work, or
+    its disk hang. in_touch_at: when it last heard from its group. ddl_at: of the latest that may
+    have seen DDL.
     """
 
     look: Look = Look()
@@ -95,35 +96,26 @@ class Stand:
     applied_at: float = -math.inf
     in_touch_at: float = -math.inf
     ddl_at: float = -math.inf
-    worked_at: float = -math.inf
-    flushed_at: float = -math.inf
 
     def after(self, look: Look) -> "Stand":
         """Return what one more look says."""
-        at, now, then = look.at, look.seen, self.counted.seen
-        moved = look.committed != self.look.committed or look.committed <= 0
-        stand = replace(
-            self,
-            look=look,
-            applied_at=at if moved or look.queue <= 0 else self.applied_at,
-            in_touch_at=max(look.in_sync_at, at if moved else self.in_touch_at),
-        )
-        if DDL not in now:
-            return stand
-        is_theirs = stand.waits and (not then or stand.may_be_ddl)
-        began = is_theirs or now[DDL] != then.get(DDL, now[DDL])
-        seconds = at - self.counted.at
+        at, now, counted = look.at, look.seen, self.counted
+        then, seconds = counted.seen, at - counted.at
+        grown = {name: now[name] - then[name] for name in now.keys() & then.keys()}
+        has_moved = look.committed != self.look.committed or look.committed <= 0
         works = any(
-            now[name] > then[name] + most * seconds
-            for name, most in _IDLE.items()
-            if name in now.keys() & then.keys()
+            abs(grown.get(one, 0)) > most * seconds for one, most in _IDLE.items()
         )
-        return replace(
-            stand,
-            counted=look,
-            ddl_at=at if began else self.ddl_at,
-            worked_at=at if works else self.worked_at,
-            flushed_at=self.flushed_at if now[FLUSHES] == then.get(FLUSHES) else at,
+        hangs = grown.get(FLUSHES) == 0 and seconds > _FLUSH_SECONDS
+        applies = has_moved or look.queue <= 0 or works or hangs
+        # Until the end of the wait, and where nobody knows.
+        is_ddl = grown.get(DDL) or (self.waits and (self.may_be_ddl or not then))
+        return Stand(
+            look,
+            look if grown.get(FLUSHES) or (now and not then) else counted,
+            at if applies else self.applied_at,
+            max(look.in_sync_at, at if has_moved else self.in_touch_at),
+            at if is_ddl else self.ddl_at,
         )
 
     @property
@@ -148,17 +140,12 @@ class Stand:
     def cause(self) -> tuple[str | None, float]:
         """A reason or `GROUP`, and for how long; None while it keeps up."""
         look, since, cause = self.look, self.in_touch_at, GROUP
-        idle_at = max(self.applied_at, self.worked_at)
         if not self.waits:
             return None, 0.0
         if look.wait_seconds >= _WAIT_SECONDS and look.seen.get(IS_CUT):
             cause = Reason.CUT_OFF
         elif look.seen.get(IS_FULL):
             cause = Reason.DISK_FULL
-        elif (
-            idle_at < look.at <= self.flushed_at + _FLUSHED_SECONDS
-            and USED in look.seen
-            and not self.may_be_ddl
-        ):
-            cause, since = Reason.STALLED, idle_at
+        elif self.applied_at < look.at and USED in look.seen and not self.may_be_ddl:
+            cause, since = Reason.STALLED, self.applied_at
         return cause, look.at - since

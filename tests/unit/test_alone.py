@@ -149,7 +149,7 @@ def test_a_server_that_does_not_count_is_not_out_for_a_lock() -> None:
 def test_what_waits_as_the_service_starts_may_be_ddl() -> None:
     stand = Stand(counted=Look(0.0))
     for second in range(9):
-        counters = IDLE | {"used": 0} if stand.counts else {}
+        counters = IDLE | {"used": 0, "background": second} if stand.counts else {}
         stand = stand.after(Look(second, 7, 9, seen=counters))
     assert stand.cause[0] == GROUP
 
@@ -164,7 +164,7 @@ def test_of_several_statements_queued_at_one_node_each_is_ddl() -> None:
                 at,
                 committed,
                 int(committed > 1 and step > 0),
-                seen=IDLE | {"com": ddl, "used": 0},
+                seen=IDLE | {"com": ddl, "used": 0, "background": int(at)},
             )
             stand = stand.after(look)
             assert stand.cause[0] in (GROUP, None)
