@@ -4,8 +4,9 @@ import asyncio
 import os
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -137,30 +138,23 @@ def create_application(sources: Sources) -> FastAPI:
 def _status(sources: Sources) -> Status:
     monitor = sources.monitor
     verdict, seen, switches = monitor.verdict(), monitor.result, monitor.switches()
-    disabled_since = otherwise = None
-    if switches.disabled_at is not None:
-        disabled_since = datetime.fromtimestamp(switches.disabled_at, UTC)
-    if switches.any_on:
-        otherwise = monitor.verdict(switches=Switches())
-    changes = [
-        StatusChange(at=datetime.fromtimestamp(one.at, UTC), **asdict(one.verdict))
-        for one in monitor.changes
-    ]
-    return Status(
-        version=__version__,
-        pid=os.getpid(),
+    fields: dict[str, Any] = {
+        "version": __version__,
+        "pid": os.getpid(),
         **asdict(verdict),
-        draining=verdict.draining,
-        otherwise=otherwise,
-        since=changes[-1].at,
-        disabled_since=disabled_since,
-        age_seconds=round(monitor.age_seconds, 3),
-        max_age_seconds=monitor.polling.max_age_seconds,
-        node=seen if isinstance(seen, NodeState) else None,
-        failure=seen if isinstance(seen, PollFailure) else None,
-        policy=monitor.policy,
-        login_failure=sources.poller.logins.failure,
-        last_reload=sources.last_reload,
-        connections=StatusConnections.model_validate(sources.connections),
-        changes=changes,
-    )
+        "draining": verdict.draining,
+        "otherwise": monitor.verdict(switches=Switches()) if switches.any_on else None,
+        "since": monitor.changes[-1].at,
+        "disabled_since": switches.disabled_at,
+        "age_seconds": round(monitor.age_seconds, 3),
+        "max_age_seconds": monitor.polling.max_age_seconds,
+        "node": seen if isinstance(seen, NodeState) else None,
+        "failure": seen if isinstance(seen, PollFailure) else None,
+        "policy": monitor.policy,
+        "login_failure": sources.poller.logins.failure,
+        "last_reload": sources.last_reload,
+        "connections": sources.connections,
+        "changes": [{"at": one.at, **asdict(one.verdict)} for one in monitor.changes],
+    }
+    # Makes a time of each number of seconds.
+    return Status(**fields)

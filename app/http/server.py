@@ -1,11 +1,16 @@
-"""Accepts connections, fairly, and stops without losing an answer."""
+"""The uvicorn server of this service: its sockets, who may fill their queue, and how it stops."""
 
 import asyncio
+import signal
 import socket
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from types import FrameType
+
+import uvicorn
 
 from app.http.answers import Answers
 from app.http.door import Door
@@ -18,36 +23,51 @@ _QUEUED, _QUEUED_OF_A_CLIENT = 256, 64
 _TCP_INFO_QUEUED = slice(24, 28)
 """tcpi_unacked of a listening socket: linux/tcp.h."""
 
-_LAST_REQUEST_SECONDS = 0.2
-"""How long an accepted connection may take to send its request while the service stops."""
-_PAUSE_SECONDS = 0.02
 
+class Server(uvicorn.Server):
+    """A uvicorn server that stops when `ended` is set, with exit status 0.
 
-class Server:
-    """Listens until `ended` is set, and then waits for the answers that are held."""
+    It waits for the held answers before: each has a deadline. on_signal: called on the event loop
+    with the name of each SIGTERM and SIGINT.
+    """
 
     def __init__(
-        self, listening: socket.socket, register: ConnectionRegister, answers: Answers
+        self,
+        listening: socket.socket,
+        register: ConnectionRegister,
+        answers: Answers,
+        on_signal: Callable[[str], object],
     ) -> None:
         self.ended = asyncio.Event()
+        self._on_signal = on_signal
         self._listening = listening
         self._register = register
-        self._make_door = partial(Door, register, answers)
+        self._make_door = make_door = partial(Door, register, answers)
         register.on_sweep = self._thin_out_queue
-
-    async def serve(self) -> None:
-        """Serve until the end."""
-        loop, doors = asyncio.get_running_loop(), self._register.doors
-        accepting = await loop.create_server(
-            self._make_door, sock=self._listening, backlog=BACKLOG
+        super().__init__(
+            uvicorn.Config(
+                answers.to,  # no protocol of uvicorn's will call it
+                http=lambda **_: make_door(),  # type: ignore[arg-type]
+                interface="asgi3",
+                ws="none",
+                lifespan="off",
+                backlog=BACKLOG,
+                log_config=None,
+            )
         )
+        # Those that uvicorn shuts down as it stops, and waits for.
+        self.server_state.connections = register.doors  # type: ignore[assignment]
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
+        """Tell on_signal. uvicorn would raise the signal again, and change the exit status."""
+        # On the loop: a signal handler must not log, because what it interrupts may hold the lock
+        # of the log's queue.
+        loop = asyncio.get_running_loop()
+        loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
+
+    async def main_loop(self) -> None:
+        """Wait. uvicorn's own loop wakes ten times a second."""
         await self.ended.wait()
-        accepting.close()
-        end = loop.time() + _LAST_REQUEST_SECONDS
-        while doors:
-            await asyncio.sleep(_PAUSE_SECONDS)
-            for door in list(doors) if loop.time() > end else ():
-                door.settle(overdue=True)
 
     def _thin_out_queue(self) -> None:
         """If too many connections wait to be accepted, take a few of each client.

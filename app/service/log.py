@@ -94,6 +94,8 @@ class Log(QueueHandler):
         self.dropped = 0
         threading.Thread(target=self._write_lines, daemon=True).start()
         logging.basicConfig(handlers=[self])
+        # uvicorn tells each start and stop.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
     def format_as(self, level: str, layout: str) -> None:
         """Write records from this level on, in this layout: text or json."""

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from types import FrameType
 
 import uvloop
 
@@ -34,8 +33,6 @@ from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT)
-
 _FIRST_VERDICT_SECONDS = 2.0
 """How long FastAPI may wait for the first verdict."""
 
@@ -56,6 +53,10 @@ def serve(source: Source) -> int:
     log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
     _tell_ignored(warnings)
     uvloop.run(_Service(settings, log, source).run())
+    # The interpreter drops its signal handlers as it exits. A second signal at that moment would
+    # turn the exit status into a failure.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     # Or else the interpreter looks for garbage as it exits, for half as long as a start takes, and
     # health checks wait.
     gc.freeze()
@@ -90,7 +91,9 @@ class _Service:
         if self._listening is not kept:
             self._systemd.keep(self._listening)
         self._answers = Answers(self._sources)
-        self._server = Server(self._listening, self._sources.connections, self._answers)
+        self._server = Server(
+            self._listening, self._sources.connections, self._answers, self._stop
+        )
 
     async def run(self) -> None:
         """Serve until a signal."""
@@ -103,15 +106,9 @@ class _Service:
         documents = asyncio.create_task(self._make_documents())
         self._answers.application = documents
         tasks = (polling, self._reloading, feeding, documents)
-        for number in _STOPPING:
-            signal.signal(number, self._stop_soon)
         try:
-            await self._server.serve()
+            await self._server.serve([self._listening])
         finally:
-            # The interpreter drops its handlers as it exits. A further signal at that moment would
-            # turn the exit status into a failure.
-            for number in _STOPPING:
-                signal.signal(number, signal.SIG_IGN)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -149,12 +146,6 @@ class _Service:
                 **asdict(self._monitor.policy),
             },
         )
-
-    def _stop_soon(self, number: int, _frame: FrameType | None) -> None:
-        # On the loop: a signal handler must not log, because what it interrupts may hold the lock
-        # of the log's queue.
-        loop = asyncio.get_running_loop()
-        loop.call_soon_threadsafe(self._stop, signal.Signals(number).name)
 
     def _stop(self, signal_name: str) -> None:
         """After the first signal, drain. After a second one, stop at once."""
