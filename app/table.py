@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 class Kind(NamedTuple):
     """What a setting takes.
 
-    must_be: for the message. parse: raises ValueError for another text. words: all that
-    it may be, if they are few.
+    must_be: for the message. parse: raises ValueError for another text.
     """
 
     must_be: str
     parse: Callable[[str], Any]
-    words: tuple[str, ...] = ()
 
 
 class Row(NamedTuple):
@@ -34,8 +32,7 @@ class Row(NamedTuple):
     @property
     def flag(self) -> str:
         """The flag that sets it."""
-        name = self.name.removeprefix("clustercheck_").removeprefix("poll_")
-        return "--" + name.replace("_", "-")
+        return "--" + self.name.removeprefix("clustercheck_").replace("_", "-")
 
     @property
     def words(self) -> str:
@@ -64,7 +61,7 @@ def duration(least: float, most: float) -> Kind:
 
 def choice(*words: str) -> Kind:
     """Return the kind that is one of these words."""
-    return Kind(" or ".join(words), lambda text: words[words.index(text)], words)
+    return Kind(" or ".join(words), lambda text: words[words.index(text)])
 
 
 def _within(
@@ -116,7 +113,7 @@ def _is_on(text: str) -> bool:
 TEXT = Kind("text", str)
 SECRET = Kind("a secret", str)
 """It has no flag, because every user of the host can read a command line, and is not shown."""
-BOOLEAN = Kind("0 or 1", _is_on, ("0", "1"))
+BOOLEAN = Kind("0 or 1", _is_on)
 MOST_PORT = 65535
 PORT = whole(1, MOST_PORT)
 HOST = Kind("a host name or an IP address alone", _host_in)

@@ -74,13 +74,11 @@ def write_completions(path: Path) -> None:
 
 
 def _completed(command: str) -> Parser:
-    """Return a command's parser, with the words and files that may follow its flags."""
+    """Return a command's parser, with the files that may follow its flags."""
     parser = Parser(command)
     for action in parser._actions:  # noqa: SLF001 (nothing public lists them)
         if action.metavar in _PATHS:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-        elif action.dest in TABLE:
-            action.choices = TABLE[action.dest].kind.words or None
     return parser
 
 

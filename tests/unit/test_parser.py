@@ -31,7 +31,7 @@ NO_VALUE = "needs a value"
         (f"status -p{SECRET}", "status ", "status has no flag (not repeated here)"),
         (f"MYSQL_PASSWORD={SECRET} check", "", "(not repeated here) is not a command"),
         (f"check MYSQL_PASSWORD={SECRET}", "check ", f"check {ELSEWHERE}"),
-        ("serve --port --interval 1", "serve ", f"--port {NO_VALUE}"),
+        ("serve --port --poll-interval 1", "serve ", f"--port {NO_VALUE}"),
         (f'status --watch="{SECRET}\'"', "status ", "--watch takes no value"),
         (f"status --watch={SECRET}", "status ", "--watch takes no value"),
         ("CHECK", "", "(not repeated here) is not a command"),
