@@ -31,7 +31,7 @@ from app.database.surroundings import Surroundings
 from app.database.sync import Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
 from app.settings.database import Database, Target
-from app.verdict.alone import SHOW_COUNTERS, Look, Stand, counters_of
+from app.verdict.alone import GROUP, SHOW_COUNTERS, Look, Stand, counters_of
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 
@@ -55,6 +55,11 @@ _SPARE_IDLE_SECONDS = 30
 
 _TOLD_SECONDS = 1.0
 """After a wait of so many seconds, the log tells of a read in sync."""
+
+_NOT_IN_SYNC = (
+    "the whole group waits, as far as this node shows: look for DDL, a large transaction, and a"
+    " member that has gone"
+)
 
 _READING, _IN_SYNC = "reading the node's state", "reading in sync"
 _LOST = PollFailure(
@@ -155,9 +160,9 @@ class Poller:
             )
             return result
         self._begin_what_is_due()
-        self._tell_of_sync()
         rejected = self.logins.rejected
         stall, stall_seconds = self._stand_after(result).cause
+        self._tell_of_sync(stall)
         return dataclasses.replace(
             result,
             rejects_logins=rejected.detail if rejected else None,
@@ -366,12 +371,12 @@ class Poller:
                 self._note(Outcome.UNREAD, failure)
         guest.close()
 
-    def _tell_of_sync(self) -> None:
+    def _tell_of_sync(self, stall: str | None) -> None:
         """Log once that a read in sync waits, and once that one was answered."""
         wait_seconds = self.sync_wait_seconds
         if wait_seconds is not None and wait_seconds >= _TOLD_SECONDS:
             if not self.told_seconds:
-                detail = "the node has not applied what its group has ordered"
+                detail = _NOT_IN_SYNC if stall == GROUP else stall
                 _log.warning("not in sync", extra={"detail": detail})
             self.told_seconds = wait_seconds
         elif wait_seconds == 0.0 and self.told_seconds:

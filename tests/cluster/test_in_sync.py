@@ -167,6 +167,7 @@ def test_an_alter_that_holds_up_all_commits_blocks_where_a_health_check_asks_for
         stalls = [one.status()["node"]["stall"] for one in stack.services]
         assert set(stalls) <= {"group", None}
         assert "group" in stalls
+        assert "the whole group waits" in service.log.read_text()
     stack.wait_until_whole()
 
 

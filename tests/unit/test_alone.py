@@ -173,37 +173,22 @@ def test_of_several_statements_queued_at_one_node_each_is_ddl() -> None:
 COUNTED = re.compile(re.findall("'(.*)'", SHOW_COUNTERS)[0], re.IGNORECASE)
 
 
-@pytest.mark.parametrize(
-    ("name", "is_counted"),
-    [
-        *(
-            (f"Com_{verb}_table", True)
-            for verb in ("alter", "create", "drop", "rename")
-        ),
-        *(
-            (f"Com_{word}", True)
-            for word in ("optimize", "truncate", "repair", "grant")
-        ),
-        *((f"Com_{word}", True) for word in ("create_index", "drop_db", "alter_user")),
-        *(
-            (f"Com_{word}", True)
-            for word in ("create_trigger", "revoke_all", "analyze")
-        ),
-        *(
-            (f"Com_{word}", False)
-            for word in ("insert", "flush", "lock_tables", "select")
-        ),
-        # A session's own: MySQL has no such counter, and counts them as tables.
-        *((f"Com_{verb}_temporary_table", False) for verb in ("create", "drop")),
-        *((f"Handler_read_{word}", True) for word in ("rnd_next", "next")),
-        *((f"Handler_{word}", False) for word in ("read_rnd", "write", "commit")),
-        ("Innodb_buffer_pool_write_requests", True),
-        ("Innodb_background_log_sync", True),
-        ("Innodb_buffer_pool_read_requests", False),
-    ],
-)
-def test_what_is_counted(name: str, *, is_counted: bool) -> None:
-    assert bool(COUNTED.fullmatch(name)) is is_counted
+COUNTED_NAMES = """
+    Com_alter_table Com_alter_user Com_analyze Com_create_index Com_create_table Com_create_trigger
+    Com_drop_db Com_drop_table Com_grant Com_optimize Com_rename_table Com_repair Com_revoke_all
+    Com_truncate Handler_read_next Handler_read_rnd_next Innodb_background_log_sync
+    Innodb_buffer_pool_write_requests
+"""
+# MySQL has none of the third and fourth: there, such tables are counted with all others.
+OTHER_NAMES = """
+    Com_flush Com_insert Com_create_temporary_table Com_drop_temporary_table Com_lock_tables
+    Com_select Handler_commit Handler_read_rnd Handler_write Innodb_buffer_pool_read_requests
+"""
+
+
+def test_what_is_counted() -> None:
+    names = [*COUNTED_NAMES.split(), *OTHER_NAMES.split()]
+    assert list(filter(COUNTED.fullmatch, names)) == COUNTED_NAMES.split()
 
 
 SHOWN: tuple[tuple[bytes, bytes], ...] = (
