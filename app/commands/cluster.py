@@ -8,7 +8,7 @@ from typing import Any
 
 from app.commands.asking import Answer
 from app.verdict.node_state import NOT_A_NUMBER, NodeState
-from app.verdict.reason import STANDS_ALONE
+from app.verdict.rules import STANDS_ALONE
 
 FAULTS = {"split", "nobody", "held-up"}
 """With one of these words, the nodes are not one healthy cluster."""

@@ -56,9 +56,6 @@ POLL_FAILURES = (
 )
 """Those of a failed poll."""
 
-STANDS_ALONE = (Reason.CUT_OFF, Reason.DISK_FULL, Reason.STALLED)
-"""Those of a node that stands still while its group goes on."""
-
 PLANNED = (
     Reason.DISABLED,
     Reason.SHUTTING_DOWN,

@@ -231,7 +231,7 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
                 return _no(
                     Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0"
                 )
-    why = _STANDS_ALONE.get(node.stall or "")
+    why = STANDS_ALONE.get(node.stall or "")
     if why and 0 < policy.max_stall < node.stall_seconds:
         return _no(Reason(node.stall or ""), f"{why}; MAX_STALL={policy.max_stall:g} s")
     queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
@@ -258,12 +258,12 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
 _JOINING, _DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = "OFF"
 
-_STANDS_ALONE: dict[str, str] = {
+STANDS_ALONE: dict[str, str] = {
     Reason.CUT_OFF: "a read in sync waits, and packets to all other members are lost",
     Reason.DISK_FULL: "the node waits, and the disk of its data or its binary log is full",
     Reason.STALLED: "write-sets wait, and the node neither applies them nor does anything else",
 }
-"""Rule 23."""
+"""Rule 23: what is seen of a node that stands still while its group goes on."""
 
 _OF_A_MEMBER = (
     (Reason.DISCONNECTED, "wsrep_connected", "ON"),

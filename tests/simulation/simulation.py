@@ -16,8 +16,8 @@ from app.monitor.monitor import Monitor, Polling, oldest_usable_seconds
 from app.settings.database import Database
 from app.verdict.alone import USED
 from app.verdict.node_state import NodeState, PollFailure
-from app.verdict.reason import STANDS_ALONE, Reason
-from app.verdict.rules import Policy, Switches, Verdict
+from app.verdict.reason import Reason
+from app.verdict.rules import STANDS_ALONE, Policy, Switches, Verdict
 from tests.simulation import promises as promised
 from tests.simulation.plan import Plan
 from tests.simulation.promises import TURN_SECONDS, Promises
