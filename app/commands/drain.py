@@ -4,6 +4,7 @@ Both then ask the service whether it sees that.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from app.commands.asking import ask, own_address
@@ -31,10 +32,7 @@ def drain(source: Source, reason: str | None) -> int:
     try:
         file = Path(disabled_file).open("xb", buffering=0)  # noqa: SIM115 (closed below)
     except FileExistsError:
-        say(
-            switches_now(disabled_file).disabled_file
-            or f"{disabled_file} is a link to nowhere"
-        )
+        say(switches_now(disabled_file).disabled_file or disabled_file)
         if reason is not None:
             complain(
                 f"--reason is not written: to change the words, edit {disabled_file}"
@@ -47,12 +45,10 @@ def drain(source: Source, reason: str | None) -> int:
         )
         return FAILED
     else:
-        with file:
-            try:
-                if words := " ".join((reason or "").split()):
-                    file.write(f"{words}\n".encode(errors="replace"))
-            except OSError as fault:
-                complain(f"--reason is not written: {fault.strerror}")
+        # On a full disk, the file is there all the same.
+        with file, suppress(OSError):
+            if words := " ".join((reason or "").split()):
+                file.write(f"{words}\n".encode(errors="replace"))
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
     if not _is_kept(disabled_file):
         complain(

@@ -19,7 +19,6 @@ from app.text import one_line
 from app.verdict.alone import GROUP
 
 _PAUSE_SECONDS = 1.0
-_CELL_LENGTH = 60
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
 _HEADER = ("node", "verdict", "reason", "since", "size", "recvq", "state")
 _CLEAR = "\x1b[H\x1b[J"
@@ -89,18 +88,17 @@ def _notes(answer: Answer) -> Iterator[str]:
         ago = age_since(reload.at)
         yield f"reload refused {ago} ago, the old settings stay: {'; '.join(reload.complaints)}"
     for cause, latest in connections.latest.items():
-        count = connections.closed.get(cause)
-        got = "no answer" if cause == "refused" else "a 400"
+        count = f"{connections.closed.get(cause)} clients were turned away"
         whose = f"the latest {latest.client} {age_since(latest.at)} ago"
-        yield f"{count} clients got {got} ({cause}: {latest.detail}), {whose}"
+        yield f"{count}, {whose}: {cause}: {latest.detail}"
 
 
 def _row(answer: Answer) -> list[str]:
-    node, name, reason = answer.node, answer.address.name, _cell(answer.reason)
+    node, name, reason = answer.node, answer.address.name, answer.reason
     if node.wsrep_node_name not in (None, name):
-        name = f"{name} ({_cell(node.wsrep_node_name)})"
+        name = f"{name} ({node.wsrep_node_name})"
     if answer.otherwise:
-        reason = f"{reason}; otherwise {_cell(answer.otherwise.reason)}"
+        reason = f"{reason}; otherwise {answer.otherwise.reason}"
     return [
         name,
         answer.verdict,
@@ -124,4 +122,4 @@ def age_since(since: datetime | None) -> str:
 
 
 def _cell(value: object) -> str:
-    return "-" if value is None else str(value)[:_CELL_LENGTH]
+    return "-" if value is None else str(value)
