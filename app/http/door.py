@@ -2,15 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable
-from functools import partial
 from typing import Any
 
 from app.http.answers import Answer, Answers, plain_answer
 from app.http.head import CAUSES, Request, read_head
 from app.http.register import PARAMETER, REFUSED, ConnectionRegister, client_of
-
-_LAST_REQUEST_SECONDS = 0.2
-"""How long an accepted connection may take to send its request while the service stops."""
 
 _DRAINED_BYTES = 2 << 20
 """How much a client may send that nobody reads. A close before that could cost it its answer."""
@@ -86,11 +82,6 @@ class Door(asyncio.Protocol):
             self._answer(asked)
         if overdue and not (self.is_held or self._is_answered):
             self._register.end(self, "timed-out")
-
-    def shutdown(self) -> None:
-        """Give a request that is under way 0.2 s to arrive. uvicorn calls this as it stops."""
-        settle = partial(self.settle, overdue=True)
-        asyncio.get_running_loop().call_later(_LAST_REQUEST_SECONDS, settle)
 
     def _answer(self, asked: Request | str | None) -> None:
         """Answer a request, or say what is wrong with it."""

@@ -62,11 +62,11 @@ class Metrics(ProcessCollector):
         for name, words, value in _gauges(self._sources, verdict, node):
             if value is not None:
                 yield GaugeMetricFamily(f"clustercheckd_{name}", words, value)
-        if node.wsrep_cluster_state_uuid is not None:
+        if uuid := node.wsrep_cluster_state_uuid:
             yield InfoMetricFamily(
                 "clustercheckd_cluster",
                 "wsrep_cluster_state_uuid: which cluster's data the node has.",
-                {"state_uuid": node.wsrep_cluster_state_uuid},
+                {"state_uuid": uuid},
             )
         yield InfoMetricFamily(
             "clustercheckd_build",

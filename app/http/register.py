@@ -92,7 +92,7 @@ class ConnectionRegister:
         causes = (REFUSED, "evicted", "timed-out", *CAUSES, PARAMETER)
         self.closed = dict.fromkeys(causes, 0)
         self.latest: dict[str, TurnedAway] = {}
-        self._logged_at: dict[str, float] = {}
+        self._silent_until: dict[str, float] = {}
         self.on_sweep: Callable[[], None] = lambda: None
         # The latest last, by client: so none can push out the others.
         self._asked: dict[str | bytes, tuple[float, tuple[Any, ...]]] = {}
@@ -135,8 +135,8 @@ class ConnectionRegister:
         self.latest[cause] = TurnedAway(client, datetime.now(UTC), detail)
         event = "client refused" if cause == REFUSED else "malformed request"
         now = time.monotonic()
-        if now - self._logged_at.get(event, -_LOG_SECONDS) >= _LOG_SECONDS:
-            self._logged_at[event] = now
+        if now >= self._silent_until.get(event, 0.0):
+            self._silent_until[event] = now + _LOG_SECONDS
             _log.warning(
                 event,
                 extra={

@@ -20,6 +20,10 @@ from app.settings.listening import BACKLOG
 _QUEUED, _QUEUED_OF_A_CLIENT = 256, 64
 """Beyond so many connections that wait to be accepted, a client keeps so many of them."""
 
+_LAST_REQUEST_SECONDS = 0.2
+"""How long an accepted connection may take to send its request while the service stops."""
+_PAUSE_SECONDS = 0.02
+
 _TCP_INFO_QUEUED = slice(24, 28)
 """tcpi_unacked of a listening socket: linux/tcp.h."""
 
@@ -55,8 +59,6 @@ class Server(uvicorn.Server):
                 log_config=None,
             )
         )
-        # Those that uvicorn shuts down as it stops, and waits for.
-        self.server_state.connections = register.doors  # type: ignore[assignment]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (a signal handler's signature)
         """Tell on_signal. uvicorn would raise the signal again, and change the exit status."""
@@ -64,6 +66,17 @@ class Server(uvicorn.Server):
         # of the log's queue.
         loop = asyncio.get_running_loop()
         loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
+
+    async def shutdown(self, sockets: object = None) -> None:  # noqa: ARG002 (uvicorn's signature)
+        """Wait for what has been accepted. uvicorn's own sleeps while health checks wait."""
+        for server in self.servers:
+            server.close()
+        loop, doors = asyncio.get_running_loop(), self._register.doors
+        end = loop.time() + _LAST_REQUEST_SECONDS
+        while doors:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            for door in list(doors) if loop.time() > end else ():
+                door.settle(overdue=True)
 
     async def main_loop(self) -> None:
         """Wait. uvicorn's own loop wakes ten times a second."""

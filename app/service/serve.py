@@ -33,7 +33,7 @@ from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
-_FIRST_VERDICT_SECONDS = 2.0
+_FIRST_VERDICT_SECONDS = 1.0
 """How long FastAPI may wait for the first verdict."""
 
 _log = logging.getLogger(__name__)

@@ -40,7 +40,7 @@ def rows(rig: Rig) -> list[Row]:
         return rig.service.process.cpu_seconds
 
     def drop_in_seconds() -> float:
-        return _children_seconds() + service_seconds()
+        return children_seconds() + service_seconds()
 
     for _ in range(_ROUNDS):
         with rig.service_paused():
@@ -58,7 +58,7 @@ def rows(rig: Rig) -> list[Row]:
         ours.append((own + node - node_idle) / per_second)
         with rig.service_paused():
             own, node, per_second = _cost(
-                rig, _children_seconds, partial(_run_again_and_again, command)
+                rig, children_seconds, partial(_run_again_and_again, command)
             )
         script.append((own + node - node_idle) / per_second)
         own, node, per_second = _cost(
@@ -116,7 +116,8 @@ def _cost(
     )
 
 
-def _children_seconds() -> float:
+def children_seconds() -> float:
+    """Return the CPU seconds of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

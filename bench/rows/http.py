@@ -14,10 +14,11 @@ from bench.table import Row, microseconds, percentile
 from harness.haproxy import READER_QUESTION
 from harness.service import Service
 
-GOAL, GOAL_P99 = 0.85, 1.5
-GOAL_OVERRIDDEN = 0.96
+GOALS = {1: 1.0, 8: 1.4, 64: 1.4}
+"""How many times as many health checks as the floor, with so many at a time."""
+GOAL_CPU, GOAL_P99 = 0.70, 1.5
+GOAL_OVERRIDDEN, GOAL_OVERRIDDEN_CPU = 0.95, 1.05
 
-_CONNECTIONS = (1, 8, 64)
 _READERS = 8
 _ROUNDS = 20  # short and many: a noisy machine changes within a second
 _SECONDS = 0.3
@@ -32,19 +33,21 @@ def rows(rig: Rig) -> list[Row]:
     """Measure, alternating between the sides."""
     with on_cores_of_their_own([rig.service.process, rig.floor.process]):
         for server in (rig.service, rig.floor):
-            load.at_full_speed(server.port, max(_CONNECTIONS), seconds=_SECONDS)
-        rates = [_rate_row(rig, connections) for connections in _CONNECTIONS]
+            load.at_full_speed(server.port, max(GOALS), seconds=_SECONDS)
+        rates = [
+            _rate_row(rig, connections, goal) for connections, goal in GOALS.items()
+        ]
         return [*rates, _overridden_row(rig), _p99_row(rig)]
 
 
-def _rate_row(rig: Rig, connections: int) -> Row:
+def _rate_row(rig: Rig, connections: int, goal: float) -> Row:
     ours, floor = [], []
     for _ in range(_ROUNDS):
         ours.append(_rate(rig.service, connections))
         with rig.service_paused():
             floor.append(_rate(rig.floor, connections))
     what = f"health checks/s on one core, {connections} at a time (server CPU for each)"
-    return _compared(what, ours, "floor", floor, GOAL)
+    return _compared(what, ours, "floor", floor, (goal, GOAL_CPU))
 
 
 def _overridden_row(rig: Rig) -> Row:
@@ -54,16 +57,20 @@ def _overridden_row(rig: Rig) -> Row:
         plain.append(_rate(rig.service, _READERS))
         overridden.append(_rate(rig.service, _READERS, READER_QUESTION))
     what = f"the same of `{READER_QUESTION}`, {_READERS} at a time"
-    return _compared(what, overridden, "`/`", plain, GOAL_OVERRIDDEN)
+    goals = GOAL_OVERRIDDEN, GOAL_OVERRIDDEN_CPU
+    return _compared(what, overridden, "`/`", plain, goals)
 
 
-def _compared(what: str, ours: _Rates, beside: str, others: _Rates, goal: float) -> Row:
+def _compared(
+    what: str, ours: _Rates, beside: str, others: _Rates, goals: tuple[float, float]
+) -> Row:
     ratio = median(
         mine / other for (mine, _), (other, _) in zip(ours, others, strict=True)
     )
     by_cpu = median(
-        other / mine for (_, mine), (_, other) in zip(ours, others, strict=True)
+        mine / other for (_, mine), (_, other) in zip(ours, others, strict=True)
     )
+    goal, goal_cpu = goals
     cells = [
         f"{median(r for r, _ in each):,.0f} ({microseconds(median(c for _, c in each))})"
         for each in (ours, others)
@@ -72,9 +79,9 @@ def _compared(what: str, ours: _Rates, beside: str, others: _Rates, goal: float)
         what,
         cells[0],
         f"{beside} {cells[1]}",
-        f"{ratio:.2f}x (by CPU {by_cpu:.2f}x)",
-        f">= {goal}x",
-        ratio >= goal,
+        f"{ratio:.2f}x, CPU {by_cpu:.2f}x",
+        f">= {goal}x, CPU <= {goal_cpu}x",
+        ratio >= goal and by_cpu <= goal_cpu,
     )
 
 
