@@ -7,7 +7,7 @@ clustercheckd, not on the node.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -20,8 +20,12 @@ _REPEATS = 8
 
 
 @asynccontextmanager
-async def deadline(seconds: float) -> AsyncIterator[None]:
+async def deadline(
+    seconds: float, *, unless: Callable[[], bool] = lambda: False
+) -> AsyncIterator[None]:
     """Raise TimeoutError in the body after so many seconds, as `asyncio.timeout` does.
+
+    unless: asked then, and after each step more, whether to go on.
 
     The time is counted in steps of an eighth. Each step counts once, however late it ends: a pause
     of any length costs at most one. If the last step ends more than a step late, it is repeated,
@@ -42,7 +46,7 @@ async def deadline(seconds: float) -> AsyncIterator[None]:
         left -= 1
         now = loop.time()
         on_time = now - due <= step_seconds
-        if left > 0 or (not on_time and left > -_REPEATS):
+        if left > 0 or (not on_time and left > -_REPEATS) or unless():
             timer = begin_step()
         else:
             timeout.reschedule(now)

@@ -63,9 +63,11 @@ def prepare_for(target: Target) -> None:
 class Connection(aiomysql.Connection):  # type: ignore[misc]
     """One connection, open from `to` until `close`.
 
-    peer: the address that this is connected to; the same for each connection to one socket.
+    target: what it was made to. peer: the address that this is connected to, the same for each
+    connection to one socket, and the account.
     """
 
+    target: Target
     peer: object = None
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
@@ -96,6 +98,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             autocommit=None,
             program_name="clustercheckd",
         )
+        connection.target = target
         try:
             await connection._open(addresses)
         except BaseException:
@@ -135,7 +138,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE.items():
                 connected.setsockopt(socket.IPPROTO_TCP, name, value)
-        self.peer = self._writer.get_extra_info("peername")
+        self.peer = self._writer.get_extra_info("peername"), self.target.username
         self._next_seq_id = 0
         await self._get_server_information()
         await self._request_authentication()

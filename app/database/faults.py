@@ -20,8 +20,10 @@ from app.verdict.reason import Reason
 
 _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 
-LOOKING_UP = "looking up the host's name"
-"""The phase of a login that does not concern the server."""
+LOOKING_UP, CONNECTING = "looking up the host's name", "connecting"
+LOGGING_IN = "logging in"
+"""The phases of a login. The first does not concern the server; in the last, the password has been
+accepted."""
 
 _LOST = Reason.CONNECTION_LOST, "the server closed the connection while {phase}"
 
@@ -209,10 +211,17 @@ def is_error_of_server(fault: BaseException) -> bool:
     return error_number(fault) // 1000 not in (0, 2)
 
 
-def outcome_of(fault: BaseException, failure: PollFailure, phase: str) -> Outcome:
-    """Return what a failed login says about the server: see the table of `app.database.logins`."""
+def outcome_of(
+    fault: BaseException, failure: PollFailure, phase: str, refusals: int = 0
+) -> Outcome:
+    """Return what a failed login says about the server: see the table of `app.database.logins`.
+
+    refusals: of our account before it.
+    """
     if phase == LOOKING_UP:
         return Outcome.FAILED
+    if refusals and failure.reason is Reason.TIMEOUT and phase != LOGGING_IN:
+        return Outcome.DELAYED
     if failure.reason in _REJECTIONS or isinstance(fault, ConnectionRefusedError):
         return Outcome.REJECTED
     if failure.reason in _REFUSALS or _is_tls_refusal(_cause(fault)):

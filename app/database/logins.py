@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from app.verdict.node_state import PollFailure
-from app.verdict.reason import Reason
 
 _REJECTIONS = 2
 """The server takes no logins if so many in a row were rejected: one may be an accident."""
@@ -26,7 +25,6 @@ class Outcome(Enum):
 
     ACCEPTED = "the server takes logins"
     REJECTED = "the server takes none: no client gets in"
-    HUNG = "the same, but the open session gets no answer either: the polls say so"
     REFUSED = "the server takes logins, but not of our account"
     DELAYED = "no answer after a refusal: connection_control delays the account, not other clients"
     ANSWERED = "the server takes logins, but something else is wrong: it is full"
@@ -40,7 +38,6 @@ EFFECTS = {
     #                 rejections in a row, refusals since the last login that was accepted
     Outcome.ACCEPTED: (_NONE, _NONE),
     Outcome.REJECTED: (_ONE_MORE, _AS_BEFORE),
-    Outcome.HUNG: (_NONE, _AS_BEFORE),
     Outcome.REFUSED: (_NONE, _ONE_MORE),
     Outcome.DELAYED: (_AS_BEFORE, _ONE_MORE),
     Outcome.ANSWERED: (_NONE, _AS_BEFORE),
@@ -48,7 +45,6 @@ EFFECTS = {
     Outcome.FAILED: (_AS_BEFORE, _AS_BEFORE),
 }
 
-_OF_THE_SERVER = (Outcome.REJECTED, Outcome.HUNG)
 _REFUSALS = (Outcome.REFUSED, Outcome.DELAYED)
 """Each is a line in the server's log, and may count towards max_password_errors: the next login
 waits for 1, 2, 4, .. 60 s, or a change of the account's files."""
@@ -74,7 +70,7 @@ class Logins:
     @property
     def account_refused(self) -> bool:
         """Whether the latest login failed by the account or the path to the server."""
-        return self.failure is not None and self.outcome not in _OF_THE_SERVER
+        return self.failure is not None and self.outcome is not Outcome.REJECTED
 
     def waits(self, at: float) -> bool:
         """Whether the next login waits, because our account was refused."""
@@ -104,19 +100,12 @@ class Logins:
         """Note that one has begun."""
         return replace(self, began_at=at)
 
-    def password_accepted(self) -> "Logins":
-        """Note that the rest of a login is no refusal."""
-        return replace(self, refusals=0)
-
     def account_changed(self) -> "Logins":
         """Note that a file of the account has changed: a login is due."""
         return replace(self, began_at=-math.inf, refusals=min(self.refusals, 1))
 
     def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
         """Note how one ended. failure: why it was not accepted."""
-        is_timeout = failure is not None and failure.reason is Reason.TIMEOUT
-        if outcome in _OF_THE_SERVER and is_timeout and self.refusals:
-            outcome = Outcome.DELAYED
         (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
         rejections = keep_rejections * self.rejections + rejected_now
         refusals = keep_refusals * self.refusals + refused_now

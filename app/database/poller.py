@@ -6,7 +6,9 @@ next visit has come in: one open session can read in sync although no login work
 mean and when the next one is due is in `logins`, what the reads in sync mean in `sync`.
 
 There are never more than three sessions: the serving one, which answers the polls, the guest, which
-is the latest visit, and a login under way. `_come_in` says which of them a new session becomes.
+is the latest visit, and a login under way. `_come_in` says which of them a new session becomes. A
+server that hangs keeps a session that is closed before its answer. So the first two wait for that
+as long as it takes, and the login, too, after two that were given up.
 """
 
 import asyncio
@@ -15,37 +17,29 @@ import dataclasses
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
-from app.database.faults import (
-    LOOKING_UP,
-    is_error_of_server,
-    outcome_of,
-    poll_failure,
-)
+from app.database.attempt import Attempt
+from app.database.faults import CONNECTING, outcome_of, poll_failure
 from app.database.logins import Logins, Outcome
 from app.database.resolver import Resolver
 from app.database.session import Session
 from app.database.surroundings import Surroundings
-from app.database.sync import Sync, gap_seconds
+from app.database.sync import Read, Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
-from app.settings.database import Database, Target
+from app.settings.database import Database
 from app.verdict.alone import GROUP, SHOW_COUNTERS, Look, Stand, counters_of
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 
-_LIMITS_SECONDS = ((1.5, 1.0), (4.0, 1.0), (5.0, 25.0))
-"""The limits for a login and its first answer, of the next one after it was late, and while the
-server hangs, where no verdict waits. When many clients reconnect at once, a second or two is load.
-A server that takes logins and hangs is left with two sessions a minute."""
+_LIMITS_SECONDS = (1.5, 4.0)
+"""The limits of a login, and of the next one after it was late: when many clients reconnect at
+once, a second or two is load."""
 
-_REPLACED_SECONDS = 25.0
-"""How often sessions that answer no poll are replaced, for the same reason."""
-
-_NO_GUEST_SECONDS, _AT_ONCE_SECONDS = 0.2, 1e-6
-"""How soon to visit without a guest: the node may stand still, or return. The second is for a
-serving session that has just logged in."""
+_NO_GUEST_SECONDS = 0.2
+"""How soon to visit without a guest: the node may stand still, or return."""
 
 _SYNC_SECONDS = 60.0
 """The limit of a read in sync. The server itself gives up after 30 s."""
@@ -61,24 +55,37 @@ _NOT_IN_SYNC = (
     " member that has gone"
 )
 
-_READING, _IN_SYNC = "reading the node's state", "reading in sync"
+_IN_SYNC = "reading in sync"
+
 _LOST = PollFailure(
     Reason.CONNECTION_LOST, "the server closed the connection after the login"
 )
 
-_ANSWERS = (Reason.TOO_MANY_CONNECTIONS, Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
-"""A server that answers a login so has not hung."""
-
 _log = logging.getLogger(__name__)
 
 
-class Poller:
-    """Polls one node.
+@dataclass(frozen=True)
+class Pace:
+    """How fast and how often to ask.
 
     deadline_seconds: the limit for one poll, with its login. login_interval_seconds: how often to
     visit the node; 0 never does, and never reads in sync. poll_interval_seconds: the longest pause
-    between two polls. before: the poller that this one replaces; what it knows of the same server
-    goes on. clock: counts suspend.
+    between two polls.
+    """
+
+    deadline_seconds: float
+    login_interval_seconds: float = 0.0
+    poll_interval_seconds: float = 1.0
+
+    @property
+    def idle_seconds(self) -> int:
+        """How long the server keeps a session without a statement."""
+        longest = max(self.poll_interval_seconds, self.login_interval_seconds)
+        return _SPARE_IDLE_SECONDS + math.ceil(longest + self.deadline_seconds)
+
+
+class Poller:
+    """Polls one node. clock: counts suspend.
 
     A poll that fails on an open session tries again on a new one, so that a KILL costs no verdict.
     """
@@ -87,52 +94,41 @@ class Poller:
     sync = Sync()
     told_seconds = 0.0
     _serving: Session | None = None
-    _replaced_at = -math.inf
     _guest: Session | None = None
-    # The login that is under way, and of the latest one, what its failure is described with.
-    _login: asyncio.Task[None] | None = None
-    _is_visit = False
-    _target: Target | None = None
-    _phase = "connecting"
-    _file_stamps: Sequence[object] = ()
+    _attempt: Attempt | None = None
+    """The latest login."""
     _closed = False
 
     def __init__(
         self,
         database: Database,
-        deadline_seconds: float,
+        pace: Pace,
         *,
-        login_interval_seconds: float = 0.0,
-        poll_interval_seconds: float = 1.0,
-        before: "Poller | None" = None,
         surroundings: Surroundings | None = None,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self.database = database
+        self.pace = pace
         # How many logins since the start failed for each reason; None for those that did not fail.
         self.login_counts: Counter[Reason | None] = Counter()
         self._now = clock
-        self._deadline_seconds = deadline_seconds
-        self._login_interval_seconds = login_interval_seconds
-        self._poll_interval_seconds = poll_interval_seconds
-        longest_pause_seconds = max(poll_interval_seconds, login_interval_seconds)
-        self._idle_seconds = _SPARE_IDLE_SECONDS + math.ceil(
-            longest_pause_seconds + deadline_seconds
-        )
         self._resolver = Resolver()
         self._surroundings = surroundings or Surroundings()
         self.stand = Stand(counted=Look(self._now()))
-        self._leaving: set[asyncio.Task[Any]] = set()
-        if before is not None:
-            self.login_counts = before.login_counts
-            # Without an interval, no read would ever end a wait.
-            if before.database.server == database.server and login_interval_seconds:
-                self.sync = before.sync.read_lost(self._now())
-                self.stand = before.stand
-                self.told_seconds = before.told_seconds
-            if before.database == database:
-                # A refused login is due at once: a reload says that something has changed.
-                self.logins = before.logins.account_changed()
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def take(self, database: Database, pace: Pace) -> None:
+        """Poll by other settings from now on. Sessions with the same server go on."""
+        if database.server != self.database.server:
+            self._leave_all()
+            self.sync = Sync()
+            self.stand = Stand(counted=Look(self._now()))
+        if not pace.login_interval_seconds:
+            # No read would ever end a wait.
+            self.sync = Sync()
+        # A login is due, which replaces the sessions of another account.
+        self.logins = self.logins.account_changed()
+        self.database, self.pace = database, pace
 
     @property
     def sync_wait_seconds(self) -> float | None:
@@ -141,23 +137,21 @@ class Poller:
 
     async def poll(self) -> NodeState | PollFailure:
         """Poll the node within the deadline. Raises only CancelledError."""
+        seconds = self.pace.deadline_seconds
         result: NodeState | PollFailure | None = None
         try:
-            async with deadline(self._deadline_seconds):
+            async with deadline(seconds):
                 result = await self._result()
                 if isinstance(result, NodeState):
                     await self._note_answer()
         except TimeoutError as fault:
-            phase = self._phase if self._serving is None else _READING
-            result = result or poll_failure(
-                fault, self._target, phase, self._deadline_seconds
-            )
+            where = self._serving or self._attempt
+            target, phase = (where.target, where.phase) if where else (None, CONNECTING)
+            result = result or poll_failure(fault, target, phase, seconds)
         if isinstance(result, PollFailure):
             # A timeout may be that of the login that this poll has waited for.
-            self.sync = self.sync.poll_failed(
-                in_time=result.reason is not Reason.TIMEOUT,
-                is_answer=result.reason in _ANSWERS,
-            )
+            is_timeout = result.reason is Reason.TIMEOUT
+            self.sync = self.sync.poll_failed(in_time=not is_timeout)
             return result
         self._begin_what_is_due()
         rejected = self.logins.rejected
@@ -185,7 +179,7 @@ class Poller:
             node.wsrep_last_committed or 0,
             node.wsrep_local_recv_queue or 0,
             self.sync_wait_seconds or 0.0,
-            sync.read_began_at if sync.waiting_since is None else -math.inf,
+            sync.read_began_at if sync.read is Read.ANSWERED else -math.inf,
             counters_of(session.counted) | around,
         )
         self.stand = self.stand.after(look)
@@ -194,26 +188,27 @@ class Poller:
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s. A poll under way then fails."""
         self._closed = True
-        self._cancel_login()
-        for session in (self._serving, self._guest):
-            if session is not None:
-                self._leave(asyncio.create_task(session.quit()))
-        self._serving = self._guest = None
+        self._leave_all()
         if self._leaving:
             await asyncio.wait(self._leaving)
 
+    @property
+    def _login(self) -> asyncio.Task[None] | None:
+        """The login that is under way."""
+        attempt = self._attempt
+        return attempt.task if attempt and not attempt.task.done() else None
+
     async def _note_answer(self) -> None:
         """Wait for the read in sync that a node needs to return: our own pause costs no verdict."""
-        if self.sync.unanswered and self._is_visit:
-            # It may hang in what the server has left behind, and has the long limits.
-            self._cancel_login()
-        serving, interval_seconds = self._serving, self._login_interval_seconds
-        longest_seconds = math.inf
-        if serving is not None and serving.can_read_in_sync and interval_seconds:
+        serving, pace = self._serving, self.pace
+        longest_seconds = None
+        if serving is not None and serving.can_read_in_sync:
             longest_seconds = gap_seconds(
-                serving.suspect_seconds, self._poll_interval_seconds
+                serving.suspect_seconds, pace.poll_interval_seconds
             )
-        self.sync = self.sync.poll_answered(self._now(), longest_seconds)
+        self.sync = self.sync.poll_answered(
+            self._now(), longest_seconds if pace.login_interval_seconds else None
+        )
         while self.sync.is_returning(self._now()):
             self._begin_what_is_due()
             awaited = (self._guest.reading if self._guest else None) or self._login
@@ -223,18 +218,15 @@ class Poller:
 
     async def _result(self) -> NodeState | PollFailure:
         self._begin_what_is_due()
-        while self._serving is not None and self._serving.reading is not None:
+        if self._serving is not None and self._serving.reading is not None:
             # Not used: the server may have sent the answer long ago.
-            awaited = [task for task in (self._serving.reading, self._login) if task]
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([self._serving.reading])
         result = await self._read_serving()
         if isinstance(result, NodeState):
             return result
-        # A visit may have come in meanwhile, or hang in what has ended the session.
+        # A visit may have come in meanwhile.
         if self._serving is None:
-            waits = self.logins.waits(self._now())
-            if not waits and (self._login is None or self._is_visit):
-                self._cancel_login()
+            if self._login is None and not self.logins.waits(self._now()):
                 self._begin_login()
             if self._login is not None:
                 await asyncio.wait([self._login])
@@ -257,24 +249,32 @@ class Poller:
             more = [SHOW_COUNTERS] if self.stand.counts else []
             result = await session.read(*more)
         except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
-            result = poll_failure(fault, self._target, _READING, self._deadline_seconds)
+            seconds = self.pace.deadline_seconds
+            result = poll_failure(fault, session.target, session.phase, seconds)
         session.reading = None
         if isinstance(result, PollFailure):
             # Also if the rows make no sense: perhaps they answer another statement.
-            self._lose(session)
+            session.close()
+            if session is self._serving:
+                self._serving = None
         return result
 
     def _begin_what_is_due(self) -> None:
         """Begin a read in sync, and a login beside the session that there is."""
-        at, interval_seconds = self._now(), self._login_interval_seconds
-        if self.logins.waits(at) and self.database.file_stamps() != self._file_stamps:
+        at, interval_seconds = self._now(), self.pace.login_interval_seconds
+        attempt = self._attempt
+        if (
+            attempt is not None
+            and self.logins.waits(at)
+            and attempt.file_stamps != self.database.file_stamps()
+        ):
             self.logins = self.logins.account_changed()
         if self.sync.read_is_due(at, interval_seconds):
             self._begin_read_in_sync()
-        if self._serving is None or self._login or self._leaving:
+        if self._serving is None or self._login is not None:
             return
         if interval_seconds and self._guest is None and self.logins.failure is None:
-            interval_seconds = _NO_GUEST_SECONDS if self._is_visit else _AT_ONCE_SECONDS
+            interval_seconds = _NO_GUEST_SECONDS
         if self.logins.is_due(
             at, interval_seconds, session_answers=self._serving.reading is None
         ):
@@ -284,54 +284,50 @@ class Poller:
         if self._closed:
             return
         self.logins = self.logins.begun(self._now())
-        self._is_visit = self._serving is not None
-        self._login = asyncio.create_task(self._log_in())
-
-    def _cancel_login(self) -> None:
-        if self._login is not None:
-            self._login.cancel()
-            self._leave(self._login)
-            self._login = None
-
-    def _leave(self, leaving: asyncio.Task[Any]) -> None:
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
+        attempt = Attempt(self.database, is_visit=self._serving is not None)
+        attempt.task = asyncio.create_task(self._log_in(attempt))
+        self._attempt = attempt
 
     def _come_in(self, session: Session) -> None:
         """Let a session that has logged in answer the polls, or be the guest."""
-        serving, guest, at = self._serving, self._guest, self._now()
+        serving, guest = self._serving, self._guest
+        # The server has answered the new one what it owes to the open one.
         is_stuck = (
-            serving is not None
-            and serving.reading is not None
-            and self.sync.unanswered
-            # Not more often: each stays on a server that hangs.
-            and at >= self._replaced_at + _REPLACED_SECONDS
+            serving is not None and serving.reading is not None and self.sync.unanswered
         )
-        if is_stuck:
-            self._replaced_at = at
         if serving is None or is_stuck or serving.peer != session.peer:
             # The latter: the name of the host leads to another server.
             self._serving, leaver = session, serving
             if guest is not None and guest.peer != session.peer:
-                self._lose(guest)
+                self._guest = None
+                self._leave(guest.quit())
                 self.sync = self.sync.nothing_reads()
         elif guest is None or guest.reading is None or self.sync.read_is_outdated:
             if guest is not None and guest.reading is not None:
-                self.sync = self.sync.read_lost(at)
+                self.sync = self.sync.read_lost(self._now())
             self._guest, leaver = session, guest
             self._begin_read_in_sync()
         else:
             leaver = session
         if leaver is not None:
-            self._leave(asyncio.create_task(leaver.quit()))
+            self._leave(leaver.quit())
 
-    def _lose(self, session: Session) -> None:
-        """Close a session that did not answer as it should."""
-        session.close()
-        if session is self._serving:
-            self._serving = None
-        elif session is self._guest:
-            self._guest = None
+    def _leave_all(self) -> None:
+        """Log out all sessions, and give up the login."""
+        if self._login is not None:
+            self._login.cancel()
+            self._hold(self._login)
+        for session in (self._serving, self._guest):
+            if session is not None:
+                self._leave(session.quit())
+        self._serving = self._guest = self._attempt = None
+
+    def _leave(self, leaving: Coroutine[Any, Any, None]) -> None:
+        self._hold(asyncio.create_task(leaving))
+
+    def _hold(self, task: asyncio.Task[None]) -> None:
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
 
     def _begin_read_in_sync(self) -> None:
         guest = self._guest
@@ -339,37 +335,34 @@ class Poller:
             guest is not None
             and guest.reading is None
             and guest.can_read_in_sync
-            and self._login_interval_seconds
+            and self.pace.login_interval_seconds
         ):
             self.sync = self.sync.read_begun(self._now())
             guest.reading = asyncio.create_task(self._read_in_sync(guest))
 
     async def _read_in_sync(self, guest: Session) -> None:
-        is_answered = False
+        is_answered, failure = False, None
         try:
             async with deadline(_SYNC_SECONDS):
                 is_answered = await guest.read_in_sync()
         except Exception as fault:  # noqa: BLE001 (as in `_read`)
-            self._note_lost_read(guest, fault)
+            failure = poll_failure(fault, guest.target, _IN_SYNC, _SYNC_SECONDS)
+            guest.close()
         guest.reading = None
-        # A guest that has been replaced says nothing about the read of the next one.
-        if guest is self._guest:
-            sync, at = self.sync, self._now()
-            self.sync = sync.read_answered(at) if is_answered else sync.read_refused()
-            if self.logins.outcome is Outcome.UNREAD:
-                self._note(Outcome.ACCEPTED)
-
-    def _note_lost_read(self, guest: Session, fault: Exception) -> None:
-        if guest is self._guest:
-            is_error, at = is_error_of_server(fault), self._now()
-            self.sync = (
-                self.sync.read_failed(at) if is_error else self.sync.read_lost(at)
-            )
+        sync, at = self.sync, self._now()
+        if guest is not self._guest:
+            # It says nothing about the read of the one that has replaced it.
+            return
+        if failure is not None:
             self._guest = None
-            if is_error or not guest.has_read_in_sync:
-                failure = poll_failure(fault, self._target, _IN_SYNC, _SYNC_SECONDS)
+            self.sync = sync.read_lost(at)
+            # Unless logins fail for another reason.
+            if self.logins.outcome in (Outcome.ACCEPTED, Outcome.UNREAD):
                 self._note(Outcome.UNREAD, failure)
-        guest.close()
+            return
+        self.sync = sync.read_answered(at) if is_answered else sync.read_refused()
+        if self.logins.outcome is Outcome.UNREAD:
+            self._note(Outcome.ACCEPTED)
 
     def _tell_of_sync(self, stall: str | None) -> None:
         """Log once that a read in sync waits, and once that one was answered."""
@@ -383,42 +376,26 @@ class Poller:
             _log.info("in sync again", extra={"seconds": round(self.told_seconds, 1)})
             self.told_seconds = 0.0
 
-    async def _log_in(self) -> None:
-        late = len(_LIMITS_SECONDS) if self.sync.unanswered else self.logins.rejections
-        seconds, answer_seconds = _LIMITS_SECONDS[: late + 1][-1]
+    async def _log_in(self, attempt: Attempt) -> None:
+        seconds = _LIMITS_SECONDS[min(self.logins.rejections, 1)]
         try:
-            async with deadline(seconds):
-                self._file_stamps = self.database.file_stamps()
-                self._target = target = self.database.target()
-                addresses: list[str] = []
-                if not target.socket:
-                    self._phase = LOOKING_UP
-                    addresses = await self._resolver.addresses(target.host)
-                self._phase = "connecting"
-                session = await Session.to(target, addresses)
-            self._phase = "logging in"
-            self.logins = self.logins.password_accepted()
-            seconds = answer_seconds
-            async with deadline(seconds):
-                # What polls ask must work in the next session too.
-                await session.prepare(self._idle_seconds, tries_read=self._is_visit)
+            async with deadline(seconds, unless=self._server_hangs):
+                session = await attempt.session(self._resolver, self.pace.idle_seconds)
         except Exception as fault:  # noqa: BLE001 (as in `_read`)
-            failure = poll_failure(fault, self._target, self._phase, seconds)
-            self._note(outcome_of(fault, failure, self._phase), failure)
-        else:
-            # The read in sync that follows says whether it is more.
-            if self.logins.outcome is not Outcome.UNREAD:
-                self._note(Outcome.ACCEPTED)
-            self._come_in(session)
-        finally:
-            # A login that stays would be the last one. A cancelled one may have a successor.
-            if self._login is asyncio.current_task():
-                self._login = None
+            failure = poll_failure(fault, attempt.target, attempt.phase, seconds)
+            refusals = self.logins.refusals
+            self._note(outcome_of(fault, failure, attempt.phase, refusals), failure)
+            return
+        # The read in sync that follows says whether an account that could not can now.
+        if self.logins.outcome is not Outcome.UNREAD:
+            self._note(Outcome.ACCEPTED)
+        self._come_in(session)
+
+    def _server_hangs(self) -> bool:
+        """Whether no poll is answered, and two logins were given up: a server keeps them."""
+        return self.sync.unanswered and self.logins.rejected is not None
 
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
-        if outcome is Outcome.REJECTED and self.sync.unanswered:
-            # A poll that is under way says nothing: a login begins together with one.
-            outcome = Outcome.HUNG
         self.login_counts[failure.reason if failure else None] += 1
         before, self.logins = self.logins, self.logins.ended(outcome, failure)
         # Clients pile up behind a wait: that the server is full does not end it.
@@ -429,12 +406,8 @@ class Poller:
             and not (outcome is Outcome.ANSWERED and self.sync_wait_seconds)
         ):
             self.sync = self.sync.nothing_reads()
-        # Without a session, and while the server hangs, the verdict itself says why.
-        if (
-            self._serving is None
-            or self.logins.outcome in (Outcome.HUNG, before.outcome)
-            or (failure is None and before.outcome is Outcome.HUNG)
-        ):
+        # Without a session, the verdict itself says why.
+        if self._serving is None or outcome is before.outcome:
             return
         if failure is not None:
             _log.warning(
@@ -450,9 +423,15 @@ class Poller:
 
 def poll_once(database: Database, deadline_seconds: float) -> NodeState | PollFailure:
     """Poll a node once, from code without an event loop, and return the result."""
+    return asyncio.run(first_poll(database, deadline_seconds))
 
-    async def once() -> NodeState | PollFailure:
-        async with contextlib.aclosing(Poller(database, deadline_seconds)) as poller:
-            return await poller.poll()
 
-    return asyncio.run(once())
+async def first_poll(
+    database: Database,
+    deadline_seconds: float,
+    clock: Callable[[], float] = boot_seconds,
+) -> NodeState | PollFailure:
+    """Poll a node once, with a login, and log out."""
+    poller = Poller(database, Pace(deadline_seconds), clock=clock)
+    async with contextlib.aclosing(poller):
+        return await poller.poll()

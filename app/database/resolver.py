@@ -11,9 +11,13 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+from app.deadline import deadline
+
 _NEXT_ADDRESS_SECONDS = 0.25
 """How long to wait for one address before the next one, as in RFC 8305. One that drops packets,
 often the IPv6 one, would use up every deadline."""
+
+_CONNECT_SECONDS = 1.5
 
 
 class Resolver:
@@ -43,14 +47,18 @@ class Resolver:
 async def connect_to_first(
     addresses: Sequence[str], port: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first address that accepts. Raises the OSError of the last."""
+    """Connect to the first address that accepts. Raises the OSError of the last.
+
+    In a network that was cut, the kernel would ask again after ever longer pauses.
+    """
     *others, last = addresses
     for address in others:
         # TimeoutError too, but not the deadline, which arrives as a CancelledError.
         with contextlib.suppress(OSError):
             async with asyncio.timeout(_NEXT_ADDRESS_SECONDS):
                 return await asyncio.open_connection(address, port)
-    return await asyncio.open_connection(last, port)
+    async with deadline(_CONNECT_SECONDS):
+        return await asyncio.open_connection(last, port)
 
 
 def _begin(host: str) -> Future[list[str]]:

@@ -74,15 +74,14 @@ class Session(Connection):
 
     can_read_in_sync: whether the server has wsrep_sync_wait, known after `prepare`.
     suspect_seconds: its evs.suspect_timeout, or Galera's default, known after the first `read`.
-    has_read_in_sync: whether it has, once.
     reading: a statement of `read` or `read_in_sync` that the server has not answered yet.
     counted: what the latest read got for the rest. variables: what it has seldom to show.
     """
 
     can_read_in_sync = True
-    has_read_in_sync = False
     suspect_seconds = _SUSPECT_SECONDS
     reading: asyncio.Task[Any] | None = None
+    phase = "reading the node's state"
     counted: Sequence[object] = ()
     variables: Mapping[bytes, bytes] = MappingProxyType({})
     _names: Sequence[str] = ()
@@ -110,11 +109,11 @@ class Session(Connection):
     async def quit(self) -> None:
         """Log out, so that the server counts no aborted client, and close.
 
-        Over TLS, wait up to 0.5 s for the server's end, unless it owes an answer.
+        Over TLS, wait up to 0.5 s for the server's end.
         """
         if self._writer is not None:
             with contextlib.suppress(Exception):
-                async with asyncio.timeout(0 if self.reading else _QUIT_SECONDS):
+                async with asyncio.timeout(_QUIT_SECONDS):
                     self._writer.write(_QUIT)
                     self._writer.close()
                     await self._writer.wait_closed()
@@ -151,7 +150,6 @@ class Session(Connection):
         if error_number(answer) in _OUT_OF_SYNC:
             return False
         _rows(answer)
-        self.has_read_in_sync = True
         return True
 
     def _remember(self, shown: Rows) -> None:

@@ -5,13 +5,13 @@ read in sync that began afterwards, whoever slept: the server, this process or t
 itself may not know yet that it was excluded.
 """
 
-import math
 from dataclasses import dataclass, replace
+from enum import Enum
 
-RETURN_SECONDS = 10.0
+_RETURN_SECONDS = 10.0
 """After such a gap, the node returns without a read in sync that it has not answered so long."""
 
-PROMPT_SECONDS = 0.5
+_PROMPT_SECONDS = 0.5
 """Only a read that is answered so soon shows that the node is back. While the group is about to
 exclude it, one may be answered after seconds, when the members have agreed on who they were."""
 
@@ -24,6 +24,26 @@ _RETURNING_AGAIN_SECONDS = 0.2
 _TOLD_NOTHING_SECONDS = 1.0
 _SUSPECTED = 0.4
 _SPARE_SECONDS = 0.1
+
+
+class Read(Enum):
+    """What the reads in sync say."""
+
+    NONE = "there was none, or nothing can be known of it"
+    ANSWERED = "the latest was answered"
+    WAITING = "none was answered since `waiting_since`"
+    REFUSED = "the same, and the node refused one"
+
+
+class Answers(Enum):
+    """How the answers to polls came."""
+
+    NONE = "there was none yet: the first one comes without a gap"
+    SILENCE = (
+        "the server gave none when clustercheckd began, and may have hung for any time"
+    )
+    TIMELY = "the next one is due until `due_at`; later, it comes after a gap"
+    RETURNING = "the same, and the one at `returned_at` came after a gap: no read was prompt since"
 
 
 def gap_seconds(suspect_seconds: float, poll_interval_seconds: float) -> float:
@@ -41,96 +61,105 @@ class Sync:
 
     A method that names an event returns the value after it.
 
-    read_began_at: of the latest read; -inf if there was none. waiting_since: since when none was
-    answered; None if the latest was. refused: whether one was since then. due_at: until when an
-    answer to a poll comes without a gap; inf before the first. unanswered: whether the latest poll
-    got no answer in time. returned_at: of the first answer after a gap, until the return is
-    complete; -inf otherwise.
+    read_began_at: of the latest read. unanswered: whether the latest poll got no answer in time.
     """
 
-    read_began_at: float = -math.inf
-    waiting_since: float | None = None
-    refused: bool = False
-    due_at: float = math.inf
+    read: Read = Read.NONE
+    read_began_at: float = 0.0
+    waiting_since: float = 0.0
+    answers: Answers = Answers.NONE
+    due_at: float = 0.0
+    returned_at: float = 0.0
     unanswered: bool = False
-    returned_at: float = -math.inf
 
     def wait_seconds(self, at: float) -> float | None:
-        """How long none was answered; 0 if the latest was, None if there was none."""
-        if self.read_began_at == -math.inf:
+        """How long none was answered; 0 if the latest was, None if nothing is known."""
+        if self.read is Read.NONE:
             return None
-        return 0.0 if self.waiting_since is None else at - self.waiting_since
+        return at - self.waiting_since if self._waits else 0.0
+
+    @property
+    def refused(self) -> bool:
+        """Whether the node has refused one since the last that it answered."""
+        return self.read is Read.REFUSED
+
+    @property
+    def _waits(self) -> bool:
+        return self.read in (Read.WAITING, Read.REFUSED)
 
     def is_returning(self, at: float) -> bool:
         """Whether no read has shown yet that the node is back from a gap."""
-        return at < self.returned_at + RETURN_SECONDS
+        returning = self.answers is Answers.RETURNING
+        return returning and at < self.returned_at + _RETURN_SECONDS
 
     @property
     def read_is_outdated(self) -> bool:
         """Whether the latest read began before the gap, so that its answer shows no return."""
-        return self.read_began_at < self.returned_at
+        returning = self.answers is Answers.RETURNING
+        return returning and self.read_began_at < self.returned_at
 
     def read_is_due(self, at: float, interval_seconds: float) -> bool:
-        """Whether to read, unless a read is under way. interval_seconds: 0 for none."""
-        seconds = interval_seconds or math.inf
-        if self.waiting_since is not None:
+        """Whether to read, unless a read is under way. interval_seconds: not 0."""
+        seconds = interval_seconds
+        if self._waits:
             seconds = min(seconds, _AGAIN_SECONDS)
         if self.is_returning(at):
             seconds = min(seconds, _RETURNING_AGAIN_SECONDS)
-        return self.read_is_outdated or at >= self.read_began_at + seconds
+        is_old = self.read is Read.NONE or self.read_is_outdated
+        return is_old or at >= self.read_began_at + seconds
 
     def read_begun(self, at: float) -> "Sync":
         """Note that one was sent."""
-        since = at if self.waiting_since is None else self.waiting_since
-        return replace(self, read_began_at=at, waiting_since=since)
+        if self._waits:
+            return replace(self, read_began_at=at)
+        return replace(self, read=Read.WAITING, read_began_at=at, waiting_since=at)
 
     def read_answered(self, at: float) -> "Sync":
         """Note its answer."""
-        returned_at = self.returned_at
-        if self.read_began_at >= max(returned_at, at - PROMPT_SECONDS):
-            returned_at = -math.inf
-        return replace(self, waiting_since=None, refused=False, returned_at=returned_at)
+        if not self._waits:
+            return self
+        is_prompt = at <= self.read_began_at + _PROMPT_SECONDS
+        answers = self.answers
+        if answers is Answers.RETURNING and is_prompt and not self.read_is_outdated:
+            answers = Answers.TIMELY
+        return replace(self, read=Read.ANSWERED, answers=answers)
 
     def read_refused(self) -> "Sync":
         """Note error 1205 or 1047."""
-        return replace(self, refused=True)
+        return replace(self, read=Read.REFUSED) if self._waits else self
 
     def read_lost(self, at: float) -> "Sync":
-        """Note that its session was lost."""
-        return self if self.refused else self._unless_told(at, self.waiting_since)
-
-    def read_failed(self, at: float) -> "Sync":
-        """Note an error that concerns our account or session, not the node."""
-        return self._unless_told(at, self.read_began_at)
-
-    def _unless_told(self, at: float, since: float | None) -> "Sync":
-        told_nothing = since is None or at < since + _TOLD_NOTHING_SECONDS
-        return self.nothing_reads() if told_nothing else self
+        """Note that its session was lost, or that our account got another error."""
+        waited = self._waits and at >= self.waiting_since + _TOLD_NOTHING_SECONDS
+        return self if waited or self.refused else self.nothing_reads()
 
     def nothing_reads(self) -> "Sync":
         """Note that no session can read, and our account gets no other."""
-        return replace(self, read_began_at=-math.inf, waiting_since=None, refused=False)
+        return replace(self, read=Read.NONE)
 
-    def poll_failed(self, *, in_time: bool, is_answer: bool = False) -> "Sync":
-        """Note a poll that did not read the node. in_time: not by a timeout.
+    def poll_failed(self, *, in_time: bool) -> "Sync":
+        """Note a poll that did not read the node. in_time: not by a timeout."""
+        is_first = self.answers is Answers.NONE
+        answers = Answers.SILENCE if is_first else self.answers
+        return replace(self, answers=answers, unanswered=not in_time)
 
-        A server that does not answer when clustercheckd starts may have hung for any time.
-        """
-        due_at = self.due_at
-        if due_at == math.inf and not is_answer:
-            due_at = -math.inf
-        return replace(self, due_at=due_at, unanswered=not in_time)
-
-    def poll_answered(self, at: float, longest_gap_seconds: float) -> "Sync":
+    def poll_answered(self, at: float, longest_gap_seconds: float | None) -> "Sync":
         """Note a poll that was answered.
 
-        longest_gap_seconds: how long the next answer may take without a gap; inf if nothing reads
+        longest_gap_seconds: how long the next answer may take without a gap; None if nothing reads
         in sync.
         """
-        is_gap = at > self.due_at and longest_gap_seconds < math.inf
+        if longest_gap_seconds is None:
+            return replace(self, answers=Answers.NONE, unanswered=False)
+        answers, returned_at = self.answers, self.returned_at
+        if answers is Answers.NONE:
+            answers = Answers.TIMELY
+        elif answers is Answers.SILENCE or at > self.due_at:
+            answers, returned_at = Answers.RETURNING, at
         return replace(
             self,
+            answers=answers,
             due_at=at + longest_gap_seconds,
+            returned_at=returned_at,
             unanswered=False,
-            returned_at=at if is_gap else self.returned_at,
         )

@@ -32,6 +32,7 @@ IDLE_SECONDS = 1.0
 REFUSAL_SECONDS = 0.05
 """How long an answer that would be 503 waits for the poll: it is safe at any time."""
 
+_TRIES = 2  # one login may be lost
 _POLICIES_KEPT = 64  # no client can make memory grow
 _SLACK_SECONDS = 0.1
 _DURATION_BOUNDS_SECONDS = (
@@ -52,8 +53,8 @@ _DURATION_BOUNDS_SECONDS = (
     30.0,
     60.0,
 )
-_PERIODS_MISSED = 3
-"""After so many periods, each as long as a result is usable, the monitor is not slow but stuck."""
+_STUCK_PERIODS = 3
+"""A poll that takes so many times as long as a result is usable is not slow but stuck."""
 _POLLER_FAILED = PollFailure(
     Reason.ERROR, "clustercheckd failed to poll the node: see its log"
 )
@@ -62,6 +63,7 @@ _RULE_FAILED = Verdict(
     reason=Reason.ERROR,
     detail="clustercheckd failed to decide on the node: see its log",
 )
+_GIVEN_UP = PollFailure(Reason.STALE, "a poll did not end and was given up")
 _STOPPED = PollFailure(Reason.ERROR, "clustercheckd has stopped polling the node")
 
 # Whoever asks then waits as for a 200: an answer is on its way.
@@ -82,6 +84,9 @@ def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> f
     )
 
 
+Poll = Callable[[], Awaitable[NodeState | PollFailure]]
+
+
 @dataclass(frozen=True)
 class Polling:
     """How to poll, and what to decide from it: what a reload replaces as a whole.
@@ -91,7 +96,7 @@ class Polling:
     decides the logged verdict.
     """
 
-    poll: Callable[[], Awaitable[NodeState | PollFailure]]
+    poll: Poll
     interval_seconds: float
     deadline_seconds: float
     max_age_seconds: float
@@ -134,20 +139,16 @@ class Monitor:
         self._question = asyncio.Event()
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
         self._on_verdict = on_verdict
-        self._periods_missed = 0
 
     @property
     def policy(self) -> Policy:
         """The configured policy."""
         return self.polling.policy
 
-    def take(
-        self, polling: Polling, result: NodeState | PollFailure, began_at: float
-    ) -> None:
-        """Poll in another way from now on. result: of its first poll, which began at this time."""
+    def take(self, polling: Polling, *, forget: bool) -> None:
+        """Poll in another way from now on. forget: whether the latest result no longer counts."""
         self.polling = polling
-        self._take_result(result, began_at)
-        # It may have begun before the last result, after which the pause was to be a second.
+        self._keep(None if forget else self.result, self._began_at)
         self._ask()
 
     @property
@@ -158,7 +159,7 @@ class Monitor:
     @property
     def alive(self) -> bool:
         """Whether polls still end, failed ones included."""
-        return self._periods_missed < _PERIODS_MISSED
+        return self.result not in (_GIVEN_UP, _STOPPED)
 
     def verdict(
         self, policy: Policy | None = None, *, switches: Switches | None = None
@@ -199,7 +200,7 @@ class Monitor:
             limit = deadline(self.polling.deadline_seconds + _SLACK_SECONDS)
         try:
             async with limit:
-                return await self._verdict_of_next_poll(policy)
+                return await self.next_verdict(policy)
         except TimeoutError:
             # An old 200 is no answer.
             age_seconds = math.inf if is_patient else self.age_seconds
@@ -217,7 +218,7 @@ class Monitor:
             self._rule_failed = True
             return _RULE_FAILED
 
-    async def _verdict_of_next_poll(self, policy: Policy | None) -> Verdict:
+    async def next_verdict(self, policy: Policy | None = None) -> Verdict:
         """Wait for a poll that ends now: after a pause of ours, an earlier one says nothing."""
         while True:
             self._ask()
@@ -227,38 +228,49 @@ class Monitor:
                 if verdict.reason is not Reason.STALE:
                     return verdict
 
+    async def trial(self, poll: Poll) -> PollFailure | None:
+        """Return why the node, which can be read, could not be by another poll, twice.
+
+        A node that cannot be read now need not be: other settings may be what mends that.
+        """
+        tries = 0
+        while True:
+            await self.fresh_verdict()
+            if not isinstance(self.result, NodeState):
+                return None
+            result = await poll()
+            tries += 1
+            if isinstance(result, NodeState):
+                return None
+            if tries == _TRIES:
+                return result
+
     async def run(self) -> None:
         """Poll until cancelled."""
-        watching = asyncio.create_task(self._watch())
         try:
             while True:
-                began_at = self.now()
-                polling = self.polling
+                began_at, polling = self.now(), self.polling
                 result = await self._poll(polling)
                 # A reload may have replaced it meanwhile.
                 if polling is self.polling:
-                    if self.now() - began_at > polling.max_age_seconds:
-                        # Polls do not take so long: this process was paused. Ask again.
-                        continue
                     self._take_result(result, began_at)
                 await self._pause()
         except Exception:
             _log.exception("polling ended")
             raise
         finally:
-            watching.cancel()
-            self._periods_missed = _PERIODS_MISSED
             # Who waits for the cancelled poll must not get the verdict of the one before.
-            self.result = _STOPPED
-            self._decided.cache_clear()
-            self._began_at = self._ended_at = self.now()
+            self._keep(_STOPPED, self.now())
             self._release_waiters()
 
-    def _take_result(self, result: NodeState | PollFailure, began_at: float) -> None:
+    def _keep(self, result: NodeState | PollFailure | None, began_at: float) -> None:
         self.result = result
         self._decided.cache_clear()
         # From its start: a value may have changed right after the server sent it.
         self._began_at, self._ended_at = began_at, self.now()
+
+    def _take_result(self, result: NodeState | PollFailure, began_at: float) -> None:
+        self._keep(result, began_at)
         self._asked = False
         took_seconds = self._ended_at - began_at
         self.polls[result.reason if isinstance(result, PollFailure) else None] += 1
@@ -269,18 +281,17 @@ class Monitor:
         self.note_change()
 
     def note_change(self) -> None:
-        """Note the verdict of this moment, if it is a change."""
-        verdict = self.verdict()
-        if verdict.reason is Reason.STALE and not self._periods_missed:
-            # After a pause of this process, until the next poll has ended.
-            return
-        self.changes.note(verdict)
+        """Note the verdict from the latest result, if it is a change."""
         if self.result is not None:
+            self.changes.note(self._decide(0.0, None, self.switches()))
             self._on_verdict(self.changes[-1].verdict)
 
     async def _poll(self, polling: Polling) -> NodeState | PollFailure:
         try:
-            return await polling.poll()
+            async with deadline(_STUCK_PERIODS * polling.max_age_seconds):
+                return await polling.poll()
+        except TimeoutError:
+            return _GIVEN_UP
         except Exception:  # noqa: BLE001 (no fault may end the polling)
             if self.result != _POLLER_FAILED:
                 _log.exception("poller failed")
@@ -304,19 +315,6 @@ class Monitor:
                 seconds = max(self.polling.interval_seconds, least_seconds)
                 async with asyncio.timeout(seconds - self.age_seconds):
                     await self._question.wait()
-
-    async def _watch(self) -> None:
-        """Count the periods in which no poll ends."""
-        loop = asyncio.get_running_loop()
-        while True:
-            latest, due = self._ended_at, loop.time() + self.polling.max_age_seconds
-            await asyncio.sleep(self.polling.max_age_seconds)
-            if self._ended_at != latest:
-                self._periods_missed = 0
-            elif loop.time() < due + _SLACK_SECONDS:
-                # Later, the process was paused: the answer lies in the socket.
-                self._periods_missed += 1
-                self.note_change()
 
     def _release_waiters(self) -> None:
         self._poll_ended.set()

@@ -15,7 +15,7 @@ import uvloop
 import app.service.preload  # noqa: F401 (before anything can need it)
 from app import __version__
 from app.database.connection import prepare_for
-from app.database.poller import Poller
+from app.database.poller import Pace, Poller, first_poll
 from app.http.answers import Answers, Application
 from app.http.register import ConnectionRegister
 from app.http.server import Server
@@ -29,7 +29,7 @@ from app.settings.listening import listening_socket
 from app.settings.settings import LISTENING, Settings
 from app.settings.source import Source
 from app.text import host_and_port
-from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.node_state import PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
@@ -71,7 +71,7 @@ class _Service:
         self._source = source
         self._stopping = self._draining = False
         self._systemd = Systemd(os.environ.get("NOTIFY_SOCKET"))
-        poller = _poller(settings)
+        poller = Poller(settings.database(), _pace(settings))
         self._monitor = Monitor(
             _polling(settings, poller),
             switches=self._switches,
@@ -224,31 +224,25 @@ class _Service:
         prepare_for(settings.database().target())
 
     async def _take(self, settings: Settings) -> PollFailure | None:
-        """Use other settings, or return why the node cannot be read with them.
-
-        A node that cannot be read now need not be: the new settings may be what mends that.
-        """
+        """Use other settings, or return why the node cannot be read with them."""
         monitor, sources = self._monitor, self._sources
-        unused = poller = _poller(settings, sources.poller)
-        try:
-            began_at = monitor.now()
-            result = await poller.poll()
-            if isinstance(result, PollFailure):
-                # Perhaps the node cannot be read any more with the present settings either.
-                await monitor.fresh_verdict()
-                if isinstance(monitor.result, NodeState):
-                    return result
-            unused = sources.poller
-            monitor.take(_polling(settings, poller), result, began_at)
-            sources.settings, sources.poller = settings, poller
-            sources.connections.allow(settings.clustercheck_allow_from)
-            self._log.format_as(
-                settings.clustercheck_log_level, settings.clustercheck_log_format
-            )
-            self._tell("reloaded")
-        finally:
-            # Also if this was cancelled meanwhile.
-            await unused.aclose()
+        database, before = settings.database(), sources.settings.database()
+        seconds = settings.clustercheck_deadline
+        if failure := await monitor.trial(lambda: first_poll(database, seconds)):
+            return failure
+        sources.settings = settings
+        sources.poller.take(database, _pace(settings))
+        polling = _polling(settings, sources.poller)
+        monitor.take(polling, forget=database.server != before.server)
+        sources.connections.allow(settings.clustercheck_allow_from)
+        self._log.format_as(
+            settings.clustercheck_log_level, settings.clustercheck_log_format
+        )
+        self._tell("reloaded")
+        # The outcome is shown with the verdict that it has led to.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(polling.max_age_seconds):
+                await monitor.next_verdict()
         return None
 
 
@@ -257,13 +251,11 @@ def _tell_ignored(warnings: Sequence[str]) -> None:
         _log.warning("setting ignored", extra={"detail": line})
 
 
-def _poller(settings: Settings, before: Poller | None = None) -> Poller:
-    return Poller(
-        settings.database(),
+def _pace(settings: Settings) -> Pace:
+    return Pace(
         settings.clustercheck_deadline,
-        login_interval_seconds=settings.clustercheck_login_interval,
-        poll_interval_seconds=max(IDLE_SECONDS, settings.clustercheck_poll_interval),
-        before=before,
+        settings.clustercheck_login_interval,
+        max(IDLE_SECONDS, settings.clustercheck_poll_interval),
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.database.poller import Poller
+from app.database.poller import Pace, Poller
 from app.http.metrics import Metrics
 from app.http.register import ConnectionRegister
 from app.http.sources import HealthCheckCounts, Reload, Sources
@@ -249,7 +249,7 @@ class TestPolls:
                 await until(lambda: poller.script == [hanging])
                 now += later
                 settings, register = Settings(), ConnectionRegister()
-                counts, logins = HealthCheckCounts(), Poller(Database(), 1)
+                counts, logins = HealthCheckCounts(), Poller(Database(), Pace(1))
                 sources = Sources(
                     settings,
                     logins,

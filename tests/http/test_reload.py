@@ -81,10 +81,12 @@ class Reloaded:
     def take(self, *lines: str) -> None:
         """Write the env file, and have the service take it, without a process that waits."""
         self.write(*lines)
-        before = self.count("INFO reloaded")
+        before = self.service.status()["last_reload"]["at"]
         self.service.process.send(signal.SIGHUP)
         wait_for(
-            "the reload", lambda: self.count("INFO reloaded") > before, seconds=SECONDS
+            "the reload",
+            lambda: self.service.status()["last_reload"]["at"] != before,
+            seconds=SECONDS,
         )
 
     def count(self, event: str) -> int:

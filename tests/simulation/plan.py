@@ -76,7 +76,7 @@ class Plan:
         before = self.server.fate
         if fate is not before:
             self.world.tell(f"from now on a new client {fate.value}")
-            self.server.fate = fate
+            self.server.change_fate(fate)
             self.promises.fate_changed(before)
 
     def hang(self) -> None:
@@ -121,8 +121,7 @@ class Plan:
 
     def reload(self) -> None:
         """Let other settings take over."""
-        if self.server.fate is Fate.WELCOME and not self.server.next_fates:
-            self.on_reload()
+        self.on_reload()
 
     def have_accident(self) -> None:
         """Choose what becomes of the next new client alone."""

@@ -25,7 +25,8 @@ CLOSE_SECONDS = 0.5
 ROUNDING_SECONDS = 1e-5
 
 MOST_SESSIONS = 3
-MORE_SESSIONS_DURING_A_RELOAD = 3
+MORE_SESSIONS_DURING_A_RELOAD = 1
+MOST_ON_THE_SERVER = 6
 """One answers the polls, one is the guest, one logs in (app/database/poller.py)."""
 
 MOST_SYNC_WAIT_SECONDS = 1.0
@@ -36,9 +37,6 @@ BLOCKED_SECONDS = LOGIN_INTERVAL_SECONDS + MOST_SYNC_WAIT_SECONDS + 2 * IDLE_SEC
 
 SYNC_SECONDS = 60.0
 """After so long a read in sync that waits is given up (app/database/poller.py)."""
-
-MOST_SESSIONS_LEFT = 4
-"""A server that hangs for as long as in these worlds is left with no more sessions than these."""
 
 ANSWER_SECONDS = DEADLINE_SECONDS + 0.1
 """How long any answer may take (app/monitor/monitor.py)."""

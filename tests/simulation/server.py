@@ -64,6 +64,7 @@ _QUIT = b"\x01"
 _HEADER_BYTES = 4
 _IDLE_SECONDS = 32
 """After so long the server closes an idle session (app/database/session.py)."""
+_KEEPALIVE_SECONDS = 25
 _NAMES = (("::1", 1), ("::1", 3306))
 
 
@@ -152,6 +153,7 @@ class Server:
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.fate = Fate.WELCOME
+        self._ungreeted: list[Session] = []
         self.next_fates: list[Fate] = []
         self.answer_seconds = rng.choice([0.0, 0.0, 0.02])
         self.refusal_seconds = rng.choice([0.0, 1.0, 4.0])
@@ -249,21 +251,36 @@ class Server:
         ]
         self.sessions.append(session)
         self.on_session()
-        if fate is Fate.CUT:
+        self._meet(session)
+        return session
+
+    def change_fate(self, fate: Fate) -> None:
+        """Let new clients meet with another fate, and those that still wait for a greeting."""
+        self.fate = fate
+        waiting, self._ungreeted = self._ungreeted, []
+        for session in waiting:
+            session.fate = fate
+            self._meet(session)
+
+    def _meet(self, session: Session) -> None:
+        fate = session.fate
+        if fate in (Fate.CUT, Fate.REFUSED):
             self._soon(session.end)
         elif fate in _GREETING_ERRORS:
             self._soon(lambda: self._turn_away(session, 0, _GREETING_ERRORS[fate]))
-        elif fate is not Fate.NO_GREETING:
+        elif fate in (Fate.NO_GREETING, Fate.UNANSWERED):
+            self._ungreeted.append(session)
+        else:
             self._soon(
                 lambda: session.send(_GREETING),
                 SLOW_SECONDS if fate is Fate.SLOW else 0.0,
             )
-        return session
 
     def silence(self, session: Session) -> None:
-        """Lose whatever either side sends from now on."""
+        """Lose whatever either side sends from now on, until the kernel gives the session up."""
         self._world.tell(f"session {session.number} falls silent")
         session.silent = True
+        self._world.after(_KEEPALIVE_SECONDS, session.end)
 
     def go_on(self) -> None:
         """Do what was held back."""
@@ -352,7 +369,7 @@ class Server:
             return
         if session.is_cut:
             session.send(answer[: len(answer) // 2])
-            session.silent = True
+            self.silence(session)
             return
         session.send(answer)
         self._serve(session)

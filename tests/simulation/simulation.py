@@ -6,11 +6,11 @@ import logging
 import math
 import random
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from async_solipsism import SolipsismWarning
 
-from app.database.poller import Poller
+from app.database.poller import Pace, Poller, first_poll
 from app.database.surroundings import Surroundings
 from app.monitor.monitor import Monitor, Polling, oldest_usable_seconds
 from app.settings.database import Database
@@ -43,6 +43,21 @@ _MAX_AGE_SECONDS = oldest_usable_seconds(
     promised.POLL_INTERVAL_SECONDS, promised.DEADLINE_SECONDS
 )
 _STRICT = Policy(max_sync_wait=promised.MOST_SYNC_WAIT_SECONDS)
+_DATABASE = Database(
+    mysql_host="127.0.0.1",
+    mysql_port=3306,
+    mysql_username="someone",
+    mysql_password="geheim",
+)
+_OTHERS = (
+    replace(_DATABASE, mysql_username="other"),
+    replace(_DATABASE, mysql_host="127.0.0.2"),
+)
+_PACE = Pace(
+    promised.DEADLINE_SECONDS,
+    promised.LOGIN_INTERVAL_SECONDS,
+    promised.IDLE_SECONDS,
+)
 
 
 class BrokenPromiseError(AssertionError):
@@ -60,9 +75,12 @@ class _Host(Surroundings):
 
 @dataclass
 class Poll:
-    """A poll, in seconds in which our process runs. disturbances: of the world, when it began."""
+    """A poll, in seconds in which our process runs.
 
-    poller: Poller | None = None
+    polling: the number of the reload before it. disturbances: of the world, when it began.
+    """
+
+    polling: int = 0
     began_at: float = -math.inf
     ended_at: float = 0.0
     disturbances: int = 0
@@ -80,8 +98,8 @@ class Simulation:
         self.promises = Promises(self.world, self.server, 1.5 * self.ask_seconds)
         self.plan = Plan(self.world, self.server, self.promises, self.rng)
         self.broken: list[str] = []
-        self._most_sessions = promised.MOST_SESSIONS
         self._reloads = 0
+        self._reloading = False
         self._poll: Poll | None = None
         self._latest = Poll()
         self._over = False
@@ -109,9 +127,11 @@ class Simulation:
             raise BrokenPromiseError("\n".join([title, *self.broken]))
 
     async def _live(self) -> None:
-        self.poller = self._new_poller()
+        self.poller = Poller(
+            _DATABASE, _PACE, surroundings=_Host(), clock=self.world.boot_seconds
+        )
         self.monitor = Monitor(
-            self._polling(self.poller), switches=Switches, clock=self.world.boot_seconds
+            self._polling(), switches=Switches, clock=self.world.boot_seconds
         )
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -134,25 +154,10 @@ class Simulation:
             running.cancel()
         await self._check_end()
 
-    def _new_poller(self, before: Poller | None = None) -> Poller:
-        return Poller(
-            Database(
-                mysql_host="127.0.0.1",
-                mysql_port=3306,
-                mysql_username="someone",
-                mysql_password="geheim",
-            ),
-            promised.DEADLINE_SECONDS,
-            login_interval_seconds=promised.LOGIN_INTERVAL_SECONDS,
-            poll_interval_seconds=promised.IDLE_SECONDS,
-            before=before,
-            surroundings=_Host(),
-            clock=self.world.boot_seconds,
-        )
-
-    def _polling(self, poller: Poller) -> Polling:
+    def _polling(self) -> Polling:
+        number = self._reloads
         return Polling(
-            lambda: self._check_poll(poller),
+            lambda: self._check_poll(number),
             interval_seconds=promised.POLL_INTERVAL_SECONDS,
             deadline_seconds=promised.DEADLINE_SECONDS,
             max_age_seconds=_MAX_AGE_SECONDS,
@@ -160,27 +165,36 @@ class Simulation:
         )
 
     def _reload(self) -> None:
-        if self._most_sessions == promised.MOST_SESSIONS:
-            self._most_sessions += promised.MORE_SESSIONS_DURING_A_RELOAD
-            self._reloads += 1
+        if not self._reloading:
+            self._reloading = True
             self._tasks.create_task(self._use_other_settings())
 
     async def _use_other_settings(self) -> None:
-        """Let a poller with other settings go on from the present one, as the service does."""
-        poller = self._new_poller(self.poller)
-        began_at = self.monitor.now()
-        latest = Poll(poller, self.world.running, disturbances=self.world.disturbances)
-        result = await poller.poll()
-        latest.ended_at = self.world.running
-        if self._over:
-            await poller.aclose()
-            return
-        self.world.tell("other settings take over")
-        before, self.poller, self._latest = self.poller, poller, latest
-        self.monitor.take(self._polling(poller), result, began_at)
-        await before.aclose()
-        self._most_sessions = promised.MOST_SESSIONS
-        self._check_sessions()
+        """Let other settings take over, or be refused, as the service does."""
+        database = self.rng.choice([_DATABASE, self.poller.database, *_OTHERS])
+        before = self.poller.database
+        is_well = self._is_well
+        clock = self.world.boot_seconds
+        failure = await self.monitor.trial(
+            lambda: first_poll(database, promised.DEADLINE_SECONDS, clock)
+        )
+        if failure is None and not self._over:
+            self.world.tell(f"other settings take over: {database}")
+            self._reloads += 1
+            self.poller.take(database, _PACE)
+            forget = database.server != before.server
+            self.monitor.take(self._polling(), forget=forget)
+        elif not self._over:
+            self.world.tell(f"other settings are refused: {failure}")
+            if is_well and self._is_well:
+                self._break("settings are refused, though the server was well")
+        self._reloading = False
+
+    @property
+    def _is_well(self) -> bool:
+        """Whether a new client gets in, and the node has been available for long."""
+        calm = self.server.fate is Fate.WELCOME and not self.server.next_fates
+        return calm and self.promises.settled_at <= self.world.running
 
     async def _until_settled(self) -> None:
         while not self.broken and (  # noqa: ASYNC110 (a world with its own clock)
@@ -322,20 +336,20 @@ class Simulation:
                 f"the answer rests on a poll that began at {self._latest.began_at:.3f}"
             )
 
-    async def _check_poll(self, poller: Poller) -> NodeState | PollFailure:
+    async def _check_poll(self, polling: int) -> NodeState | PollFailure:
         if self._poll is not None:
             self._break("two polls are under way")
         began_at = self.world.now
         self._poll = poll = Poll(
-            poller, self.world.running, disturbances=self.world.disturbances
+            polling, self.world.running, disturbances=self.world.disturbances
         )
         self._check_gap(poll)
         try:
-            result = await poller.poll()
+            result = await self.poller.poll()
         finally:
             self._poll = None
         poll.ended_at = self.world.running
-        if poller is self.poller:
+        if polling == self._reloads:
             self._latest = poll
         if isinstance(result, NodeState):
             said_at = result.wsrep_cluster_conf_id or 0
@@ -347,7 +361,7 @@ class Simulation:
     def _check_gap(self, poll: Poll) -> None:
         if poll.disturbances > self._latest.disturbances or self.world.turn_seconds:
             return
-        if poll.poller is not self._latest.poller:
+        if poll.polling != self._latest.polling:
             # Other settings took over, perhaps in the middle of a poll.
             return
         began_at = self._latest.began_at
@@ -359,12 +373,11 @@ class Simulation:
             self._break("a poll begins too soon or too late")
 
     def _check_sessions(self) -> None:
-        if self.server.held > self._most_sessions:
+        more = promised.MORE_SESSIONS_DURING_A_RELOAD if self._reloading else 0
+        if self.server.held > promised.MOST_SESSIONS + more:
             self._break(f"{self.server.held} sessions are open")
-        left = self.server.left
-        # Each poller that a reload begins may leave a login behind on a server that hangs.
-        if left > promised.MOST_SESSIONS_LEFT + self._reloads:
-            self._break(f"the server is left with {left} sessions")
+        if self.server.held + self.server.left > promised.MOST_ON_THE_SERVER:
+            self._break(f"the server has {self.server.held} + {self.server.left}")
 
     async def _check_end(self) -> None:
         began_at = self.world.running

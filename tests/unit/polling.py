@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 import uvloop
 
-from app.database.poller import Poller
+from app.database.poller import Pace, Poller
 from app.deadline import boot_seconds
 from app.settings.database import Database
 from app.verdict.node_state import NodeState, PollFailure
@@ -31,21 +31,13 @@ LOOPS = pytest.mark.parametrize(
 class Polls:
     """A poller whose event loop runs only while one of these methods does."""
 
-    def __init__(self, runner: asyncio.Runner, poller: Poller) -> None:
-        self.poller = poller
-        self.others: list[Poller] = []
+    def __init__(self, runner: asyncio.Runner, database: Database, pace: Pace) -> None:
+        self.ahead_seconds = 0.0  # of the real clock
+        self.poller = Poller(database, pace, clock=self._now)
         self._runner = runner
 
-    def another(self, database: Database, *, login_interval: float) -> "Polls":
-        """Return a poller that goes on from this one, until the end of this one's test."""
-        after = Poller(
-            database,
-            DEADLINE_SECONDS,
-            login_interval_seconds=login_interval,
-            before=self.poller,
-        )
-        self.others.append(after)
-        return Polls(self._runner, after)
+    def _now(self) -> float:
+        return boot_seconds() + self.ahead_seconds
 
     def poll(self) -> NodeState | PollFailure:
         """Poll once."""
@@ -68,6 +60,14 @@ class Polls:
         result = self.poll()
         assert isinstance(result, PollFailure), result
         return result
+
+    def take(self, database: Database, login_interval: float) -> None:
+        """Have the poller take other settings."""
+
+        async def take() -> None:
+            self.poller.take(database, Pace(DEADLINE_SECONDS, login_interval))
+
+        self._runner.run(take())
 
     def failure_at_the_close(self) -> PollFailure:
         """Close the poller in the middle of a poll, which fails."""
@@ -124,23 +124,15 @@ def polls_of(
     login_interval: float = 0,
     poll_interval: float = 1.0,
     new_loop: Loop = uvloop.new_event_loop,
-    clock: Callable[[], float] = boot_seconds,
 ) -> Iterator[Polls]:
     """Run a poller, and close it in the end."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        poller = Poller(
-            database,
-            DEADLINE_SECONDS,
-            login_interval_seconds=login_interval,
-            poll_interval_seconds=poll_interval,
-            clock=clock,
-        )
-        polls = Polls(runner, poller)
+        pace = Pace(DEADLINE_SECONDS, login_interval, poll_interval)
+        polls = Polls(runner, database, pace)
         try:
             yield polls
         finally:
-            for one in (poller, *polls.others):
-                runner.run(one.aclose())
+            runner.run(polls.poller.aclose())
 
 
 @contextmanager
@@ -149,7 +141,6 @@ def polling(
     *,
     login_interval: float = 0,
     poll_interval: float = 1.0,
-    clock: Callable[[], float] = boot_seconds,
 ) -> Iterator[tuple[Polls, FakeMySQL]]:
     """Run a poller and its server."""
     with (
@@ -158,7 +149,6 @@ def polling(
             database_of(server),
             login_interval=login_interval,
             poll_interval=poll_interval,
-            clock=clock,
         ) as polls,
     ):
         yield polls, server

@@ -1,7 +1,6 @@
 """How the password is proved, on mock peers: what MariaDB 10.11 lacks, and impostor servers."""
 
 import ssl
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +30,7 @@ PLUGIN = "caching_sha2_password"
 FULL_AUTHENTICATION, PUBLIC_KEY_PLEASE = b"\x01\x04", b"\x02"
 PASSWORD = "geheim é"
 DEADLINE_SECONDS = 10.0
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def polled(server: FakeMySQL) -> NodeState | PollFailure:
@@ -58,7 +58,7 @@ def let_in_if_right(peer: Peer, password: bytes) -> None:
 
 def asks_for_the_encrypted_password(peer: Peer) -> None:
     """Log in over a channel that is open to all: the server's key encrypts the password."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key = KEY
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -96,29 +96,6 @@ def test_over_tls_the_password_is_sent_within_it(
         )
         with polls_of(database, new_loop=new_loop) as polls:
             polls.state()
-
-
-def test_a_session_over_tls_is_closed_at_once_while_its_server_hangs(
-    tmp_path: Path,
-) -> None:
-    authority, context = tls_server(tmp_path)
-    over = threading.Event()
-
-    def behaviour(peer: Peer) -> None:
-        peer.start_tls(context)
-        peer.receive()
-        peer.send(OK)
-        peer.answer_queries(statements=3)
-        over.wait(DEADLINE_SECONDS)
-
-    with fake_mysql(behaviour) as server:
-        with polls_of(
-            replace(database_of(server), mysql_ssl_ca=str(authority.cert))
-        ) as polls:
-            polls.state()
-            # A goodbye would take longer than the poll may.
-            assert polls.failure_at_the_close().reason is Reason.CONNECTION_LOST
-        over.set()
 
 
 def test_over_plain_tcp_the_password_is_encrypted() -> None:

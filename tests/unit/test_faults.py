@@ -9,6 +9,8 @@ import pytest
 from pymysql.err import InterfaceError, InternalError, MySQLError, OperationalError
 
 from app.database.faults import (
+    CONNECTING,
+    LOGGING_IN,
     LOOKING_UP,
     PlainTextError,
     RefusedPluginError,
@@ -162,6 +164,26 @@ def test_a_fault_has_its_reason_and_words_and_decides_about_the_next_login(
 def test_the_limit_that_an_account_has_reached_is_named(text: str, words: str) -> None:
     failure = poll_failure(OperationalError(1226, text), LOGIN, "connecting", 0.3)
     assert failure.detail == f"user someone has reached its {words} (error 1226)"
+
+
+@pytest.mark.parametrize(
+    ("phase", "refusals", "outcome"),
+    [
+        (CONNECTING, 0, REJECTED),
+        # MySQL's connection_control delays the account, and no other client.
+        (CONNECTING, 1, Outcome.DELAYED),
+        (LOOKING_UP, 1, FAILED),
+        # A password that was accepted is none that was refused.
+        (LOGGING_IN, 1, REJECTED),
+    ],
+)
+def test_no_answer_after_a_refusal_says_nothing_of_others(
+    phase: str, refusals: int, outcome: Outcome
+) -> None:
+    fault = TimeoutError()
+    failure = poll_failure(fault, LOGIN, phase, 5)
+    assert outcome_of(fault, failure, phase, refusals) is outcome
+    assert outcome_of(fault, failure, LOOKING_UP, refusals) is FAILED
 
 
 def test_a_name_that_is_not_found_in_time_is_not_the_servers_fault() -> None:

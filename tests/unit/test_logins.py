@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app.settings.database import Database
 from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from harness.waiting import wait_for
@@ -112,39 +113,6 @@ def test_a_refused_password_is_tried_again_at_once_when_its_file_changes(
             assert polls.failure().reason is Reason.ACCESS_DENIED
             file.write_text("new password")
             polls.state()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("has_session", [True, False])
-def test_refusals_and_then_delays_cost_no_verdict_and_few_logins(
-    *, has_session: bool
-) -> None:
-    # connection_control of MySQL: from the third refusal on, each login waits a second longer.
-    began = time.monotonic()
-    refused_at: list[float] = []
-
-    def refuses(peer: Peer) -> None:
-        refused_at.append(time.monotonic() - began)
-        delay_seconds = max(0, len(refused_at) - 2)
-        peer.greet()
-        peer.receive()
-        time.sleep(delay_seconds)
-        peer.send(error(1045))
-
-    with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
-        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
-        server.behaviour = refuses
-        if not has_session:
-            server.drop_connections()
-        while time.monotonic() - began < 62:
-            result = polls.poll()
-            assert isinstance(result, NodeState) == has_session
-            assert (
-                result.rejects_logins is None if isinstance(result, NodeState) else True
-            )
-            polls.wait(0.05)
-        assert polls.poller.logins.account_refused
-    assert 4 <= len(refused_at) <= 12
 
 
 def failing(statement: str, number: int) -> Behaviour:
@@ -266,38 +234,43 @@ def test_a_read_in_sync_that_the_server_does_not_wait_for_is_repeated_before_the
     ):
         seconds = polls.poll_until(lambda node: node.sync_refused)
         within("the first read in sync", seconds, 1.0)
+        polls.ahead_seconds += 1.0
         seconds = polls.poll_until(lambda _: reads_in_sync(server) >= 2)
-        within("the next read in sync", seconds, 1.5)
+        within("the next read in sync", seconds, 0.5)
         assert polls.state().sync_wait_seconds is not None
-
-
-def statuses_until(polls: Polls, seconds: float) -> set[str]:
-    """Poll for so long, and return what was said of the node's return."""
-    began = time.monotonic()
-    seen = set()
-    while time.monotonic() - began < seconds:
-        seen.add("returning" if polls.state().returning else "back")
-        polls.wait(0.05)
-    return seen
 
 
 def test_a_pause_of_our_own_costs_a_read_in_sync_and_no_verdict() -> None:
     with polling(galera(), login_interval=60) as (polls, server):
         polls.poll_until(lambda node: node.sync_wait_seconds == 0)
         before = reads_in_sync(server)
-        time.sleep(2.2)
-        assert not polls.state().returning
-        assert reads_in_sync(server) == before + 1
-        time.sleep(1.2)
-        assert not polls.state().returning
-        assert reads_in_sync(server) == before + 1
+        for seconds, reads in ((2.2, 1), (1.2, 1)):
+            polls.ahead_seconds += seconds
+            assert not polls.state().returning
+            assert reads_in_sync(server) == before + reads
 
 
 def test_a_pause_of_our_own_is_no_answer_of_a_node_that_is_out_of_sync() -> None:
     with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, _):
         polls.poll_until(lambda node: node.sync_refused)
-        time.sleep(2.2)
-        assert statuses_until(polls, 1.0) == {"returning"}
+        # The first answer after it, and until it has said so for ten seconds.
+        for seconds, returning in ((2.2, True), (1.0, True), (1.9, True)):
+            polls.ahead_seconds += seconds
+            assert polls.state().returning is returning
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "login_interval"),
+    [(failing(READ_IN_SYNC, 1205), 0), (lacking("wsrep_sync_wait"), 60)],
+    ids=["no interval", "no wsrep_sync_wait"],
+)
+def test_where_nothing_reads_in_sync_no_gap_is_looked_for(
+    behaviour: Behaviour, login_interval: float
+) -> None:
+    with polling(behaviour, login_interval=login_interval) as (polls, _):
+        for _ in range(3):
+            assert not polls.state().returning
+            polls.ahead_seconds += 9
 
 
 def test_the_longest_gap_follows_from_the_provider_s_own_timeout() -> None:
@@ -306,7 +279,7 @@ def test_the_longest_gap_follows_from_the_provider_s_own_timeout() -> None:
     with polling(galera(variables=variables), login_interval=60) as (polls, server):
         polls.poll_until(lambda node: node.sync_wait_seconds == 0)
         before = reads_in_sync(server)
-        time.sleep(1.2)
+        polls.ahead_seconds += 1.2
         polls.state()
         assert reads_in_sync(server) == before + 1
 
@@ -330,42 +303,14 @@ def taken(event: threading.Event) -> bool:
 
 def test_a_read_in_sync_that_was_lost_before_a_gap_makes_room_for_another() -> None:
     lost = threading.Event()
-    with polling(hanging_once(READ_IN_SYNC, lost), login_interval=1.0) as (polls, _):
+    with polling(galera(), login_interval=1.0) as (polls, server):
         polls.poll_until(lambda node: node.sync_wait_seconds == 0)
+        server.behaviour = hanging_once(READ_IN_SYNC, lost)
         lost.set()
+        polls.ahead_seconds += 1.0
         polls.poll_until(lambda _: not lost.is_set())
-        time.sleep(2.2)
+        polls.ahead_seconds += 2.2
         within("the return", polls.poll_until(lambda node: not node.returning), 2.5)
-
-
-def test_a_wait_that_told_nothing_ends_with_the_read_that_is_replaced() -> None:
-    now, hangs, answered = [0.0], threading.Event(), threading.Event()
-    options = "evs.suspect_timeout = PT1S;"
-
-    def behaviour(peer: Peer) -> None:
-        if now[0] > 0.9:
-            # A visit that comes in before the poll is answered does not know of the gap.
-            answered.wait(SECONDS)
-        peer.log_in()
-        peer.answer_queries(
-            variables={**SYNCED_VARIABLES, "wsrep_provider_options": options},
-            answers={READ_IN_SYNC: packet(1, error(1205))},
-            hangs_at=lambda asked: asked == READ_IN_SYNC and taken(hangs),
-        )
-
-    hangs.set()
-    with polling(
-        behaviour, login_interval=0.5, poll_interval=0.2, clock=lambda: now[0]
-    ) as (polls, server):
-        polls.state()
-        now[0] = 0.9
-        polls.poll_until(lambda _: reads_in_sync(server) == 1)
-        # After a gap, and sooner than the wait would tell of the node.
-        now[0] = 1.5
-        polls.state()
-        answered.set()
-        polls.poll_until(lambda _: reads_in_sync(server) > 1)
-        assert polls.poller.sync_wait_seconds == 0
 
 
 def test_a_login_that_falls_silent_is_given_up_soon() -> None:
@@ -402,35 +347,60 @@ def test_a_server_that_owes_an_answer_gets_a_goodbye_all_the_same() -> None:
         wait_for("a goodbye", lambda: received[-1:] == [bytes([COM_QUIT])])
 
 
-def test_a_pause_of_the_poller_before_is_no_gap() -> None:
-    behaviour = failing(READ_IN_SYNC, 1205)
-    with polling(behaviour, login_interval=60, poll_interval=5.0) as (polls, server):
+def test_other_settings_of_the_same_database_touch_no_session() -> None:
+    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, server):
         polls.poll_until(lambda node: node.sync_refused)
-        time.sleep(2.2)
-        after = polls.another(database_of(server), login_interval=60)
-        assert not after.state().returning
-        time.sleep(2.2)
-        assert after.state().returning
+        logins = server.connections
+        polls.take(polls.poller.database, 30)
+        # But a login is tried, with what the files have now.
+        polls.poll_until(lambda _: server.connections == logins + 1)
+        assert polls.state().sync_refused
+        polls.take(polls.poller.database, 0)
+        assert polls.state().sync_wait_seconds is None
 
 
-def test_a_poller_goes_on_from_another_one() -> None:
-    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (
-        polls,
-        server,
+def test_another_account_replaces_the_sessions_of_the_one_before() -> None:
+    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, server):
+        polls.poll_until(lambda node: node.sync_refused)
+        counts = polls.poller.login_counts[None]
+        other = replace(polls.poller.database, mysql_username="other")
+        polls.take(other, 60)
+        logins = server.connections
+        polls.poll_until(lambda _: server.connections >= logins + 2)
+        wait_for("the sessions before", lambda: polls.state() and server.open == 2)
+        assert polls.poller.login_counts[None] > counts
+
+
+def test_of_another_server_nothing_is_known() -> None:
+    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, server):
+        polls.poll_until(lambda node: node.sync_refused)
+        with fake_mysql(galera({"wsrep_local_recv_queue": "7"})) as elsewhere:
+            polls.take(database_of(elsewhere), 60)
+            node = polls.state()
+            assert (node.wsrep_local_recv_queue, node.sync_wait_seconds) == (7, None)
+            wait_for("the end", lambda: polls.state() and server.open == 0)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_where_the_name_leads_to_another_server_that_one_counts(
+    tmp_path: Path, *, waits: bool
+) -> None:
+    old, new, name = (str(tmp_path / name) for name in ("old", "new", "name"))
+    Path(name).symlink_to(old)
+    hangs = threading.Event()
+    if waits:
+        hangs.set()
+    database = Database(mysql_socket=name, mysql_username="someone")
+    with (
+        fake_mysql(hanging_once(READ_IN_SYNC, hangs), old),
+        fake_mysql(galera({"wsrep_local_recv_queue": "7"}), new),
+        polls_of(database, login_interval=1.0) as polls,
     ):
-        polls.poll_until(lambda node: node.sync_refused)
-        after = polls.another(database_of(server), login_interval=60)
-        assert after.state().sync_refused
-        assert after.poller.login_counts is polls.poller.login_counts
-        # Of another account, it knows the server; of another server, nothing.
-        other = polls.another(
-            replace(database_of(server), mysql_username="other"), login_interval=60
-        )
-        assert other.state().sync_refused
-        never = polls.another(database_of(server), login_interval=0)
-        assert never.poller.sync_wait_seconds is None
-        assert never.state().sync_wait_seconds is None
-        elsewhere = replace(database_of(server), mysql_host="localhost")
-        assert (
-            polls.another(elsewhere, login_interval=60).poller.sync_wait_seconds is None
-        )
+        polls.poll_until(lambda node: node.sync_wait_seconds is not None)
+        Path(name).unlink()
+        Path(name).symlink_to(new)
+        polls.ahead_seconds += 5
+        polls.poll_until(lambda node: node.wsrep_local_recv_queue == 7)
+        # What the old one was asked says nothing of the new one.
+        assert (polls.poller.sync_wait_seconds or 0) < 1
+        polls.poll_until(lambda node: node.sync_wait_seconds == 0)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -276,14 +276,16 @@ async def test_a_monitor_that_has_stopped_is_not_alive_and_gives_no_200() -> Non
     assert not monitor.alive
 
 
-async def test_another_way_of_polling_takes_over_with_its_result() -> None:
+@pytest.mark.parametrize("forget", [False, True])
+async def test_another_way_of_polling_takes_over(*, forget: bool) -> None:
     before, after = ScriptedPoller(SYNCED), ScriptedPoller(DONOR)
     async with running(before) as monitor:
-        await until(lambda: before.calls > 0)
-        monitor.take(replace(monitor.polling, poll=after.poll), DONOR, monitor.now())
-        assert monitor.verdict().reason is Reason.DONOR
+        await asked_until(monitor, lambda: before.calls > 0)
         polls = before.calls
-        await asked_until(monitor, lambda: after.calls > 3)
+        monitor.take(replace(monitor.polling, poll=after.poll), forget=forget)
+        known = Reason.STARTING if forget else Reason.SYNCED
+        assert monitor.verdict().reason is known
+        assert (await monitor.next_verdict()).reason is Reason.DONOR
         assert before.calls == polls
         assert [change.verdict.reason for change in monitor.changes] == [
             Reason.SYNCED,
@@ -299,13 +301,12 @@ async def test_what_a_replaced_way_of_polling_still_reads_never_counts() -> None
         await going_on.wait()
         return DESYNCED
 
-    after = ScriptedPoller(SYNCED)
+    after = ScriptedPoller(DONOR)
     async with running(ScriptedPoller(SYNCED, slow)) as monitor:
         await asked_until(monitor, begun.is_set)
-        monitor.take(replace(monitor.polling, poll=after.poll), DONOR, monitor.now())
-        assert (await monitor.fresh_verdict()).reason is Reason.DONOR
+        monitor.take(replace(monitor.polling, poll=after.poll), forget=True)
         going_on.set()
-        await asked_until(monitor, lambda: after.calls > 1)
+        assert (await monitor.next_verdict()).reason is Reason.DONOR
         assert Reason.DESYNCED not in [
             change.verdict.reason for change in monitor.changes
         ]
@@ -318,5 +319,42 @@ async def test_a_shorter_interval_holds_at_once() -> None:
         polling = replace(
             monitor.polling, poll=after.poll, interval_seconds=INTERVAL_SECONDS
         )
-        monitor.take(polling, SYNCED, monitor.now())
+        monitor.take(polling, forget=False)
         await asked_until(monitor, lambda: after.calls > 1)
+
+
+async def test_a_poll_that_does_not_end_is_given_up_and_the_next_one_counts() -> None:
+    poller = ScriptedPoller(SYNCED, hanging, SYNCED)
+    async with running(poller, max_age_seconds=0.1) as monitor:
+        await until(lambda: not monitor.alive)
+        await asked_until(monitor, lambda: monitor.alive)
+        assert monitor.verdict().available
+
+
+async def test_an_old_200_is_no_answer_of_a_poll_that_takes_too_long() -> None:
+    async with running(ScriptedPoller(SYNCED, hanging)) as monitor:
+        assert (await monitor.fresh_verdict()).available
+        await asyncio.sleep(2 * INTERVAL_SECONDS)
+        assert monitor.age_seconds < MAX_AGE_SECONDS
+        assert (await monitor.fresh_verdict()).reason is Reason.STALE
+
+
+@pytest.mark.parametrize(
+    ("script", "tries", "reason"),
+    [
+        ((SYNCED,), 1, None),
+        ((DOWN, SYNCED), 2, None),
+        ((DOWN, replace(DOWN, reason=Reason.ERROR), SYNCED), 2, Reason.ERROR),
+    ],
+)
+async def test_other_settings_are_refused_if_the_node_can_be_read_without_them_only(
+    script: Sequence[Step], tries: int, reason: Reason | None
+) -> None:
+    trial = ScriptedPoller(*script)
+    async with running(ScriptedPoller(SYNCED)) as monitor:
+        failure = await monitor.trial(trial.poll)
+    assert (trial.calls, failure and failure.reason) == (tries, reason)
+    # Perhaps the new ones mend that.
+    async with running(ScriptedPoller(DOWN)) as monitor:
+        assert await monitor.trial(trial.poll) is None
+    assert trial.calls == tries

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.database.sync import RETURN_SECONDS, Sync, gap_seconds
+from app.database.sync import Sync, gap_seconds
 
 Event = Callable[[Sync, float], Sync]
 
@@ -23,14 +23,14 @@ def silence(sync: Sync, _at: float) -> Sync:
     return sync.poll_failed(in_time=False)
 
 
-def full(sync: Sync, _at: float) -> Sync:
-    """Let the server answer a poll's login with an error."""
-    return sync.poll_failed(in_time=True, is_answer=True)
-
-
 def poll(sync: Sync, at: float) -> Sync:
     """Let a poll be answered."""
     return sync.poll_answered(at, LONGEST_GAP_SECONDS)
+
+
+def no_interval(sync: Sync, at: float) -> Sync:
+    """Let a poll be answered while nothing reads in sync."""
+    return sync.poll_answered(at, None)
 
 
 def refused(sync: Sync, _at: float) -> Sync:
@@ -86,6 +86,12 @@ WAITS = {
     "no login after an answer": Row(((15, read), (16, answered), (17, no_login)), None),
     "no login after a refusal": Row(((15, read), (16, refused), (17, no_login)), None),
     "no login after a loss": Row(((15, read), (16, lost), (17, no_login)), None),
+    "settings have changed meanwhile": Row(
+        ((15, read), (16, no_login), (17, refused)), None
+    ),
+    "the same, and it is answered": Row(
+        ((15, read), (16, no_login), (17, answered)), None
+    ),
     "polls make no difference": Row(((15, read), (15, silence), (18, poll)), 5),
 }
 
@@ -107,7 +113,6 @@ def test_row_of_the_wait(row: Row) -> None:
 
 RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
     "a start": (((10, poll),), False),
-    "a start beside a full server": (((5, full), (10, poll)), False),
     "no gap": (((8, poll), (9, poll), (10, poll)), False),
     "two seconds": (((8, poll), (10, poll)), False),
     "more than two seconds": (((7.9, poll), (10, poll)), True),
@@ -143,6 +148,10 @@ RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
     "one that waits": (((7, poll), (10, poll), (10, read)), True),
     "one refused": (((7, poll), (10, poll), (10, read), (10.1, refused)), True),
     "one lost": (((7, poll), (10, poll), (10, read), (10.1, lost)), True),
+    "a gap in which nothing was to be read": (
+        ((5, poll), (6, no_interval), (10, poll)),
+        False,
+    ),
     "another gap": (
         ((6, poll), (8.5, poll), (8.5, read), (8.5, answered), (10.9, poll)),
         True,
@@ -156,7 +165,7 @@ def test_row_of_the_return(
 ) -> None:
     sync = after(events)
     assert sync.is_returning(11.0) is returning
-    assert not sync.is_returning(10.9 + RETURN_SECONDS)
+    assert not sync.is_returning(20.9)
 
 
 DUE: dict[str, tuple[tuple[tuple[float, Event], ...], float]] = {
