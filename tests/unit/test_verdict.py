@@ -90,17 +90,7 @@ ROWS = [
     Row(
         "wsrep_on without a global scope, as on PXC", Reason.SYNCED, but(wsrep_on=None)
     ),
-    Row(
-        "no networking in maintenance, which would keep sessions",
-        Reason.NO_NETWORKING,
-        but(skip_networking="ON", pxc_maint_mode="MAINTENANCE"),
-    ),
     Row("pxc maintenance", Reason.MAINTENANCE, but(pxc_maint_mode="MAINTENANCE")),
-    Row(
-        "pxc maintenance, not primary",
-        Reason.NON_PRIMARY,
-        replace(NON_PRIMARY, pxc_maint_mode="MAINTENANCE"),
-    ),
     Row(
         "joined",
         Reason.JOINED,
@@ -113,16 +103,6 @@ ROWS = [
         but(rejects_logins="error 1135"),
         DONORS,
         detail="error 1135",
-    ),
-    Row(
-        "logins and queries rejected",
-        Reason.REJECTS_LOGINS,
-        but(rejects_logins="", wsrep_reject_queries="ALL"),
-    ),
-    Row(
-        "logins rejected, not primary",
-        Reason.NON_PRIMARY,
-        replace(NON_PRIMARY, rejects_logins="error 1135"),
     ),
     Row("alone, allowed by default", Reason.SYNCED, but(wsrep_cluster_size=1)),
     Row(
@@ -142,12 +122,6 @@ ROWS = [
             (None, "missing"),
             (NOT_A_NUMBER, "unreadable"),
         )
-    ),
-    Row(
-        "too small a cluster, not primary",
-        Reason.NON_PRIMARY,
-        replace(NON_PRIMARY, wsrep_cluster_size=1),
-        THREE,
     ),
     *(
         # Its sessions must not stay, as they may for a planned reason.
@@ -169,16 +143,6 @@ ROWS = [
         but(returning=True),
         DONORS,
         detail="no read in sync",
-    ),
-    Row(
-        "back from a hang, logins rejected",
-        Reason.REJECTS_LOGINS,
-        but(returning=True, rejects_logins="error 1135"),
-    ),
-    Row(
-        "back from a hang, rejects queries",
-        Reason.BLOCKED,
-        but(returning=True, wsrep_reject_queries="ALL"),
     ),
     # What a policy forbids.
     Row("read-only, allowed by default", Reason.SYNCED, but(read_only="ON")),
