@@ -85,8 +85,8 @@ class Look:
 class Stand:
     """What the looks so far say.
 
-    look: the latest. counted: the latest with counters, if the server has flushed its log since the
-    one before. applied_at: of the latest that saw the queue empty, or the node apply, at work, or
+    look: the latest. counted: the latest that was to count, if the server has flushed its log since
+    the one before. applied_at: of the latest that saw the queue empty, the node apply or work, or
     its disk hang. in_touch_at: when it last heard from its group. ddl_at: of the latest that may
     have seen DDL.
     """
@@ -112,7 +112,7 @@ class Stand:
         is_ddl = grown.get(DDL) or (self.waits and (self.may_be_ddl or not then))
         return Stand(
             look,
-            look if grown.get(FLUSHES) or (now and not then) else counted,
+            look if self.counts and grown.get(FLUSHES) != 0 else counted,
             at if applies else self.applied_at,
             max(look.in_sync_at, at if has_moved else self.in_touch_at),
             at if is_ddl else self.ddl_at,
