@@ -32,12 +32,11 @@ _NO_ANSWER = f"no answer within {SECONDS:g} s"
 
 @dataclass(frozen=True)
 class Address:
-    """Where a service listens. name: for output. hint: what to look at if it does not answer."""
+    """Where a service listens. name: for output."""
 
     name: str
     host: str
     port: int
-    hint: str = ""
 
 
 _Line = Annotated[str, AfterValidator(one_line)]
@@ -140,8 +139,7 @@ def own_address(source: Source) -> Address:
     settings, _ = source.load(*LISTENING)
     host = settings.clustercheck_host.replace("*", "127.0.0.1")
     port = settings.clustercheck_port
-    hint = "; run: systemctl status clustercheckd; CLUSTERCHECK_PORT must be its port"
-    return Address(host_and_port(host, port), host, port, hint)
+    return Address(host_and_port(host, port), host, port)
 
 
 def address_at(text: str, default_port: int) -> Address:
@@ -193,8 +191,7 @@ def ask(addresses: Sequence[Address]) -> list[Answer]:
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
     return [
-        answers.get(address) or no_answer(address, f"{_NO_ANSWER}{address.hint}")
-        for address in addresses
+        answers.get(address) or no_answer(address, _NO_ANSWER) for address in addresses
     ]
 
 
@@ -209,7 +206,7 @@ def _ask(address: Address) -> Answer:
         fault = "closed the connection: check CLUSTERCHECK_ALLOW_FROM there"
     except OSError as error:
         # A timeout of ours has no such text.
-        fault = f"{error.strerror or _NO_ANSWER}{address.hint}"
+        fault = error.strerror or _NO_ANSWER
     except (ValueError, TypeError):
         fault = (
             "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"

@@ -22,7 +22,6 @@ ALONE = replace(OF_TWO, wsrep_cluster_size=1, wsrep_incoming_addresses="c:1")
 OF_OTHER_DATA = replace(
     MEMBER,
     wsrep_cluster_state_uuid="0dd5f2d6-e7ab-11f1-9f2b-5b3cbd3ba3b3",
-    version="11.8.6",
 )
 DONOR = replace(
     real_rows.parsed(real_rows.DONOR), wsrep_local_recv_queue=900, sync_wait_seconds=60
@@ -36,7 +35,6 @@ PAUSES = replace(MEMBER, wsrep_flow_control_status="ON", wsrep_local_recv_queue=
 LATE = replace(MEMBER, sync_wait_seconds=1.5)
 # It has not applied yet that a member has gone.
 BEHIND = replace(LATE, wsrep_local_recv_queue=5)
-VERSION = MEMBER.version
 AUTO = replace(MEMBER, wsrep_incoming_addresses="AUTO,AUTO,AUTO")
 WITH_ARBITRATOR = replace(
     OF_TWO, wsrep_cluster_size=3, wsrep_incoming_addresses="a:1,,b:1"
@@ -92,7 +90,6 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
     [
         ((MEMBER, MEMBER, MEMBER), "", {}),
         ((MEMBER, MEMBER, NO_ANSWER), "", {}),
-        ((MEMBER, MEMBER, replace(MEMBER, version="10.11.19-MariaDB-log")), "", {}),
         ((MEMBER, MEMBER, DONOR), "3", {}),
         ((OF_TWO, OF_TWO, CUT_OFF), "3", {}),
         ((OF_TWO, OF_TWO, JOINING), "3", {}),
@@ -121,36 +118,18 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
             "",
             {"split": "each side takes writes; n1, n3: each has wsrep_local_index 0"},
         ),
-        (
-            (FIRST, THIRD, replace(FIRST, wsrep_node_name="v")),
-            "",
-            {
-                "split": "each side takes writes; n1, n2, n3: each has wsrep_local_index 0"
-            },
-        ),
         # One node by two names.
         ((FIRST, SECOND, FIRST), "", {}),
         # Its own row tells of it, and it may not know yet that it was excluded.
         ((OF_TWO, OF_TWO, replace(MEMBER, returning=True)), "3", {}),
         # All of them apply what has come in.
         (
-            (
-                replace(MEMBER, wsrep_local_recv_queue=2),
-                replace(OF_OTHER_DATA, version=VERSION),
-            ),
+            (replace(MEMBER, wsrep_local_recv_queue=2), OF_OTHER_DATA),
             "",
             {
                 "split": f"each side takes writes; n1: data of {MEMBER.wsrep_cluster_state_uuid};"
                 f" n2: data of {OF_OTHER_DATA.wsrep_cluster_state_uuid}",
                 "not-asked": ONE_MORE,
-            },
-        ),
-        (
-            (MEMBER, MEMBER, OF_OTHER_DATA),
-            "",
-            {
-                "split": f"each side takes writes; n1, n2: data of {MEMBER.wsrep_cluster_state_uuid};"
-                f" n3: data of {OF_OTHER_DATA.wsrep_cluster_state_uuid}",
             },
         ),
         (
@@ -250,9 +229,7 @@ def test_what_no_row_shows_is_a_word_with_what_was_seen(
 
 
 def test_every_fault_is_a_word_of_the_rules() -> None:
-    worst = answers_of(
-        replace(PAUSED, version="11"), replace(ALONE, version="10"), unavailable="12"
-    )
+    worst = answers_of(PAUSED, ALONE, unavailable="12")
     words = (
         remarks_on(worst).keys()
         | remarks_on(answers_of(CUT_OFF, CUT_OFF, CUT_OFF, unavailable="123")).keys()
