@@ -259,14 +259,6 @@ def test_a_request_over_a_limit_gets_a_400_that_names_the_limits(
         assert answer.endswith(b"has over 8192 bytes, or its target 512\r\n")
 
 
-def test_what_follows_a_request_does_not_cost_it_its_answer(synced: Service) -> None:
-    for behind in (HEALTH_CHECK, b"no request\r\n\r\n", b"\0" * 100):
-        assert synced.send(HEALTH_CHECK + behind).startswith(b"HTTP/1.1 200 OK\r\n")
-        assert synced.send(b"GET / HTTP/1.1\r\n\r\n" + behind).startswith(
-            b"HTTP/1.1 200 OK\r\n"
-        )
-
-
 @pytest.mark.long
 def test_hostile_clients_leave_no_memory_behind(synced: Service) -> None:
     def grown_kib() -> int:

@@ -18,45 +18,23 @@ ALIVE = (200, b"alive\r\n")
 STUCK = (503, b"clustercheckd has stopped polling: restart it\r\n")
 
 
-def test_a_synced_node_gets_the_scripts_answer_to_the_byte() -> None:
-    answer = verdict_answer(
-        Verdict(
-            available=True,
-            reason=Reason.SYNCED,
-            detail="wsrep_local_state is 4 (Synced)",
-        )
-    )
-    assert (answer.status, answer.body) == (
-        200,
-        b"Percona XtraDB Cluster Node is synced.\r\n",
-    )
-
-
 @pytest.mark.parametrize(
-    ("reason", "sentence"),
+    ("available", "reason", "sentence", "why"),
     [
-        (Reason.DONOR, "is not synced."),
-        (Reason.UNREACHABLE, "is not synced."),
-        (Reason.READ_ONLY, "is read-only."),
-        (Reason.DISABLED, "is manually disabled."),
+        (True, Reason.SYNCED, "is synced.", ""),
+        (True, Reason.DONOR, "is synced.", "donor: seen\r\n"),
+        (False, Reason.DONOR, "is not synced.", "donor: seen\r\n"),
+        (False, Reason.UNREACHABLE, "is not synced.", "unreachable: seen\r\n"),
+        (False, Reason.READ_ONLY, "is read-only.", "read-only: seen\r\n"),
+        (False, Reason.DISABLED, "is manually disabled.", "disabled: seen\r\n"),
     ],
 )
-def test_an_unavailable_node_gets_the_scripts_sentence_and_why(
-    reason: Reason, sentence: str
+def test_a_body_is_the_scripts_sentence_and_why(
+    *, available: bool, reason: Reason, sentence: str, why: str
 ) -> None:
-    answer = verdict_answer(
-        Verdict(available=False, reason=reason, detail="what was seen")
-    )
-    expected = f"Percona XtraDB Cluster Node {sentence}\r\n{reason}: what was seen\r\n"
-    assert (503, expected.encode()) == (answer.status, answer.body)
-
-
-def test_an_available_donor_gets_the_good_sentence_and_why() -> None:
-    answer = verdict_answer(Verdict(available=True, reason=Reason.DONOR, detail="seen"))
-    assert (answer.status, answer.body) == (
-        200,
-        b"Percona XtraDB Cluster Node is synced.\r\ndonor: seen\r\n",
-    )
+    answer = verdict_answer(Verdict(available=available, reason=reason, detail="seen"))
+    body = f"Percona XtraDB Cluster Node {sentence}\r\n{why}".encode()
+    assert (answer.status, answer.body) == (200 if available else 503, body)
 
 
 @given(st.sampled_from(Reason), st.text(alphabet="is synced.é\n", max_size=60))

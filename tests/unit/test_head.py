@@ -73,12 +73,6 @@ def test_what_a_client_has_sent_that_sends_no_more_is_what_it_asks(sent: bytes) 
     assert (read_head(sent), read_head(sent, ended=True)) == (None, ENDED[sent])
 
 
-def test_a_head_request_is_one_in_any_case_of_letters() -> None:
-    assert [
-        read_head(method + b" /?x#y HTTP/1.1\r\n\r\n") for method in (b"head", b"HEADS")
-    ] == [Request("/", b"x", is_head=True), Request("/", b"x")]
-
-
 PIECES = (
     *(
         b"GET",

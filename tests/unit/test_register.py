@@ -10,7 +10,7 @@ import pytest
 from app.http.answers import Answer, Answers
 from app.http.door import Door
 from app.http.head import Request
-from app.http.register import CONNECTIONS, REFUSED, ConnectionRegister
+from app.http.register import CONNECTIONS, ConnectionRegister
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,3 @@ async def test_who_asked_and_may_no_longer_is_known_whoever_else_asks(
     assert "192.0.2.1" in register.shut_out()
     register.allow([ip_network("192.0.2.0/24")])
     assert len(register.shut_out()) == 62
-
-
-def test_a_client_that_is_refused_is_logged_by_its_own_address(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    register = ConnectionRegister()
-    for _ in range(2):
-        register.note(REFUSED, "::ffff:127.0.0.1", "why")
-    [record] = caplog.records
-    assert vars(record)["client"] == register.latest[REFUSED].client == "127.0.0.1"
-    assert register.closed["refused"] == 2
