@@ -86,9 +86,9 @@ def _is_kept(path: str) -> bool:
     """Return whether systemd-tmpfiles leaves a file alone, as tmpfiles.d(5) says."""
     if not path.startswith(_CLEANED) or not _BOOTED.exists():
         return True
-    files = [file for place in _TMPFILES for file in Path(place).glob("*.conf")]
-    lines = [line for file in files if file.is_file() for line in file.open()]
-    return any(line.split()[:2] == ["x", path] for line in lines)
+    files = (file for place in _TMPFILES for file in Path(place).glob("*.conf"))
+    texts = [file.read_bytes() for file in files if file.is_file()]
+    return f"x {path}" in b"\n".join(texts).decode(errors="replace").splitlines()
 
 
 def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:
