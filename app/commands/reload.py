@@ -55,15 +55,19 @@ def reload(source: Source) -> int:
 def _told(before: Answer, after: Answer) -> int:
     """Print the outcome of a reload; return the exit status."""
     outcome = after.last_reload
-    complain(*outcome.warnings)
+    # Of an ExecReload=, the service's own log has all this.
+    in_log = bool(os.environ.get("MAINPID"))
+    if not in_log:
+        refused = (f"not reloaded: {line}" for line in outcome.complaints)
+        complain(*outcome.warnings, *refused)
     if outcome.complaints:
-        complain(*(f"not reloaded: {line}" for line in outcome.complaints))
         return FAILED if outcome.failure else MISUSED
     was, now = before.undrained, after.undrained
-    say(
-        f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
-        f" and is {now.words}"
-    )
+    if not in_log:
+        say(
+            f"{after.address.name} uses the settings as they are now; its verdict was"
+            f" {was.reason} and is {now.words}"
+        )
     lost = []
     if was.available and not now.available:
         lost.append("the node was available and is not any more")

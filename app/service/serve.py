@@ -47,12 +47,21 @@ def serve(source: Source) -> int:
     # Until the server sets its own handlers, there is nothing to shut down, and a reload waits.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
-    settings, warnings = source.load()
-    prepare_for(settings.database().target())
     log = Log()
-    log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
-    _tell_ignored(warnings)
-    uvloop.run(_Service(settings, log, source).run())
+    try:
+        settings, warnings = source.load()
+        prepare_for(settings.database().target())
+        log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
+        _tell_ignored(warnings)
+        service = _Service(settings, log, source)
+    except SettingsError as fault:
+        if not _logs_json(source):
+            raise
+        log.format_as("error", "json")
+        for line in str(fault).splitlines():
+            _log.error("not started", extra={"detail": line})
+        raise SettingsError from None
+    uvloop.run(service.run())
     # The interpreter drops its signal handlers as it exits. A second signal at that moment would
     # turn the exit status into a failure.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -61,6 +70,14 @@ def serve(source: Source) -> int:
     # health checks wait.
     gc.freeze()
     return 0
+
+
+def _logs_json(source: Source) -> bool:
+    try:
+        settings, _ = source.load("clustercheck_log_format")
+    except SettingsError:
+        return False
+    return settings.clustercheck_log_format == "json"
 
 
 class _Service:

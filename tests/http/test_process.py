@@ -1,5 +1,6 @@
 """clustercheckd as a process: how it starts, what it logs, how it ends."""
 
+import json
 import os
 import re
 import shlex
@@ -70,9 +71,20 @@ def test_each_setting_that_stops_the_start_is_an_error_in_the_journal(
     settings = {"CLUSTERCHECK_PORT": "0x", "MAX_RECV_QUEUE": "x"}
     settings["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino}"
     assert run(through=redirected(f"2>{journal}"), **settings).returncode == 2
-    first, second = journal.read_text().splitlines()
-    assert first.startswith("<3>clustercheckd: CLUSTERCHECK_PORT: ")
-    assert second.startswith("<3>clustercheckd: MAX_RECV_QUEUE: ")
+    lines = journal.read_text().splitlines()
+    names = ["CLUSTERCHECK_PORT", "MAX_RECV_QUEUE"]
+    for line, name in zip(lines, names, strict=True):
+        assert line.startswith(f"<3>clustercheckd: {name}: ")
+    # And as the log is: one that is wrong after these are read, too.
+    settings |= {"CLUSTERCHECK_LOG_FORMAT": "json"}
+    address = {"CLUSTERCHECK_HOST": "192.0.2.1", "CLUSTERCHECK_LOG_FORMAT": "json"}
+    for wrong, found in ((settings, names), (address, ["cannot listen on "])):
+        done = run(**wrong)
+        assert done.returncode == 2
+        told = [json.loads(line) for line in done.stderr.splitlines()]
+        for line, name in zip(told, found, strict=True):
+            assert (line["level"], line["event"]) == ("error", "not started")
+            assert line["detail"].startswith(name)
 
 
 def test_sighup_ends_nothing_and_ctrl_c_all(
