@@ -100,7 +100,8 @@ def test_over_tls_the_password_is_sent_within_it(
 
 def test_over_plain_tcp_the_password_is_encrypted() -> None:
     with fake_mysql(asks_for_the_encrypted_password) as server:
-        assert isinstance(polled(server), NodeState)
+        result = polled(server)
+    assert isinstance(result, NodeState), result
 
 
 NATIVE, CLEAR, OLD = (
