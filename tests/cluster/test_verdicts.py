@@ -54,7 +54,7 @@ def comparable(node: Mapping[str, object]) -> dict[str, object]:
         name: value is not None if name in OWN else value
         for name, value in node.items()
         # MariaDB has it from 11.1 on. The others are no variables.
-        if name != "transaction_read_only" and not name.startswith("sync_")
+        if name != "transaction_read_only" and not name.startswith(("sync_", "stall"))
     }
 
 

@@ -37,12 +37,12 @@ def test_a_partition_undoes_a_drain_by_maintenance_mode_but_not_one_by_the_disab
         asked = [
             statement
             for statement in server.statements
-            if statement.startswith(("SELECT", "SHOW GLOBAL"))
+            if statement.startswith(("SELECT", "SHOW GLOBAL V"))
         ]
         shown = next(
             at
             for at, statement in enumerate(asked)
-            if statement.startswith("SHOW GLOBAL")
+            if statement.startswith("SHOW GLOBAL V")
         )
         assert asked[shown - 1].startswith("SELECT @@global.")
         node.find_majority()
