@@ -143,11 +143,9 @@ def own_address(source: Source) -> Address:
 
 
 def address_at(text: str, default_port: int) -> Address:
-    """Parse host, host:port, an IPv6 address or [address]:port. Raises `SettingsError`."""
-    # An IPv6 address without brackets cannot have a port.
-    bare_ipv6 = text.count(":") > 1 and "[" not in text
+    """Parse host, host:port, [address] or [address]:port. Raises `SettingsError`."""
     with contextlib.suppress(ValueError):
-        parts = urlsplit(f"//[{text}]" if bare_ipv6 else f"//{text}")
+        parts = urlsplit(f"//{text}")
         if parts.hostname and not parts.path and parts.username is None:
             return Address(text, parts.hostname, parts.port or default_port)
     # It may be a URL with a password.
