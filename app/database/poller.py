@@ -385,6 +385,8 @@ class Poller:
             failure = poll_failure(fault, attempt.target, attempt.phase, seconds)
             refusals = self.logins.refusals
             self._note(outcome_of(fault, failure, attempt.phase, refusals), failure)
+            # The login that decides is not to wait for the next poll.
+            asyncio.get_running_loop().call_soon(self._begin_what_is_due)
             return
         # The read in sync that follows says whether an account that could not can now.
         if self.logins.outcome is not Outcome.UNREAD:

@@ -131,6 +131,7 @@ def failing(statement: str, number: int) -> Behaviour:
         (1820, READ_IN_SYNC, "access-denied"),
         (1226, READ_IN_SYNC, "too-many-connections"),
         *((number, READ_IN_SYNC, "error") for number in (1290, 1317, 1969)),
+        (1290, "SET SESSION wsrep_sync_wait=1", "error"),
         (1820, "SHOW STATUS", "access-denied"),
         (1104, "SHOW STATUS", "error"),
     ],
