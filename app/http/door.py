@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from app.http.answers import Answer, Answers, plain_answer
-from app.http.head import CAUSES, Request, read_head
+from app.http.head import CAUSES, REQUEST_BYTES, Request, read_head
 from app.http.register import PARAMETER, REFUSED, ConnectionRegister, client_of
 
 _DRAINED_BYTES = 2 << 20
@@ -22,7 +22,9 @@ class Door(asyncio.Protocol):
     arrived, and its answer waits for the node.
     """
 
-    def __init__(self, register: ConnectionRegister, answers: Answers) -> None:
+    def __init__(
+        self, register: ConnectionRegister, answers: Answers, **_of_uvicorn: object
+    ) -> None:
         self._register = register
         self._answers = answers
         self.is_held = False
@@ -60,7 +62,7 @@ class Door(asyncio.Protocol):
             if self._is_answered and self._drained_bytes > _DRAINED_BYTES:
                 self.transport.abort()
             return
-        self._sent += data
+        self._sent = (self._sent + data)[: REQUEST_BYTES + 1]
         self._answer(read_head(self._sent))
 
     def eof_received(self) -> bool:

@@ -59,11 +59,13 @@ _TLS_HANDSHAKE = b"\x16"  # RFC 8446, 5.1
 _HTTP2_PREFACE = b"PRI * HTTP/2"  # RFC 9113, 3.4
 
 
+# A load balancer asks the same again and again.
+@lru_cache(maxsize=64)
 def read_head(sent: bytes, *, ended: bool = False) -> Request | str | None:
     """Return the request, or what is wrong with it (see `CAUSES`); None if that is not known yet.
 
-    Whatever a client sends after that does not change it. sent: all of it so far. ended: no more
-    will be waited for.
+    Whatever a client sends after that does not change it. sent: all of it so far, of which more
+    than `REQUEST_BYTES` and one are not needed. ended: no more will be waited for.
     """
     head = sent[:REQUEST_BYTES]
     start = _end_of_proxy_header(head)
@@ -97,8 +99,6 @@ def _end_of_proxy_header(head: bytes) -> int | None:
     return header.end() if header else 0
 
 
-# A load balancer asks the same again and again.
-@lru_cache(maxsize=64)
 def _request_of(line: bytes) -> Request | str:
     if line.startswith(_HTTP2_PREFACE):
         return "http2"

@@ -46,12 +46,12 @@ class Server(uvicorn.Server):
         self._on_signal = on_signal
         self._listening = listening
         self._register = register
-        self._make_door = make_door = partial(Door, register, answers)
+        self._make_door = partial(Door, register, answers)
         register.on_sweep = self._thin_out_queue
         super().__init__(
             uvicorn.Config(
                 answers.to,  # no protocol of uvicorn's will call it
-                http=lambda **_: make_door(),  # type: ignore[arg-type]
+                http=self._make_door,  # type: ignore[arg-type]
                 interface="asgi3",
                 ws="none",
                 lifespan="off",
