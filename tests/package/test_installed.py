@@ -179,10 +179,8 @@ def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> No
             ("MYSQL_USERNAME=nobody", 1, "access-denied: "),
         ):
             with settings(machine, f"{line}\n"):
-                assert not machine.succeeds(reload)
-                assert told in machine.run(
-                    f"clustercheckd reload 2>&1; test $? = {code}"
-                )
+                assert not machine.succeeds("systemctl reload clustercheckd")
+                assert told in machine.run(f"{reload} 2>&1; test $? = {code}")
                 assert "reload refused" in machine.run("clustercheckd status")
         machine.run(reload)
         # systemd kills a process that feeds its watchdog no more.
