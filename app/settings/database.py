@@ -19,7 +19,7 @@ from app.settings.error import SettingsError
 from app.settings.files import read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
 from app.settings.tls import Verify, context_of, context_of_file
-from app.table import BOOLEAN, HOST, PATH, PORT, SECRET, TEXT, Kind, choice, row
+from app.table import BOOLEAN, HOST, PATH, PORT, SECRET, SOCKET, TEXT, Kind, choice, row
 from app.text import host_and_port
 
 USUAL_SOCKETS = (
@@ -64,7 +64,7 @@ class Database:
     """
 
     mysql_socket: str | None = row(
-        "", "unix socket (default: the first usual place)", PATH
+        "", "unix socket (default: the first usual place)", SOCKET
     )
     mysql_host: str | None = row("", "the server's name or address, for TCP", HOST)
     mysql_port: int | None = row("", "the server's port (3306); it means TCP", PORT)
@@ -149,7 +149,7 @@ class Database:
         if host in _UNSET_OR_LOCALHOST and protocol != "tcp" and port is None:
             # Path.exists raises PermissionError.
             usual = next(filter(os.path.exists, USUAL_SOCKETS), USUAL_SOCKETS[0])
-            return _in_file(options, "socket", PATH) or usual, "", 0
+            return _in_file(options, "socket", SOCKET) or usual, "", 0
         if port is None and options.get("port") not in _DEFAULT_PORTS:
             port = _in_file(options, "port", PORT)
         return "", host or "127.0.0.1", port or DEFAULT_PORT
