@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -211,6 +213,36 @@ def here(service: Service, path: Path | None = None) -> dict[str, str]:
         "CLUSTERCHECK_DISABLED_FILE": str(path or service.disabled_file),
         "CLUSTERCHECK_PORT": str(service.port),
     }
+
+
+def test_a_service_at_an_address_of_its_own_is_reached_while_its_server_hangs(
+    services: Services,
+) -> None:
+    may_answer = threading.Event()
+
+    def hangs_until_then(peer: Peer) -> None:
+        may_answer.wait(SECONDS)
+        galera()(peer)
+
+    with fake_mysql(hangs_until_then) as server, ThreadPoolExecutor() as commands:
+        # The deadline is longer than a command waits for an answer.
+        service = services.start_unasked(
+            **settings_for(server),
+            CLUSTERCHECK_HOST="127.0.0.5",
+            CLUSTERCHECK_ALLOW_FROM="10.0.0.0/8",
+            CLUSTERCHECK_DEADLINE="8",
+        )
+        wait_for("a poll", lambda: server.connections)
+        environ = {**here(service), "CLUSTERCHECK_HOST": "127.0.0.5"}
+        asked, drained = (run(command, **environ) for command in ("status", "drain"))
+        before = server.connections
+        outcome = commands.submit(run, "reload", **environ)
+        wait_for("the reload", lambda: server.connections > before)
+        may_answer.set()
+        reloaded = outcome.result()
+    assert "NOT available" in asked.stdout
+    assert (drained.returncode, complaints(drained)) == (0, "")
+    assert (reloaded.returncode, reloaded.stderr) == (0, "")
 
 
 def complaints(done: "subprocess.CompletedProcess[str]") -> str:
