@@ -303,8 +303,6 @@ class Poller:
                 self._leave(guest.quit())
                 self.sync = self.sync.nothing_reads()
         elif guest is None or guest.reading is None or self.sync.read_is_outdated:
-            if guest is not None and guest.reading is not None:
-                self.sync = self.sync.read_lost(self._now())
             self._guest, leaver = session, guest
             self._begin_read_in_sync()
         else:

@@ -262,7 +262,7 @@ def test_a_pause_of_our_own_is_no_answer_of_a_node_that_is_out_of_sync() -> None
 
 @pytest.mark.parametrize(
     ("behaviour", "login_interval"),
-    [(failing(READ_IN_SYNC, 1205), 0), (lacking("wsrep_sync_wait"), 60)],
+    [(failing(READ_IN_SYNC, 1205), 0), (lacking("wsrep_sync_wait"), 1)],
     ids=["no interval", "no wsrep_sync_wait"],
 )
 def test_where_nothing_reads_in_sync_no_gap_is_looked_for(
@@ -312,6 +312,25 @@ def test_a_read_in_sync_that_was_lost_before_a_gap_makes_room_for_another() -> N
         polls.poll_until(lambda _: not lost.is_set())
         polls.ahead_seconds += 2.2
         within("the return", polls.poll_until(lambda node: not node.returning), 2.5)
+
+
+@pytest.mark.parametrize(("number", "goes_on"), [(1040, True), (1045, False)])
+def test_a_wait_ends_with_its_session_if_our_account_is_refused_but_not_if_the_server_is_full(
+    number: int, *, goes_on: bool
+) -> None:
+    hangs = threading.Event()
+    hangs.set()
+    with polling(hanging_once(READ_IN_SYNC, hangs), login_interval=60) as (
+        polls,
+        server,
+    ):
+        polls.poll_until(lambda node: node.sync_wait_seconds)
+        polls.ahead_seconds += 1.5
+        server.behaviour = says(packet(0, error(number)))
+        server.drop_connections()
+        for _ in range(5):
+            polls.failure()
+        assert (polls.poller.sync_wait_seconds is not None) is goes_on
 
 
 def test_a_login_that_falls_silent_is_given_up_soon() -> None:

@@ -357,3 +357,38 @@ async def test_other_settings_are_refused_if_the_node_can_be_read_without_them_o
     async with running(ScriptedPoller(DOWN)) as monitor:
         assert await monitor.trial(trial.poll) is None
     assert trial.calls == tries
+
+
+@pytest.mark.parametrize("pauses", ["in the poll", "after it"])
+async def test_a_pause_of_ours_costs_no_verdict_and_no_earlier_one_is_given(
+    pauses: str,
+) -> None:
+    now = 0.0
+
+    async def pausing() -> NodeState:
+        nonlocal now
+        now += 2 * MAX_AGE_SECONDS
+        return SYNCED
+
+    def pause(_: Verdict) -> None:
+        nonlocal now
+        now += 1.0 if poller.calls == 1 else 0.0
+
+    first = pausing if pauses == "in the poll" else SYNCED
+    poller = ScriptedPoller(first, DONOR)
+    monitor = Monitor(
+        Polling(
+            poller.poll, INTERVAL_SECONDS, DEADLINE_SECONDS, MAX_AGE_SECONDS, Policy()
+        ),
+        switches=Switches,
+        clock=lambda: now,
+        on_verdict=pause if pauses == "after it" else lambda _: None,
+    )
+    asking = asyncio.create_task(monitor.fresh_verdict())
+    await asyncio.sleep(0)
+    polling = asyncio.create_task(monitor.run())
+    try:
+        # The second poll's, for the first one says what was.
+        assert (await asking).reason is Reason.DONOR
+    finally:
+        polling.cancel()
