@@ -127,7 +127,13 @@ def test_a_node_that_was_cut_off_and_bootstrapped_is_a_split(three: Three) -> No
     code, document = three.status()
     # It is told by its row.
     assert (code, document["cluster"]) == (1, {})
-    options(node, BOOTSTRAP)
+
+    def is_bootstrapped() -> bool:
+        # In the middle of a change of its view, a node ignores it without an error.
+        options(node, BOOTSTRAP)
+        return node.status("wsrep_cluster_status") == "Primary"
+
+    wait_for("a cluster of its own", is_bootstrapped)
     seen = three.wait_for_fault("split")
     assert seen.startswith(
         f"each side takes writes; {names[0]}, {names[1]}: wsrep_cluster_size 2, "
