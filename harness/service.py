@@ -22,6 +22,18 @@ _START_SECONDS = 20.0
 _ANSWER_SECONDS = 5.0
 _LIMIT_BYTES = 1 << 20
 
+# What systemd does before it runs a service whose socket it has kept: it is descriptor 3, and the
+# variables say so.
+_HAND_DOWN = """
+import os, sys
+names = sys.argv[2].split(":")
+for number, name in enumerate(names, 3):
+    os.dup2(int(sys.argv[1]) if name == "listening" else os.open(os.devnull, 0), number)
+os.environ.update(LISTEN_FDS=str(len(names)), LISTEN_FDNAMES=sys.argv[2])
+os.environ.update(LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -166,17 +178,34 @@ class Service:
         return self.process.stop()
 
 
+def handing_down(held: socket.socket, names: str = "listening") -> tuple[str, ...]:
+    """Return the command that runs another with a socket that it hands down.
+
+    names: of all descriptors, with colons between them.
+    """
+    return (sys.executable, "-IS", "-c", _HAND_DOWN, str(held.fileno()), names)
+
+
 @contextmanager
 def service_beside(
-    node: Node, directory: Path, ports: Ports, **environ: str
+    node: Node,
+    directory: Path,
+    ports: Ports,
+    held: socket.socket | None = None,
+    /,
+    **environ: str,
 ) -> Iterator[Service]:
     """Run clustercheckd for a node while the block runs, with more settings if given.
 
     It answers when the block begins.
 
     It connects over the node's socket, with the account that has only USAGE. Its files are in
-    directory.
+    directory. held: the socket that a shell hands down to it, and to the next when it has ended.
     """
+    command: tuple[str, ...] = (sys.executable, "-m", "app")
+    if held:
+        again = ("sh", "-c", 'while :; do "$@"; done', "sh")
+        command = (*again, *handing_down(held), *command)
     settings = {
         "MYSQL_SOCKET": str(node.socket),
         "MYSQL_USERNAME": ACCOUNT,
@@ -185,9 +214,11 @@ def service_beside(
     }
     service = Service(
         directory,
-        ports.free(),
+        held.getsockname()[1] if held else ports.free(),
         settings,
         name=f"clustercheckd-{node.name}",
+        command=command,
+        pass_fds=[held.fileno()] if held else (),
         host=node.host,
     )
     try:

@@ -1,33 +1,43 @@
-"""Reloads, and what clients see: on an idle machine, at a quarter of a core, and by hundreds."""
+"""Reloads and restarts, and what clients see: on an idle machine, on a busy one, by hundreds."""
 
 import os
 import signal
+import socket
+import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
+from app.settings.listening import BACKLOG
 from bench import load
 from bench.rig import Rig
 from bench.table import Row, milliseconds
 from harness.haproxy import HAProxy, Server
+from harness.ports import LOOPBACK
+from harness.process import Process
 from harness.quota import quota
+from harness.service import Service, service_beside
 from harness.waiting import wait_for
 
 GOAL_LONGER_SECONDS = 0.1
 GOAL_GROWTH_MIB = 2.0
 
 _SHARE = 0.25
+_AT_A_SHARE = f"the service at {_SHARE:g} of a core"
+_BUSY_LOOPS, _BUSY = 8, ("timeout", "120", sys.executable, "-c", "while True: pass")
 _RELOADS = 20
 _SECONDS, _RATE = 5.0, 100.0
 _MANY, _MANY_SECONDS, _MANY_RATE = 200, 20.0, 500.0
 
 
 def rows(rig: Rig) -> list[Row]:
-    """Measure what clients see of reloads."""
+    """Measure what clients see."""
     measured = [_idle(rig), many(rig)]
     # A quota needs root.
-    return [*measured, with_little_cpu(rig)] if os.geteuid() == 0 else measured
+    if os.geteuid() == 0:
+        measured += [with_little_cpu(rig), restarts(rig)]
+    return [*measured, restarts(rig, _BUSY_LOOPS)]
 
 
 def _idle(rig: Rig) -> Row:
@@ -45,29 +55,70 @@ def _idle(rig: Rig) -> Row:
 
 
 def with_little_cpu(rig: Rig) -> Row:
+    """Reload at a quarter of a core."""
+    with quota(rig.service.process.pid, _SHARE):
+        return _seen_by_haproxy(
+            rig, rig.service, lambda: _reload(rig), f"reloads, {_AT_A_SHARE}"
+        )
+
+
+def restarts(rig: Rig, busy_loops: int = 0) -> Row:
+    """Restart a service whose socket stays open, beside busy loops or at a quarter of a core."""
+    installation = rig.installation
+    where = f"restarts, {busy_loops} busy loops beside it" if busy_loops else ""
+    with ExitStack() as exits:
+        held = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
+        service = exits.enter_context(
+            service_beside(rig.node, installation.directory, installation.ports, held)
+        )
+        for _ in range(busy_loops):
+            log = installation.directory / "busy.log"
+            exits.callback(Process("busy", _BUSY, log).kill)
+        if not busy_loops:
+            # What the shell starts from now on is in the same group.
+            exits.enter_context(quota(service.process.pid, _SHARE))
+
+        def restart() -> None:
+            count = _starts(service)
+            service.process.send_to_session("python", signal.SIGTERM)
+            wait_for("the start", lambda: _starts(service) > count)
+
+        restart()
+        return _seen_by_haproxy(
+            rig, service, restart, where or f"restarts, {_AT_A_SHARE}"
+        )
+
+
+def _starts(service: Service) -> int:
+    return service.log.read_text().count(" started ")
+
+
+def _seen_by_haproxy(
+    rig: Rig, service: Service, act: Callable[[], None], what: str
+) -> Row:
     """Count the failed checks of HAProxy, with the example's timers, in all six server lines."""
     installation = rig.installation
-    servers = [Server(f"node{n}", rig.node.port, rig.service.port) for n in (1, 2, 3)]
+    servers = [Server(f"node{n}", rig.node.port, service.port) for n in (1, 2, 3)]
     haproxy = HAProxy(installation.directory, installation.ports, servers)
     haproxy.start()
     try:
-        with quota(rig.service.process.pid, _SHARE):
-            wait_for("HAProxy to check", lambda: _states(haproxy) == {"UP"}, seconds=30)
-            before = _failed(haproxy)
-            for _ in range(_RELOADS):
-                _reload(rig)
-                # The next one meets HAProxy's checks at another moment.
-                time.sleep(0.5)
-            failed, states = _failed(haproxy) - before, _states(haproxy)
+        wait_for("HAProxy to check", lambda: _states(haproxy) == {"UP"}, seconds=30)
+        down, failed = _sum(haproxy, "chkdown"), _sum(haproxy, "chkfail")
+        for _ in range(_RELOADS):
+            act()
+            # The next one meets HAProxy's checks at another moment.
+            time.sleep(0.5)
+        down = _sum(haproxy, "chkdown") - down
+        failed, states = _sum(haproxy, "chkfail") - failed, _states(haproxy)
     finally:
         haproxy.kill()
     return Row(
-        f"server lines down in HAProxy in {_RELOADS} reloads, the service at {_SHARE:g} of a core",
-        f"{failed:.0f}",
-        "",
+        f"server lines down in HAProxy in {_RELOADS} {what}",
+        f"{down}",
+        f"{failed} checks failed",
         "",
         "0",
-        failed == 0 and states == {"UP"},
+        down == 0 and states == {"UP"},
     )
 
 
@@ -141,5 +192,5 @@ def _states(haproxy: HAProxy) -> set[str]:
     return set(_column(haproxy, "status"))
 
 
-def _failed(haproxy: HAProxy) -> int:
-    return sum(int(count or 0) for count in _column(haproxy, "chkdown"))
+def _sum(haproxy: HAProxy, name: str) -> int:
+    return sum(int(count or 0) for count in _column(haproxy, name))

@@ -2,29 +2,17 @@
 
 import signal
 import socket
-import sys
 from contextlib import ExitStack
 
 import pytest
 
 from harness.ports import LOOPBACK
-from harness.service import Service, read_to_end
+from harness.service import Service, handing_down, read_to_end
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL
 
 HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
-
-# What systemd does before it runs a service whose socket it has kept: it is descriptor 3, and the
-# variables say so.
-HAND_DOWN = """
-import os, sys
-names = sys.argv[2].split(":")
-for number, name in enumerate(names, 3):
-    os.dup2(int(sys.argv[1]) if name == "listening" else os.open(os.devnull, 0), number)
-os.environ.update(LISTEN_FDS=str(len(names)), LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES=sys.argv[2])
-os.execv(sys.argv[3], sys.argv[3:])
-"""
 
 
 def start_on(
@@ -36,7 +24,7 @@ def start_on(
 ) -> Service:
     """Start clustercheckd with a socket that is handed down, and wait until it listens."""
     service = services.start_through(
-        (sys.executable, "-c", HAND_DOWN, str(held.fileno()), names),
+        handing_down(held, names),
         {**settings_for(node), "CLUSTERCHECK_HOST": host},
         port=held.getsockname()[1],
         pass_fds=[held.fileno()],
