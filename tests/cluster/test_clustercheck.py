@@ -5,18 +5,27 @@ import shlex
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from bench.script import script_command
 from harness.galera import Node
 from harness.ports import LOOPBACK, Ports, listens
 from harness.process import Process, with_system_path
-from harness.service import Service, read_to_end, service_beside
+from harness.service import (
+    Service,
+    get,
+    read_to_end,
+    service_beside,
+    wait_until_ready,
+)
 from harness.waiting import wait_for
 from tests.fake_mysql import Peer, fake_mysql
+from tests.http.test_requests import MALFORMED
+from tests.http.test_requests import REQUESTS as FORMS
 from tests.measured import within
 
 COMMAND = str(Path(__file__).parents[2] / "packaging" / "clustercheck")
@@ -168,7 +177,7 @@ XINETD = """service mysqlchk
     wait = no
     user = root
     server = %s
-    server_args = - 1 /dev/null 1 /etc/my.cnf
+    server_args = %s
     env = CLUSTERCHECK_PORT=%s
     per_source = UNLIMITED
     cps = 1000 1
@@ -181,11 +190,17 @@ RUNNERS = {
 
 
 @contextmanager
-def under(runner: str, port: int, asked: int, directory: Path) -> Iterator[Process]:
-    """Have xinetd or socat run the drop-in on a port, to ask another."""
+def under(
+    runner: str,
+    port: int,
+    asked: int,
+    directory: Path,
+    program: Sequence[str] = (COMMAND, "- 1 /dev/null 1 /etc/my.cnf"),
+) -> Iterator[Process]:
+    """Have xinetd or socat run the drop-in on a port, to ask another; xinetd any program."""
     if os.geteuid() != 0 and runner == "xinetd":
         pytest.skip("xinetd runs its services as root here")
-    (directory / "conf").write_text(XINETD % (port, COMMAND, asked))
+    (directory / "conf").write_text(XINETD % (port, *program, asked))
     command = shlex.split(RUNNERS[runner].format(directory, port, COMMAND))
     environ = with_system_path({**os.environ, "CLUSTERCHECK_PORT": str(asked)})
     process = Process(runner, command, directory / "log", environ=environ)
@@ -229,3 +244,69 @@ def test_on_the_port_that_it_asks_it_does_not_start_itself_again_and_again(
             lambda: subprocess.call(["sh", "-c", listing]) == 1,
             seconds=5,
         )
+
+
+def status_line(port: int, request: bytes) -> bytes:
+    """Return the first line of an answer, after which the script resets the connection."""
+    with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
+        connection.sendall(request)
+        return connection.recv(65536).partition(b"\r\n")[0]
+
+
+PROBED = """modules:
+  http: {prober: http}
+  lines:
+    prober: tcp
+    tcp: {query_response: [{send: GET / HTTP/1.0}, {send: ''}, {expect: ^HTTP/1.1 200}]}
+  silence:
+    prober: tcp
+    tcp: {query_response: [{expect: is synced}]}
+"""
+
+
+@contextmanager
+def blackbox(port: int, directory: Path) -> Iterator[None]:
+    """Run a blackbox_exporter."""
+    config = directory / "blackbox.yml"
+    config.write_text(PROBED)
+    command = ["prometheus-blackbox-exporter", f"--config.file={config}"]
+    command += [f"--web.listen-address={LOOPBACK}:{port}"]
+    process = Process("blackbox", command, directory / "blackbox.log")
+    try:
+        wait_until_ready(process, port, "/-/healthy")
+        yield
+    finally:
+        process.kill()
+
+
+@pytest.mark.long
+def test_each_form_that_the_script_answers_has_its_status_here(
+    lone: Node, ports: Ports, tmp_path: Path
+) -> None:
+    script, prober = ports.free(), ports.free()
+    with (
+        service_beside(lone, tmp_path, ports, CLUSTERCHECK_ANY_PATH="1") as service,
+        under("xinetd", script, 1, tmp_path, script_command(lone, tmp_path)),
+        blackbox(prober, tmp_path),
+    ):
+
+        def assert_alike(line: bytes, found: str) -> None:
+            for name, request in {**FORMS, "nothing": b""}.items():
+                if b"available_when_donor=1" in request:
+                    continue  # a policy of its own
+                lines = [status_line(port, request) for port in (script, service.port)]
+                assert lines == [line, line], name
+            for request in MALFORMED.values():
+                assert status_line(script, request) == line
+            for module in ("http", "lines", "silence"):
+                for port in (script, service.port):
+                    probe = f"/probe?target={LOOPBACK}:{port}&module={module}"
+                    # A prober of HTTP may see the script's reset first.
+                    if (module, port) != ("http", script):
+                        assert f"\nprobe_success {found}\n" in get(prober, probe).body
+
+        service.wait_for_verdict(200, "synced", target=STRICT)
+        assert_alike(b"HTTP/1.1 200 OK", "1")
+        with lone.setting("wsrep_desync", "ON", "OFF"):
+            service.wait_for_verdict(503, "desynced")
+            assert_alike(b"HTTP/1.1 503 Service Unavailable", "0")
