@@ -24,18 +24,11 @@ from harness.service import (
 )
 from harness.waiting import wait_for
 from tests.fake_mysql import Peer, fake_mysql
-from tests.http.test_requests import MALFORMED
-from tests.http.test_requests import REQUESTS as FORMS
+from tests.http.test_requests import MALFORMED, REQUESTS
 from tests.measured import within
 
 COMMAND = str(Path(__file__).parents[2] / "packaging" / "clustercheck")
 SECONDS = 20
-REQUESTS = [
-    b"OPTIONS / HTTP/1.0\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: " + b"y" * 500 + b"\r\n\r\n",
-    b"GET / HTTP/1.0\n\n",
-    b"",
-]
 LENGTHS = {"synced": 40, "not synced": 44, "read-only": 43, "manually disabled": 51}
 
 # What the arguments and variables mean on a node in a state that a strict policy refuses.
@@ -224,7 +217,7 @@ def test_under_xinetd_and_socat_no_health_check_is_reset(
 ) -> None:
     service.wait_for_verdict(200, "synced", target=STRICT)
     with under(runner, port := ports.free(), service.port, tmp_path):
-        for request in REQUESTS * 5:
+        for request in (*REQUESTS.values(), b""):
             assert ask(port, request) == printed("synced")
 
 
@@ -235,7 +228,7 @@ def test_on_the_port_that_it_asks_it_does_not_start_itself_again_and_again(
     port = ports.free()
     with under(runner, port, port, tmp_path) as process:
         # A client of xinetd would read standard error as part of the answer.
-        assert ask(port, REQUESTS[0]) == printed("not synced")
+        assert ask(port, REQUESTS["keepalived"]) == printed("not synced")
         listing = (
             f"ps -o stat=,comm= -s {process.pid} | grep -v ^Z | grep -c clustercheck"
         )
@@ -291,7 +284,7 @@ def test_each_form_that_the_script_answers_has_its_status_here(
     ):
 
         def assert_alike(line: bytes, found: str) -> None:
-            for name, request in {**FORMS, "nothing": b""}.items():
+            for name, request in {**REQUESTS, "nothing": b""}.items():
                 if b"available_when_donor=1" in request:
                     continue  # a policy of its own
                 lines = [status_line(port, request) for port in (script, service.port)]
