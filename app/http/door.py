@@ -8,9 +8,6 @@ from app.http.answers import Answer, Answers, plain_answer
 from app.http.head import CAUSES, REQUEST_BYTES, Request, read_head
 from app.http.register import PARAMETER, REFUSED, ConnectionRegister, client_of
 
-_DRAINED_BYTES = 2 << 20
-"""How much a client may send that nobody reads. A close before that could cost it its answer."""
-
 _BAD_REQUEST = 400
 NOT_ALLOWED = "not in CLUSTERCHECK_ALLOW_FROM"
 
@@ -30,7 +27,6 @@ class Door(asyncio.Protocol):
         self.is_held = False
         self._is_answered = self._has_ended = self._is_head = False
         self._sent = b""
-        self._drained_bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -58,9 +54,6 @@ class Door(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer as soon as the request is known, and drop what follows it."""
         if self._is_answered or self.is_held:
-            self._drained_bytes += len(data)
-            if self._is_answered and self._drained_bytes > _DRAINED_BYTES:
-                self.transport.abort()
             return
         self._sent = (self._sent + data)[: REQUEST_BYTES + 1]
         self._answer(read_head(self._sent))

@@ -104,10 +104,9 @@ class ConnectionRegister:
         return len(self.doors)
 
     def allow(self, networks: Networks) -> None:
-        """Let other networks connect, and forget the refusals by the ones before."""
-        if networks != self.allowed:
-            self.allowed = networks
-            self.latest.pop(REFUSED, None)
+        """Let these networks connect, and forget the refusals before."""
+        self.allowed = networks
+        self.latest.pop(REFUSED, None)
 
     def allows(self, peer: tuple[Any, ...]) -> bool:
         """Return whether a client may connect. peer: its address as a socket returns it."""
