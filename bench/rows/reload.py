@@ -79,6 +79,8 @@ def restarts(rig: Rig, busy_loops: int = 0) -> Row:
             exits.enter_context(quota(service.process.pid, _SHARE))
 
         def restart() -> None:
+            # It answers once FastAPI is imported, which is what a start does last.
+            service.status()
             count = _starts(service)
             service.process.send_to_session("python", signal.SIGTERM)
             wait_for("the start", lambda: _starts(service) > count)
