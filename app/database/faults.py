@@ -27,7 +27,7 @@ accepted."""
 
 _LOST = Reason.CONNECTION_LOST, "the server closed the connection while {phase}"
 
-# What a login or our statements can get, from the lists of MariaDB 11.8 and MySQL 9. All other
+# What a login or our statements can get, of MariaDB 11.8's list and MySQL's manual. All other
 # numbers, such as 1043 (bad handshake), are `_OTHER_ERROR`.
 _ERRORS = {
     (
@@ -51,7 +51,7 @@ _ERRORS = {
         4150,  # ER_USER_IS_BLOCKED, by max_password_errors of MariaDB
         4151,  # ER_ACCOUNT_HAS_BEEN_LOCKED of MariaDB
     ): (Reason.ACCESS_DENIED, "the server refused user {user}"),
-    # ER_SECURE_TRANSPORT_REQUIRED of MySQL
+    # ER_SECURE_TRANSPORT_REQUIRED of MySQL, and of MariaDB 11.8
     (3159,): (Reason.ACCESS_DENIED, "the server requires TLS: set MYSQL_SSL=1"),
     # ER_HOST_IS_BLOCKED
     (1129,): (

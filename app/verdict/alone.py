@@ -19,10 +19,13 @@ DDL and a large transaction keep the other members waiting or at work as well. W
 changes no verdict: a cause that all members share must not remove them all.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.verdict.reason import Reason
 
@@ -53,15 +56,16 @@ _EARLIER_SECONDS = 5.0
 """Where a DDL statement is sent, it is counted before its turn comes."""
 
 
-def counters_of(answers: Iterable[object]) -> dict[str, int]:
-    """Return the sums of what the server shows; none if it lacks one, or refuses."""
+def counters_of(answers: Iterable[Any]) -> dict[str, int]:
+    """Return the sums of what the server shows; none if it does not show each as a number."""
     sums = Counter[str]()
-    for rows in answers:
-        if isinstance(rows, tuple):
-            for name, value in rows:
-                first, second, *_ = name.decode().lower().split("_")
-                sums[DDL if first == DDL else second] += int(value)
-    return dict(sums) if sums.keys() == {DDL, PAGES, ROWS, FLUSHES} else {}
+    # What no node needs to be available cannot make it unavailable.
+    with suppress(ValueError, TypeError, AttributeError):
+        for name, value in itertools.chain(*answers):
+            first, second, *_ = name.decode().lower().split("_")
+            sums[DDL if first == DDL else second] += int(value)
+        return dict(sums) if sums.keys() == {DDL, PAGES, ROWS, FLUSHES} else {}
+    return {}
 
 
 @dataclass(frozen=True)

@@ -212,9 +212,14 @@ def test_counters_are_summed_by_their_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "answers", [[], [()], [SHOWN[:2]], [SHOWN[2:]], [SHOWN[:-1]], [MySQLError(1227)]]
+    "answers",
+    [
+        *([], [()], [SHOWN[:2]], [SHOWN[2:]], [SHOWN[:-1]], [MySQLError(1227)]),
+        *([((b"Com_x", cell),), SHOWN] for cell in (b"much", b"", b"\xff", None)),
+        *([(row,), SHOWN] for row in ((b"Com_x",), (None, b"1"), (b"Com", b"1"))),
+    ],
 )
-def test_a_server_that_lacks_or_refuses_counters_has_none(answers: list[Any]) -> None:
+def test_a_server_without_whole_counters_has_none(answers: list[Any]) -> None:
     assert counters_of(answers) == {}
 
 
