@@ -175,7 +175,7 @@ def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> No
             )
         # As root and as the unit: settings that are wrong, and with which the node cannot be read.
         for line, code, told in (
-            ("MAX_RECV_QUEUE=many", 2, "MAX_RECV_QUEUE: many"),
+            ("MAX_RECV_QUEUE=many", 2, "MAX_RECV_QUEUE: must be "),
             ("MYSQL_USERNAME=nobody", 1, "access-denied: "),
         ):
             with settings(machine, f"{line}\n"):
