@@ -7,6 +7,7 @@ from pathlib import Path
 from app.commands.asking import ask, own_address
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
 from app.commands.output import REASONS_PAGE, complain, say
+from app.database.connection import prepare_for
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
 from app.settings.listening import listening_socket
@@ -100,6 +101,8 @@ def _become_service_user(hint: str = "") -> None:
         # The user of the packages' unit.
         user = pwd.getpwnam("clustercheck")
         if os.geteuid() != user.pw_uid:
+            # That user may not be able to read the files of the program.
+            prepare_for(None)
             os.initgroups(user.pw_name, user.pw_gid)
             os.setgid(user.pw_gid)
             os.setuid(user.pw_uid)

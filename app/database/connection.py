@@ -51,9 +51,13 @@ _KEEPALIVE = {
 """A TCP session notices in half a minute that its peer is lost (tcp(7))."""
 
 
-def prepare_for(target: Target) -> None:
-    """Import what a login there may need: over plain TCP, the password may have to be encrypted."""
-    if not (target.socket or target.tls or hasattr(_auth, "serialization")):
+def prepare_for(target: Target | None) -> None:
+    """Import what a login there may need: over plain TCP, the password may have to be encrypted.
+
+    target: None for any.
+    """
+    needs_none = target is not None and (target.socket or target.tls)
+    if not (needs_none or hasattr(_auth, "serialization")):
         # PyMySQL would import this one as late as it encrypts a password.
         import cryptography.hazmat.backends.openssl.backend  # noqa: F401, PLC0415 (see above)
 

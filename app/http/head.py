@@ -69,20 +69,20 @@ def read_head(sent: bytes, *, ended: bool = False) -> Request | str | None:
     """
     head = sent[:REQUEST_BYTES]
     start = _end_of_proxy_header(head)
-    line = None
+    line = asked = None
     if start is not None:
         if head.startswith(_TLS_HANDSHAKE, start):
             return "tls"
         line = _LINE.match(head, start)
     if line:
         asked = _request_of(line[1])
-        is_whole = ended or _EMPTY_LINE.search(head, line.end() - 1)
+        is_whole = _EMPTY_LINE.search(head, line.end() - 1)
         if is_whole or isinstance(asked, str):
             return asked
     if len(sent) > REQUEST_BYTES:
         return "too-long"
-    if not ended:
-        return None
+    if asked or not ended:
+        return asked if ended else None
     if not head[start:].strip():
         return Request("")
     return (

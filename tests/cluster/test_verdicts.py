@@ -233,7 +233,7 @@ def test_a_server_without_galera_is_not_galera_and_unix_socket_needs_no_password
         MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser()
     )
     service.wait_for_verdict(503, "not-galera")
-    assert "(without a password)" in service.log.read_text()
+    wait_for("the log", lambda: "(without a password)" in service.log.read_text())
     assert_node_is(service, real_rows.NOT_GALERA)
     assert_select_is_like_show(node)
     node.stop()

@@ -15,7 +15,6 @@ from tests.unit import pages
 ROOT = Path(__file__).parents[2]
 NEXT_VERSION = "99.0.0"
 # Both called themselves 1.0.0. The first says less in /status.
-EARLIER_COMMITS = ("68e230f", "4c94350")
 # Those to install the packages in. Releases are built in the oldest.
 GLIBC_OF = {"bookworm": (2, 36), "trixie": (2, 41)}
 _PYTHON = ROOT / "build" / "package-venv" / "bin" / "python"
@@ -67,21 +66,6 @@ def build_all(directory: Path, sources: Path = ROOT) -> Packages:
     build("build.py", *folders, sources=sources)
     (deb,) = directory.glob("*.deb")
     return Packages(directory, deb.name.split("_")[1])
-
-
-@pytest.fixture(scope="session")
-def earlier_debs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Build the packages of earlier commits."""
-    debs = {}
-    for commit in EARLIER_COMMITS:
-        archived = ["git", "-C", str(ROOT), "archive", commit]
-        archive = subprocess.run(archived, capture_output=True, check=False)
-        if archive.returncode:
-            pytest.skip(f"NOT TESTED: the history has no {commit}")
-        sources = tmp_path_factory.mktemp(commit)
-        subprocess.run(["tar", "-x", "-C", sources], input=archive.stdout, check=True)
-        debs[commit] = build_all(tmp_path_factory.mktemp("built"), sources).deb
-    return debs
 
 
 @pytest.fixture(scope="session")

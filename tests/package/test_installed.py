@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from app.commands.parser import COMMANDS
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.settings import TABLE
 from harness.waiting import wait_for
-from tests.package.conftest import EARLIER_COMMITS, Packages, block_of, commands_of
+from tests.package.conftest import Packages, block_of, commands_of
 from tests.package.machine import Machine
 
 PAGE = "docs/install.md"
@@ -350,28 +349,6 @@ def test_it_fails_no_health_check_and_keeps_what_was_edited(
     assert shown == f"{to.version}-1"
     assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
     assert "Run:" not in said
-
-
-@pytest.mark.parametrize("commit", EARLIER_COMMITS)
-def test_an_earlier_build_is_upgraded_whatever_it_knows(
-    machine: Machine, packages: Packages, earlier_debs: dict[str, Path], commit: str
-) -> None:
-    for deb in (packages.deb, earlier_debs[commit]):
-        machine.copy(deb)
-    old = earlier_debs[commit].name
-    machine.run(f"apt install -y --allow-downgrades ./{old}")
-    machine.restart()
-    before = machine.show("MainPID")
-    install = f"apt install -y ./{packages.deb.name}"
-    with no_failed_health_check(machine):
-        with settings(machine, "MYSQL_USERNAME=nobody\n"):
-            assert "not with these settings: access-denied" in machine.run(install)
-        assert machine.show("MainPID") == before
-        machine.run(f"{install} --reinstall")
-        machine.wait_for("200 synced")
-    assert machine.show("MainPID") != before
-    status = machine.run("curl -s http://localhost:9200/status")
-    assert f'"version":"{packages.version}"' in status
 
 
 FLAGS = "[Service]\nExecStart=\nExecStart=/usr/bin/clustercheckd \\\n  serve --poll-interval soon\n"
