@@ -16,7 +16,7 @@ from app.service.log import LineFormatter
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict
-from tests.measured import within
+from tests.measured import DisturbedError, within
 from tests.unit.pages import blocks_under
 
 INTERVAL_SECONDS = 0.01
@@ -132,8 +132,10 @@ async def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
         await monitor.fresh_verdict()
         await asyncio.sleep(2 * INTERVAL_SECONDS)
         verdicts = await asyncio.gather(*(monitor.fresh_verdict() for _ in range(50)))
+        if poller.calls > 2:
+            # A result is too old for those whom a busy machine wakes later than the interval.
+            raise DisturbedError(poller.calls)
         assert {verdict.reason for verdict in verdicts} == {Reason.SYNCED}
-        assert poller.calls == 2
 
 
 async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(
