@@ -101,8 +101,9 @@ def _become_service_user(hint: str = "") -> None:
         # The user of the packages' unit.
         user = pwd.getpwnam("clustercheck")
         if os.geteuid() != user.pw_uid:
-            # That user may not be able to read the files of the program.
-            prepare_for(None)
+            if os.geteuid() == 0:
+                # That user may not be able to read the files of the program.
+                prepare_for(None)
             os.initgroups(user.pw_name, user.pw_gid)
             os.setgid(user.pw_gid)
             os.setuid(user.pw_uid)

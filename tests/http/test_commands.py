@@ -95,6 +95,8 @@ import os, sys
 import encodings.idna
 import app.commands.check
 from app.__main__ import main
+from app.database.connection import prepare_for
+prepare_for(None)  # another user may not be able to read this folder
 if sys.argv[1] != "root":
     os.setuid(int(sys.argv[1]))
 sys.exit(main(["check"]))

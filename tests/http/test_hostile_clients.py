@@ -23,6 +23,7 @@ from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services
 from tests.fake_mysql import FakeMySQL
+from tests.http.test_metrics import wait_until_in_sync
 from tests.measured import record, within
 
 HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
@@ -146,6 +147,8 @@ def check_nothing_is_left(service: Service, descriptors: int) -> None:
 def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(
     synced: Service,
 ) -> None:
+    # Only then does it have all its sessions.
+    wait_until_in_sync(synced)
     before = synced.process.descriptors
     with ExitStack() as exits:
         hostile = {}
@@ -272,6 +275,8 @@ def test_hostile_clients_leave_no_memory_behind(synced: Service) -> None:
             try_a_health_check(synced)
         return synced.process.resident_kib - at_first
 
+    # Only then does it have all its sessions.
+    wait_until_in_sync(synced)
     before = synced.process.descriptors
     # Buffers and caches grow to their size first; what leaks never ends to grow.
     grown = [grown_kib()]
