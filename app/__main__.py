@@ -14,7 +14,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-from app.commands.exit_status import FAILED, INTERRUPTED, MISUSED
+from app.commands.exit_status import INTERRUPTED, MISUSED
 from app.commands.output import complain, open_missing_streams
 from app.commands.parser import parse
 from app.service.log import goes_to_journal
@@ -33,11 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         priority = "<3>" if goes_to_journal() else ""
         complain(*str(fault).splitlines(), priority=priority)
         return MISUSED
-    except RuntimeError as fault:
-        if str(fault) != "can't start new thread":
-            raise
-        complain("cannot start a thread: a limit of tasks, or a filter of system calls")
-        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -59,16 +54,9 @@ def _run(typed: Namespace) -> int:
 
             return check(source)
         case "status":
-            from app.commands.asking import address_at, members_of, own_address
             from app.commands.status import status
 
-            own = own_address(source)
-            addresses = [address_at(text, own.port) for text in typed.addresses] or [
-                own
-            ]
-            if typed.all:
-                addresses = members_of(addresses)
-            return status(addresses, as_json=typed.json, watching=typed.watch)
+            return status(source, typed)
         case "reload":
             from app.commands.reload import reload
 

@@ -1,10 +1,8 @@
-"""Standard input, output and error, which may be closed, full, or a pipe without a reader."""
+"""Standard output and error, which may be closed, full, or a pipe without a reader."""
 
-import io
 import os
-import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
 
 _PAGE = Path("docs/reference/reasons.md")
 _INSTALLED = Path("/usr/share/doc/clustercheckd") / _PAGE
@@ -24,18 +22,16 @@ def open_missing_streams() -> None:
         except OSError:
             # The system uses the lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
-    # A closed stream is None, and print would then use standard output instead of standard error.
-    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 (open for as long as the process)
-    sys.stderr = sys.stderr or open(2, "w", errors="backslashreplace")  # noqa: SIM115
-    # An argument may contain any byte, and a terminal may have only ASCII. Python does this for
-    # standard error.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def say(line: str) -> bool:
     """Print a line, and return whether that worked. If not, report it on standard error."""
-    return _print(line, sys.stdout)
+    try:
+        _print(line, 1)
+    except OSError as fault:
+        complain(f"standard output: {fault.strerror}")
+        return False
+    return True
 
 
 def complain(*lines: str, priority: str = "") -> None:
@@ -43,19 +39,12 @@ def complain(*lines: str, priority: str = "") -> None:
 
     priority: that of sd-daemon(3), for the journal.
     """
-    for line in lines:
-        _print(f"{priority}clustercheckd: {line}", sys.stderr)
+    with suppress(OSError):
+        for line in lines:
+            _print(f"{priority}clustercheckd: {line}", 2)
 
 
-def _print(line: str, stream: TextIO) -> bool:
-    try:
-        print(line, file=stream, flush=True)
-    except OSError as fault:
-        # At exit, Python would write its buffer again and change the exit status.
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, stream.fileno())
-        os.close(nothing)
-        if stream is sys.stdout:
-            complain(f"standard output: {fault.strerror}")
-        return False
-    return True
+def _print(line: str, descriptor: int) -> None:
+    # Python would write what is left in its own streams at exit, and change the exit status.
+    with open(descriptor, "w", errors="backslashreplace", closefd=False) as stream:
+        print(line, file=stream)

@@ -4,7 +4,7 @@ import argparse
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from app import __version__
 from app.commands.output import say
@@ -30,15 +30,19 @@ class Command(NamedTuple):
     """A word after `clustercheckd`.
 
     exits: what the exit statuses mean. settings: the fields of `Settings` that it has flags for.
-    own: its other arguments, and what they mean. After a flag that takes a value stands its name.
+    own: its other arguments, as argparse takes them.
     """
 
     about: str
     example: str
     exits: Sequence[str]
     settings: Collection[str]
-    own: Mapping[str, str] = {}
+    own: Mapping[str, Mapping[str, Any]] = {}
     usage: str = "[FLAG ...]"
+
+
+def _switch(meaning: str) -> Mapping[str, Any]:
+    return {"action": "store_true", "help": meaning}
 
 
 COMMANDS = {
@@ -51,9 +55,7 @@ COMMANDS = {
             f"{_MISUSED}, or the port is in use",
         ),
         TABLE,
-        {
-            "--check-settings": "only say whether the settings can be used",
-        },
+        {"--check-settings": _switch("only say whether the settings can be used")},
     ),
     "check": Command(
         "poll the node once, as the service would, and print the verdict",
@@ -72,10 +74,16 @@ COMMANDS = {
         ),
         LISTENING,
         {
-            "--json": "print JSON",
-            "--all": "ask the other members too, by their wsrep_incoming_addresses",
-            "--watch": "ask again and again until Ctrl-C",
-            "addresses HOST[:PORT] ...": "a service (default: this host's)",
+            "--json": _switch("print JSON"),
+            "--all": _switch(
+                "ask the other members too, by their wsrep_incoming_addresses"
+            ),
+            "--watch": _switch("ask again and again until Ctrl-C"),
+            "addresses": {
+                "nargs": "*",
+                "metavar": "HOST[:PORT] ...",
+                "help": "a service (default: this host's)",
+            },
         },
         "[FLAG ...] [HOST[:PORT] ...]",
     ),
@@ -94,7 +102,12 @@ COMMANDS = {
         "clustercheckd drain --reason 'upgrade, ticket 42'",
         _DRAIN_EXITS,
         _DRAIN,
-        {"--reason TEXT": "why, for /status, the log and who looks at the file"},
+        {
+            "--reason": {
+                "metavar": "TEXT",
+                "help": "why, for /status, the log and who looks at the file",
+            }
+        },
     ),
     "undrain": Command(
         "return the node of this host to the pool",
@@ -140,14 +153,8 @@ class Parser(argparse.ArgumentParser):
         self.set_defaults(command=name)
         self.add_argument(*_HELP_FLAGS, action="help", help="print this help")
         self.add_argument("--env-file", metavar="FILE", help="file of NAME=value lines")
-        for argument, meaning in command.own.items():
-            word, _, metavar = argument.partition(" ")
-            own: dict[str, Any] = {"metavar": metavar}
-            if not metavar:
-                own = {"action": "store_true"}
-            elif not word.startswith("-"):
-                own["nargs"] = "*"
-            self.add_argument(word, help=meaning, **own)
+        for word, own in command.own.items():
+            self.add_argument(word, **own)
         for row in map(TABLE.__getitem__, command.settings):
             if row.kind is not SECRET:
                 value: dict[str, Any] = {"metavar": row.name.upper().rpartition("_")[2]}
@@ -169,43 +176,33 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     their names.
     """
     command, *rest = arguments or ["serve"]
-    if command == "--version":
-        _print_and_exit(f"clustercheckd {__version__}")
-    if command in ("help", *_HELP_FLAGS):
-        _print_and_exit(_HELP)
+    told = {"--version": f"clustercheckd {__version__}", "help": _HELP}
+    told |= dict.fromkeys(_HELP_FLAGS, _HELP)
+    if command in told:
+        say(told[command])
+        raise SystemExit(0)
     if command.startswith("-"):
         command, rest = "serve", list(arguments)
     if command not in COMMANDS:
-        raise SettingsError(
-            f"{_repeated(command)} is not a command; for help, run: clustercheckd --help"
-        )
-    parser = Parser(command)
+        raise _mistake(f"{_repeated(command)} is not a command")
     try:
-        typed, unknown = parser.parse_known_intermixed_args(rest)
-        mistake = _mistake_in(unknown, command)
+        typed, unknown = Parser(command).parse_known_intermixed_args(rest)
     except argparse.ArgumentError as fault:
         # Its message repeats the value, which may be a secret.
         takes = "needs a" if fault.message == "expected one argument" else "takes no"
-        mistake = f"{fault.argument_name} {takes} value"
-    if mistake:
-        raise SettingsError(f"{mistake}; for help, run: clustercheckd {command} --help")
+        raise _mistake(f"{fault.argument_name} {takes} value", command) from None
+    if unknown:
+        # What follows an unknown flag is probably its value.
+        flags = (word.partition("=")[0] for word in unknown if word.startswith("-"))
+        word = _repeated(next(flags, unknown[0]))
+        raise _mistake(f"{command} does not take {word}", command)
     typed.flags = {name: text for name, text in vars(typed).items() if name in TABLE}
     return typed
 
 
-def _mistake_in(unknown: Sequence[str], command: str) -> str:
-    """Say what is wrong with the words that a command does not know; empty if there are none."""
-    # What follows an unknown flag is probably its value.
-    flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-    if not flags:
-        more = f"{command} takes no more arguments; for another node, run it there"
-        return more if unknown else ""
-    return f"{command} has no flag {_repeated(flags[0])}"
-
-
-def _print_and_exit(text: str) -> NoReturn:
-    say(text)
-    raise SystemExit(0)
+def _mistake(words: str, *command: str) -> SettingsError:
+    asked = " ".join(("clustercheckd", *command, "--help"))
+    return SettingsError(f"{words}; for help, run: {asked}")
 
 
 def _repeated(word: str) -> str:

@@ -1,12 +1,13 @@
 """`clustercheckd status`: one table of what running services report about their nodes."""
 
 import json
-import sys
+import os
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from app.commands.asking import Address, Answer, ask
+from app.commands.asking import Answer, address_at, ask, members_of, own_address
 from app.commands.cluster import FAULTS, is_late, remarks_on
 from app.commands.exit_status import (
     AVAILABLE,
@@ -15,6 +16,7 @@ from app.commands.exit_status import (
     NOT_ONE_CLUSTER,
 )
 from app.commands.output import REASONS_PAGE, say
+from app.settings.source import Source
 from app.text import one_line
 from app.verdict.alone import GROUP
 
@@ -24,14 +26,18 @@ _HEADER = ("node", "verdict", "reason", "since", "size", "recvq", "state")
 _CLEAR = "\x1b[H\x1b[J"
 
 
-def status(addresses: Sequence[Address], *, as_json: bool, watching: bool) -> int:
-    """Ask the services there and print a row for each; return the exit status.
+def status(source: Source, typed: Namespace) -> int:
+    """Ask services and print a row for each; return the exit status. Raises `SettingsError`.
 
-    watching: ask and print again until an interrupt.
+    typed: addresses, all, json, and watch: ask and print again until an interrupt.
     """
-    render = _as_json if as_json else _as_table
-    if watching:
-        clear = _CLEAR if sys.stdout.isatty() else ""
+    own = own_address(source)
+    addresses = [address_at(text, own.port) for text in typed.addresses] or [own]
+    if typed.all:
+        addresses = members_of(addresses)
+    render = _as_json if typed.json else _as_table
+    if typed.watch:
+        clear = _CLEAR if os.isatty(1) else ""
         while say(f"{clear}{render(ask(addresses))}"):
             time.sleep(_PAUSE_SECONDS)
         return FAILED

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -132,16 +131,6 @@ def test_a_signal_that_whoever_started_it_had_blocked_ends_it(
     service = services.start_through((sys.executable, "-c", BLOCKED), {})
     service.wait_until_up()
     assert service.process.stop(number, seconds=5) == 0
-
-
-@pytest.mark.parametrize("command", ["serve", "status"])
-def test_without_a_thread_to_be_had_it_says_so_in_one_line(command: str) -> None:
-    # A thread whose stack has no room.
-    done = run(
-        command, through=("prlimit", f"--stack={1 << 50}:"), CLUSTERCHECK_PORT="0"
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch("clustercheckd: cannot start a thread: .*\n", done.stderr)
 
 
 def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(

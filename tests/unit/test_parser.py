@@ -15,22 +15,30 @@ from app.settings.settings import TABLE
 from app.settings.source import Source
 
 SECRET = "Geheim1"
-ELSEWHERE = "takes no more arguments; for another node, run it there"
 NO_VALUE = "needs a value"
 
 
 @pytest.mark.parametrize(
     ("typed", "command", "line"),
     [
-        ("--prot 9300", "serve ", "serve has no flag --prot"),
-        ("check --port 1", "check ", "check has no flag --port"),
-        ("check --", "check ", "check has no flag --"),
-        ("-v", "serve ", "serve has no flag -v"),
-        (f"--{SECRET}", "serve ", "serve has no flag (not repeated here)"),
-        (f"--mysql-password {SECRET}", "serve ", "serve has no flag --mysql-password"),
-        (f"status -p{SECRET}", "status ", "status has no flag (not repeated here)"),
+        ("--prot 9300", "serve ", "serve does not take --prot"),
+        ("check --port 1", "check ", "check does not take --port"),
+        ("check --", "check ", "check does not take --"),
+        ("-v", "serve ", "serve does not take -v"),
+        (f"--{SECRET}", "serve ", "serve does not take (not repeated here)"),
+        (
+            f"--mysql-password {SECRET}",
+            "serve ",
+            "serve does not take --mysql-password",
+        ),
+        (f"status -p{SECRET}", "status ", "status does not take (not repeated here)"),
         (f"MYSQL_PASSWORD={SECRET} check", "", "(not repeated here) is not a command"),
-        (f"check MYSQL_PASSWORD={SECRET}", "check ", f"check {ELSEWHERE}"),
+        (
+            f"check MYSQL_PASSWORD={SECRET}",
+            "check ",
+            "check does not take (not repeated here)",
+        ),
+        ("drain db2", "drain ", "drain does not take (not repeated here)"),
         ("serve --port --poll-interval 1", "serve ", f"--port {NO_VALUE}"),
         (f'status --watch="{SECRET}\'"', "status ", "--watch takes no value"),
         (f"status --watch={SECRET}", "status ", "--watch takes no value"),
@@ -39,9 +47,9 @@ NO_VALUE = "needs a value"
     ],
 )
 def test_a_mistake_in_the_words_is_one_line_that_names_the_help(
-    typed: str, command: str, line: str, capsys: pytest.CaptureFixture[str]
+    typed: str, command: str, line: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    error = error_of(typed, capsys)
+    error = error_of(typed, capfd)
     assert (
         error
         == f"clustercheckd: {line}; for help, run: clustercheckd {command}--help\n"
@@ -86,17 +94,17 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
     ],
 )
 def test_a_value_that_cannot_be_used_is_one_line_that_names_the_setting_and_its_flag(
-    typed: str, line: str, capsys: pytest.CaptureFixture[str]
+    typed: str, line: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    error = error_of(typed, capsys)
+    error = error_of(typed, capfd)
     assert error.startswith(f"clustercheckd: {line}")
     assert (error.count("\n"), SECRET in error) == (1, False)
 
 
-def error_of(typed: str, capsys: pytest.CaptureFixture[str]) -> str:
+def error_of(typed: str, capfd: pytest.CaptureFixture[str]) -> str:
     """Return what the command line prints for a mistake."""
     assert main(typed.split()) == MISUSED
-    printed = capsys.readouterr()
+    printed = capfd.readouterr()
     assert not printed.out
     return printed.err
 
