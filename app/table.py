@@ -4,7 +4,6 @@ The rows are the fields of `Policy`, `Database` and `Settings`: one for each set
 messages, the schema and the completions come from them.
 """
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import field
@@ -95,12 +94,6 @@ def _absolute(path: str) -> str:
     return path
 
 
-def _socket_in(text: str) -> str:
-    if len(os.fsencode(text)) > _SOCKET_BYTES:
-        raise ValueError
-    return _absolute(text)
-
-
 def _host_in(text: str) -> str:
     return text if _HOST_NAME.fullmatch(text) else str(ip_address(text))
 
@@ -125,8 +118,6 @@ MOST_PORT = 65535
 PORT = whole(1, MOST_PORT)
 HOST = Kind("a host name or an IP address alone", _host_in)
 PATH = Kind("an absolute path", _absolute)
-_SOCKET_BYTES = 107  # unix(7)
-SOCKET = Kind(f"an absolute path of at most {_SOCKET_BYTES} bytes", _socket_in)
 NETWORKS = Kind(
     "addresses and networks, such as 10.0.0.0/8 fd00::7, without host bits as in 10.0.0.1/8; to"
     " allow everybody, remove it",

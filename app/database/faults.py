@@ -139,7 +139,7 @@ class UnfitServerError(Exception):
 class PlainTextError(UnfitServerError):
     """TLS is required and the server does not offer it."""
 
-    words = "{target} offers no TLS, but MYSQL_SSL* or the option file requires it"
+    words = "{target} offers no TLS, but MYSQL_SSL* requires it"
 
 
 class UnaskedBytesError(UnfitServerError):

@@ -18,8 +18,8 @@ from typing import Any, get_args
 from app.settings.error import SettingsError
 from app.settings.files import read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
-from app.settings.tls import Verify, context_of, context_of_file
-from app.table import BOOLEAN, HOST, PATH, PORT, SECRET, SOCKET, TEXT, Kind, choice, row
+from app.settings.tls import Verify, context_of
+from app.table import BOOLEAN, HOST, PATH, PORT, SECRET, TEXT, Kind, choice, row
 from app.text import host_and_port
 
 USUAL_SOCKETS = (
@@ -32,8 +32,6 @@ USUAL_SOCKETS = (
 DEFAULT_PORT = 3306
 
 _UNSET_OR_LOCALHOST = (None, "", "localhost")
-# The client takes 0 and an empty port as the default.
-_DEFAULT_PORTS = (None, "", "0")
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Database:
     """
 
     mysql_socket: str | None = row(
-        "", "unix socket (default: the first usual place)", SOCKET
+        "", "unix socket (default: the first usual place)", PATH
     )
     mysql_host: str | None = row("", "the server's name or address, for TCP", HOST)
     mysql_port: int | None = row("", "the server's port (3306); it means TCP", PORT)
@@ -145,14 +143,13 @@ class Database:
                 )
             return self.mysql_socket, "", 0
         host = self.mysql_host or _in_file(options, "host", HOST)
-        protocol = (options.get("protocol") or "").strip().lower()
-        if host in _UNSET_OR_LOCALHOST and protocol != "tcp" and port is None:
+        by_socket = options.get("protocol", "").lower() != "tcp" and port is None
+        if host in _UNSET_OR_LOCALHOST and by_socket:
             # Path.exists raises PermissionError.
             usual = next(filter(os.path.exists, USUAL_SOCKETS), USUAL_SOCKETS[0])
-            return _in_file(options, "socket", SOCKET) or usual, "", 0
-        if port is None and options.get("port") not in _DEFAULT_PORTS:
-            port = _in_file(options, "port", PORT)
-        return "", host or "127.0.0.1", port or DEFAULT_PORT
+            return _in_file(options, "socket", PATH) or usual, "", 0
+        port = port or _in_file(options, "port", PORT) or DEFAULT_PORT
+        return "", host or "127.0.0.1", port
 
     def _tls(self, options: Options) -> SSLContext | None:
         if self.mysql_ssl is False:
@@ -161,12 +158,17 @@ class Database:
         # A setting that says what to verify or trust asks for TLS.
         if self.mysql_ssl or any(files) or self.mysql_ssl_verify:
             return context_of(self.mysql_ssl_verify or "identity", *files)
-        return context_of_file(options)
+        if "ssl" in options:
+            raise SettingsError(
+                "DEFAULTS_EXTRA_FILE: its TLS options are not read: set MYSQL_SSL_CA or"
+                " MYSQL_SSL; MYSQL_SSL=0 is plain text"
+            )
+        return None
 
     def _password(self, options: Options) -> str:
         path = self.mysql_password_file
         if not path:
-            return self.mysql_password or options.get("password") or ""
+            return self.mysql_password or options.get("password", "")
         try:
             text = read_file(path)
         except OSError as fault:

@@ -1,8 +1,4 @@
-"""Resolves the MYSQL_SSL* settings, or the option file's, to the TLS context of a connection.
-
-A file can never weaken the TLS that the settings ask for, and one that names a certificate requires
-TLS: docs/reference/settings.md, "Option files".
-"""
+"""Resolves the MYSQL_SSL* settings to the TLS context of a connection."""
 
 import ssl
 from functools import lru_cache
@@ -10,32 +6,9 @@ from typing import Literal
 
 from app.settings.error import SettingsError
 from app.settings.files import stamp_of, words_of
-from app.settings.option_file import Options
 
 Verify = Literal["identity", "ca", "none"]
 """What to verify: issuer and host name, issuer only, nothing."""
-
-_FILES = ("ssl-ca", "ssl-cert", "ssl-key")
-
-
-def context_of_file(options: Options) -> ssl.SSLContext | None:
-    """Return the context for the options of a file; None for plain text. Raises `SettingsError`."""
-    # MySQL's option. The others are MariaDB's.
-    mode = (options.get("ssl-mode") or "").lower()
-    if mode:
-        is_required = mode not in ("disabled", "preferred")
-    else:
-        verifies = options.get("ssl-verify-server-cert", "0")
-        names_files = any(option in options for option in _FILES)
-        is_required = names_files or _is_on(options.get("ssl", verifies))
-    if not is_required:
-        return None
-    verify: Verify = "identity"
-    if mode == "verify_ca":
-        verify = "ca"
-    elif mode == "required" or not _is_on(options.get("ssl-verify-server-cert")):
-        verify = "none"
-    return context_of(verify, *(options.get(option) or None for option in _FILES))
 
 
 def context_of(verify: Verify, *files: str | None) -> ssl.SSLContext:
@@ -54,7 +27,7 @@ def context_of(verify: Verify, *files: str | None) -> ssl.SSLContext:
 def _loaded(
     verify: Verify, ca: str | None, cert: str | None, key: str | None, *_stamps: object
 ) -> ssl.SSLContext:
-    setting = f"MYSQL_SSL_CA or ssl-ca: {ca}"
+    setting = f"MYSQL_SSL_CA: {ca}"
     try:
         context = ssl.create_default_context(cafile=ca)
         # The default of Python 3.13 rejects certificates that MySQL's own clients accept.
@@ -63,9 +36,7 @@ def _loaded(
         if verify == "none":
             context.verify_mode = ssl.CERT_NONE
         if certificate := cert or key:
-            setting = (
-                f"MYSQL_SSL_CERT, MYSQL_SSL_KEY, ssl-cert or ssl-key: {cert}, {key}"
-            )
+            setting = f"MYSQL_SSL_CERT, MYSQL_SSL_KEY: {cert}, {key}"
             # Without a password, OpenSSL would ask on the terminal for that of an encrypted key.
             context.load_cert_chain(certificate, key, password="")
     except ssl.SSLError as fault:
@@ -81,8 +52,3 @@ def _loaded(
 def words_of_tls(fault: ssl.SSLError) -> str:
     """Return OpenSSL's word for a fault."""
     return (fault.reason or type(fault).__name__).lower().replace("_", " ")
-
-
-def _is_on(value: str | None) -> bool:
-    """Return whether an option is on: without a value, it is."""
-    return value is None or value.lower() not in ("0", "off", "false", "disabled")

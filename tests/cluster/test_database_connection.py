@@ -16,16 +16,13 @@ OTHER_ADDRESS = "127.0.0.2"
 
 
 def test_a_defaults_file_is_enough(lone: Node, tmp_path: Path) -> None:
-    account, connection = tmp_path / "conf.d/account.cnf", tmp_path / "my.cnf"
-    account.parent.mkdir()
-    account.write_text(
+    file = tmp_path / "my.cnf"
+    file.write_text(
         f"[client]\nuser = {ACCOUNT} # ours\npassword='{PASSWORD}'\nquick\n"
+        f"socket={lone.socket}\n[mysqldump]\nuser=mallory\n"
     )
-    account.chmod(0o600)
-    connection.write_text(
-        f"[client]\nsocket={lone.socket}\n!includedir {account.parent}\n[mysqldump]\nuser=mallory\n"
-    )
-    done = run("check", DEFAULTS_EXTRA_FILE=str(connection))
+    file.chmod(0o600)
+    done = run("check", DEFAULTS_EXTRA_FILE=str(file))
     assert done.stdout.startswith("available synced: ")
     assert PASSWORD not in done.stdout + done.stderr
 

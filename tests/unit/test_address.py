@@ -132,10 +132,9 @@ def test_the_server_read_is_the_one_that_the_mariadb_client_connects_to(
 @pytest.mark.parametrize(
     "lines",
     [
-        'socket={socket}\nport={port}\nprotocol="tcp "',
+        'socket={socket}\nport={port}\nprotocol="TCP"',
         "socket={socket}\nprotocol=",
         "loose_Socket={socket}",
-        "port=0\nhost=127.0.0.2",
         "port=\nhost=127.0.0.2",
     ],
 )

@@ -1,4 +1,4 @@
-"""What an option file says about TLS, into what is asked of a connection."""
+"""What the settings and an option file ask of a connection."""
 
 import os
 import ssl
@@ -11,11 +11,7 @@ from app.settings.database import Database
 from app.settings.error import SettingsError
 from harness.certificates import make_authority
 
-REQUIRED, ISSUER, IDENTITY = (
-    (ssl.CERT_NONE, False),
-    (ssl.CERT_REQUIRED, False),
-    (ssl.CERT_REQUIRED, True),
-)
+IDENTITY, ISSUER = (ssl.CERT_REQUIRED, True), (ssl.CERT_REQUIRED, False)
 
 
 def option_file(directory: Path, lines: str) -> str:
@@ -32,52 +28,27 @@ def asked_for(database: Database) -> tuple[ssl.VerifyMode, bool] | None:
     return None if context is None else (context.verify_mode, context.check_hostname)
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        ("", None),
-        ("ssl", IDENTITY),
-        ("skip-ssl", None),
-        ("ssl-mode=PREFERRED", None),
-        ("ssl-mode=REQUIRED", REQUIRED),
-        ("ssl-mode=VERIFY_CA", ISSUER),
-        ("ssl-mode=VERIFY_IDENTITY", IDENTITY),
-        ("ssl\nssl-verify-server-cert=0", REQUIRED),
-        ("ssl\nssl-verify-server-cert", IDENTITY),
-        ("ssl\nskip-ssl-verify-server-cert", REQUIRED),
-        ("skip-ssl\nssl", IDENTITY),
-        ("skip-ssl=0", IDENTITY),
-        ("enable-ssl=0", None),
-        ("ssl\nloose_SKIP-ssl", None),
-        ("ssl-verify-server-cert", IDENTITY),
-        ("ssl-verify-server-cert\nskip-ssl", None),
-        ("skip-ssl-verify-server-cert", None),
-        # Not so for the client, where the last one decides.
-        ("ssl-ca\nskip-ssl", IDENTITY),
-    ],
-)
-def test_tls_options_of_an_option_file(
-    tmp_path: Path, lines: str, expected: tuple[ssl.VerifyMode, bool] | None
+@pytest.mark.parametrize("line", ["", "skip-ssl", "disable-ssl-verify-server-cert"])
+def test_without_a_setting_or_an_option_it_is_plain_text(
+    tmp_path: Path, line: str
 ) -> None:
-    assert (
-        asked_for(Database(defaults_extra_file=option_file(tmp_path, lines)))
-        == expected
-    )
+    assert asked_for(Database(defaults_extra_file=option_file(tmp_path, line))) is None
 
 
-def test_no_option_file_weakens_tls_where_a_setting_asks_for_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["ssl", "ssl-ca=/x", "loose_SSL-Mode=REQUIRED"])
+def test_tls_of_an_option_file_has_to_be_set_as_settings(
+    tmp_path: Path, line: str
+) -> None:
     ca = str(make_authority(tmp_path).cert)
-    for lines in (
-        "skip-ssl",
-        "ssl-mode=REQUIRED",
-        "skip-ssl-verify-server-cert",
-        "ssl-ca=/no",
-    ):
-        database = Database(defaults_extra_file=option_file(tmp_path, lines))
-        assert asked_for(replace(database, mysql_ssl_ca=ca)) == IDENTITY
-        assert asked_for(replace(database, mysql_ssl=True)) == IDENTITY
-        assert asked_for(replace(database, mysql_ssl_verify="ca")) == ISSUER
-        assert asked_for(replace(database, mysql_ssl=False)) is None
+    database = Database(defaults_extra_file=option_file(tmp_path, line))
+    with pytest.raises(SettingsError, match="set MYSQL_SSL_CA or MYSQL_SSL; "):
+        database.target()
+    assert asked_for(replace(database, mysql_ssl_ca=ca)) == IDENTITY
+    assert asked_for(replace(database, mysql_ssl=True)) == IDENTITY
+    assert asked_for(replace(database, mysql_ssl_verify="ca")) == ISSUER
+    assert asked_for(replace(database, mysql_ssl=False)) is None
+    # A unix socket has no TLS.
+    assert asked_for(replace(database, mysql_host="localhost")) is None
 
 
 def test_a_setting_takes_precedence_and_leaves_the_rest_of_the_option_file_as_it_is(
@@ -110,5 +81,5 @@ def test_a_certificate_that_has_changed_is_loaded_again(tmp_path: Path) -> None:
     os.utime(file, (1, 1))
     assert database.target().tls is not first
     file.unlink()
-    with pytest.raises(SettingsError, match=f"ssl-ca: {file}: No such file"):
+    with pytest.raises(SettingsError, match=f"MYSQL_SSL_CA: {file}: No such file"):
         database.target()

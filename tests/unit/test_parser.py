@@ -85,11 +85,11 @@ NOT_LISTENING = "cannot listen on CLUSTERCHECK_HOST="
         ),
         (
             "check --mysql-host db2 --mysql-ssl-ca /none",
-            "MYSQL_SSL_CA or ssl-ca: /none: No such file",
+            "MYSQL_SSL_CA: /none: No such file",
         ),
         (
             "--mysql-host db2 --mysql-ssl-ca /etc/passwd",
-            "MYSQL_SSL_CA or ssl-ca: /etc/passwd: no cert",
+            "MYSQL_SSL_CA: /etc/passwd: no cert",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from app.settings.database import Database
 from app.settings.error import SettingsError
 from app.settings.settings import DATABASE, POLICY, TABLE, Settings
 from app.settings.source import Source
-from app.table import PATH, SOCKET
+from app.table import PATH
 from app.verdict.rules import Policy
 from harness.service import without_settings
 
@@ -62,9 +62,7 @@ def test_the_defaults_are_those_of_the_database_and_the_policy(load: Load) -> No
 
 def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> None:
     texts = {name: name.removeprefix("mysql_") for name in DATABASE}
-    texts |= {
-        name: f"/{name}" for name in DATABASE if TABLE[name].kind in (PATH, SOCKET)
-    }
+    texts |= {name: f"/{name}" for name in DATABASE if TABLE[name].kind is PATH}
     texts |= {"mysql_port": "1", "mysql_ssl": "1", "mysql_ssl_verify": "ca"}
     database = load(**texts | {"mysql_password_file": ""})[0].database()
     others = {"mysql_port": 1, "mysql_ssl": True, "mysql_password_file": None}
@@ -98,12 +96,6 @@ def test_a_value_that_is_none_is_one_line_with_what_it_must_be_and_not_repeated(
     line = f"{name}: must be {TABLE[name].kind.must_be}"
     for value in ("maybe", "-1", "1e9", "\udcff", "\n", "9" * 5000, "{0}", SECRET):
         assert error_of(load, **{name: value}) == line
-
-
-def test_no_socket_has_a_longer_path_than_the_kernel_takes(load: Load) -> None:
-    path = "/" + "s" * 107
-    assert load(mysql_socket=path[:-1])[0].mysql_socket == path[:-1]
-    assert "107 bytes" in error_of(load, mysql_socket=path)
 
 
 @pytest.mark.parametrize(

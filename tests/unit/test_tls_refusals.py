@@ -133,7 +133,7 @@ def test_a_server_without_tls_is_told_nothing_and_paced_where_tls_is_required(
         check_paced(
             polls,
             server,
-            "offers no TLS, but MYSQL_SSL* or the option file requires it",
+            "offers no TLS, but MYSQL_SSL* requires it",
         )
         wait_for("the server to see the end of the connection", lambda: received)
     assert received == [b""]
