@@ -1,8 +1,6 @@
 """How the password is proved, on mock peers: what MariaDB 10.11 lacks, and impostor servers."""
 
-import ssl
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
@@ -12,7 +10,6 @@ from pymysql.constants import CLIENT
 from app.database.poller import poll_once
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
-from harness.certificates import Certificate, make_authority, make_certificate
 from harness.waiting import wait_for
 from tests.fake_mysql import (
     CAPABILITIES,
@@ -22,9 +19,8 @@ from tests.fake_mysql import (
     auth_switch,
     error,
     fake_mysql,
-    server_context,
 )
-from tests.unit.polling import LOOPS, Loop, database_of, polls_of
+from tests.unit.polling import database_of
 
 PLUGIN = "caching_sha2_password"
 FULL_AUTHENTICATION, PUBLIC_KEY_PLEASE = b"\x01\x04", b"\x02"
@@ -38,13 +34,6 @@ def polled(server: FakeMySQL) -> NodeState | PollFailure:
     return poll_once(
         replace(database_of(server), mysql_password=PASSWORD), DEADLINE_SECONDS
     )
-
-
-def tls_server(directory: Path) -> tuple[Certificate, ssl.SSLContext]:
-    """Make an authority, and the context of a server that it vouches for."""
-    authority = make_authority(directory)
-    certificate = make_certificate(directory, "server", authority, "127.0.0.1")
-    return authority, server_context(certificate)
 
 
 def let_in_if_right(peer: Peer, password: bytes) -> None:
@@ -74,28 +63,6 @@ def asks_for_the_encrypted_password(peer: Peer) -> None:
     let_in_if_right(
         peer, bytes(byte ^ salt[at % len(salt)] for at, byte in enumerate(scrambled))
     )
-
-
-@LOOPS
-def test_over_tls_the_password_is_sent_within_it(
-    tmp_path: Path, new_loop: Loop
-) -> None:
-    authority, context = tls_server(tmp_path)
-
-    def behaviour(peer: Peer) -> None:
-        peer.start_tls(context, PLUGIN)
-        peer.receive()
-        peer.send(FULL_AUTHENTICATION)
-        let_in_if_right(peer, peer.receive())
-
-    with fake_mysql(behaviour) as server:
-        database = replace(
-            database_of(server),
-            mysql_password=PASSWORD,
-            mysql_ssl_ca=str(authority.cert),
-        )
-        with polls_of(database, new_loop=new_loop) as polls:
-            polls.state()
 
 
 def test_over_plain_tcp_the_password_is_encrypted() -> None:

@@ -1,6 +1,5 @@
 """What the settings and an option file ask of a connection."""
 
-import os
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -71,15 +70,3 @@ def test_the_log_shows_the_login_without_the_password(tmp_path: Path) -> None:
     assert str(database) == "db:3306 as someone (with a password, over TLS)"
     without_file = str(replace(database, mysql_ssl_ca="/no/file"))
     assert without_file.startswith("no login possible: MYSQL_SSL_CA")
-
-
-def test_a_certificate_that_has_changed_is_loaded_again(tmp_path: Path) -> None:
-    file = make_authority(tmp_path).cert
-    database = Database(mysql_host="db", mysql_ssl_ca=str(file))
-    first = database.target().tls
-    assert database.target().tls is first
-    os.utime(file, (1, 1))
-    assert database.target().tls is not first
-    file.unlink()
-    with pytest.raises(SettingsError, match=f"MYSQL_SSL_CA: {file}: No such file"):
-        database.target()

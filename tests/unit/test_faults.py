@@ -6,7 +6,7 @@ import ssl
 import struct
 
 import pytest
-from pymysql.err import InterfaceError, InternalError, MySQLError, OperationalError
+from pymysql.err import InterfaceError, InternalError, OperationalError
 
 from app.database.faults import (
     CONNECTING,
@@ -14,8 +14,6 @@ from app.database.faults import (
     LOOKING_UP,
     PlainTextError,
     RefusedPluginError,
-    error_number,
-    is_error_of_server,
     outcome_of,
     poll_failure,
 )
@@ -186,28 +184,6 @@ def test_no_answer_after_a_refusal_says_nothing_of_others(
     assert outcome_of(fault, failure, LOOKING_UP, refusals) is FAILED
 
 
-def test_a_name_that_is_not_found_in_time_is_not_the_servers_fault() -> None:
-    failure = poll_failure(TimeoutError(), LOGIN, LOOKING_UP, 5)
-    assert failure.reason is Reason.TIMEOUT
-    assert outcome_of(TimeoutError(), failure, LOOKING_UP) is FAILED
-
-
 def test_without_a_login_the_words_name_no_user() -> None:
     failure = poll_failure(OperationalError(1045), None, "connecting", 0.3)
     assert "user unknown" in failure.detail
-
-
-@pytest.mark.parametrize(
-    ("fault", "number", "of_server"),
-    [
-        *((OperationalError(number), number, True) for number in (1000, 1999, 3000)),
-        *((OperationalError(number), number, False) for number in (999, 2000, 2999)),
-        (MySQLError("2013"), 0, False),
-        (MySQLError(), 0, False),
-        (OSError(1040, "x"), 0, False),
-    ],
-)
-def test_an_error_of_the_server_is_known_by_its_number(
-    fault: Exception, number: int, *, of_server: bool
-) -> None:
-    assert (error_number(fault), is_error_of_server(fault)) == (number, of_server)

@@ -45,37 +45,6 @@ def reads_in_sync(server: FakeMySQL) -> int:
     return server.statements.count(READ_IN_SYNC)
 
 
-def wait_for_next_read(polls: Polls, server: FakeMySQL) -> None:
-    """Poll until the server was asked for another read in sync."""
-    before = reads_in_sync(server)
-    polls.poll_until(lambda _: reads_in_sync(server) > before)
-
-
-@pytest.mark.parametrize(
-    ("number", "reason"), [(1045, "access-denied"), (1040, "too-many-connections")]
-)
-def test_a_refused_account_costs_nothing_that_works_and_is_logged(
-    caplog: pytest.LogCaptureFixture, number: int, reason: str
-) -> None:
-    with (
-        polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server),
-        caplog.at_level(logging.INFO),
-    ):
-        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
-        server.behaviour = says(packet(0, error(number)))
-        polls.poll_until(lambda _: polls.poller.logins.account_refused)
-        for _ in range(10):
-            assert polls.state().rejects_logins is None
-        # The visit before stays, and goes on reading in sync.
-        wait_for_next_read(polls, server)
-        assert polls.state().sync_wait_seconds is not None
-        server.behaviour = galera()
-        polls.poll_until(lambda _: not polls.poller.logins.account_refused)
-    failed, works = caplog.records
-    assert (failed.getMessage(), vars(failed)["reason"]) == ("login failed", reason)
-    assert works.getMessage() == "login works again"
-
-
 def is_unknown(polls: Polls) -> bool:
     """Return whether nothing is known of reads in sync."""
     return polls.poller.sync_wait_seconds is None
@@ -130,7 +99,7 @@ def failing(statement: str, number: int) -> Behaviour:
     [
         (1820, READ_IN_SYNC, "access-denied"),
         (1226, READ_IN_SYNC, "too-many-connections"),
-        *((number, READ_IN_SYNC, "error") for number in (1290, 1317, 1969)),
+        (1969, READ_IN_SYNC, "error"),
         (1290, "SET SESSION wsrep_sync_wait=1", "error"),
         (1820, "SHOW STATUS", "access-denied"),
         (1104, "SHOW STATUS", "error"),
@@ -176,12 +145,6 @@ def test_a_server_that_closes_each_session_that_reads_in_sync_is_told_and_visite
         assert 1 <= server.connections - before <= 2
 
 
-def test_the_session_is_told_how_long_it_may_be_idle_and_to_read_what_is_true() -> None:
-    with polling(galera()) as (polls, server):
-        polls.state()
-        assert server.statements[0] == SETTINGS + SYNC_WAIT_OFF + DIRTY_READS_OFF
-
-
 def lacking(*variables: str) -> Behaviour:
     """Behave like a server without these variables of Galera's."""
     refused = {
@@ -214,13 +177,14 @@ def test_a_server_without_dirty_reads_reads_in_sync_all_the_same() -> None:
     [(galera(), 0), (lacking("wsrep_sync_wait"), INTERVAL_SECONDS)],
     ids=["interval", "server"],
 )
-def test_without_an_interval_or_the_variable_nothing_reads_in_sync(
+def test_without_an_interval_or_the_variable_nothing_reads_in_sync_and_no_gap_is_looked_for(
     behaviour: Behaviour, login_interval: float
 ) -> None:
     with polling(behaviour, login_interval=login_interval) as (polls, server):
         for _ in range(10):
-            polls.poll()
+            assert not polls.state().returning
             polls.wait(INTERVAL_SECONDS)
+            polls.ahead_seconds += 9
         assert any(SETTINGS in statement for statement in server.statements)
         assert reads_in_sync(server) == 0
 
@@ -239,39 +203,6 @@ def test_a_read_in_sync_that_the_server_does_not_wait_for_is_repeated_before_the
         seconds = polls.poll_until(lambda _: reads_in_sync(server) >= 2)
         within("the next read in sync", seconds, 0.5)
         assert polls.state().sync_wait_seconds is not None
-
-
-def test_a_pause_of_our_own_costs_a_read_in_sync_and_no_verdict() -> None:
-    with polling(galera(), login_interval=60) as (polls, server):
-        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
-        before = reads_in_sync(server)
-        for seconds, reads in ((2.2, 1), (1.2, 1)):
-            polls.ahead_seconds += seconds
-            assert not polls.state().returning
-            assert reads_in_sync(server) == before + reads
-
-
-def test_a_pause_of_our_own_is_no_answer_of_a_node_that_is_out_of_sync() -> None:
-    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, _):
-        polls.poll_until(lambda node: node.sync_refused)
-        # The first answer after it, and until it has said so for ten seconds.
-        for seconds, returning in ((2.2, True), (1.0, True), (1.9, True)):
-            polls.ahead_seconds += seconds
-            assert polls.state().returning is returning
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "login_interval"),
-    [(failing(READ_IN_SYNC, 1205), 0), (lacking("wsrep_sync_wait"), 1)],
-    ids=["no interval", "no wsrep_sync_wait"],
-)
-def test_where_nothing_reads_in_sync_no_gap_is_looked_for(
-    behaviour: Behaviour, login_interval: float
-) -> None:
-    with polling(behaviour, login_interval=login_interval) as (polls, _):
-        for _ in range(3):
-            assert not polls.state().returning
-            polls.ahead_seconds += 9
 
 
 def test_the_longest_gap_follows_from_the_provider_s_own_timeout() -> None:
@@ -300,18 +231,6 @@ def taken(event: threading.Event) -> bool:
     was_set = event.is_set()
     event.clear()
     return was_set
-
-
-def test_a_read_in_sync_that_was_lost_before_a_gap_makes_room_for_another() -> None:
-    lost = threading.Event()
-    with polling(galera(), login_interval=1.0) as (polls, server):
-        polls.poll_until(lambda node: node.sync_wait_seconds == 0)
-        server.behaviour = hanging_once(READ_IN_SYNC, lost)
-        lost.set()
-        polls.ahead_seconds += 1.0
-        polls.poll_until(lambda _: not lost.is_set())
-        polls.ahead_seconds += 2.2
-        within("the return", polls.poll_until(lambda node: not node.returning), 2.5)
 
 
 @pytest.mark.parametrize(("number", "goes_on"), [(1040, True), (1045, False)])
@@ -343,15 +262,6 @@ def test_a_login_that_falls_silent_is_given_up_soon() -> None:
         began = time.monotonic()
         wait_for("a session", lambda: isinstance(polls.poll(), NodeState))
         within("it", time.monotonic() - began, 4.0)
-
-
-def test_a_closed_poller_fails_its_poll_and_logs_in_no_more() -> None:
-    with polling(galera()) as (polls, server):
-        polls.state()
-        logins = server.connections
-        polls.failure_at_the_close()
-        assert server.connections == logins
-        polls.check_closed(server)
 
 
 def test_a_server_that_owes_an_answer_gets_a_goodbye_all_the_same() -> None:

@@ -1,6 +1,6 @@
 """Rows from a server into a NodeState."""
 
-from dataclasses import asdict, make_dataclass
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,6 @@ from app.verdict.node_state import (
     NodeState,
     PollFailure,
     parse_node_state,
-    parsers_of,
 )
 from app.verdict.reason import Reason
 from tests import real_rows
@@ -55,19 +54,6 @@ def test_a_switch_that_is_1_or_0_is_on_or_off() -> None:
     assert values == ["ON", "OFF", "NO_LOCK"]
 
 
-def test_1_and_0_stay_what_they_are_in_all_else() -> None:
-    assert NodeState(max_connections=1, wsrep_node_name="1") == parsed(
-        ("max_connections", "1"), ("wsrep_node_name", "1")
-    )
-
-
-@pytest.mark.parametrize("kind", [float | None, int | None, str])
-def test_a_field_of_a_type_that_has_no_parser_fails_at_once(kind: type) -> None:
-    variables = make_dataclass("Variables", [("wsrep_flow_control_paused", kind)])
-    with pytest.raises(AttributeError, match="__metadata__"):
-        parsers_of(variables)
-
-
 def test_rows_nobody_asked_for_are_passed_over() -> None:
     assert NodeState() == parsed(("Uptime", "3"), ("", ""), (None, None))
 
@@ -90,12 +76,6 @@ def test_the_list_of_addresses_is_kept_in_full_also_of_ipv6() -> None:
     assert expected == parsed(("wsrep_incoming_addresses", addresses))
     cut = parsed(("wsrep_incoming_addresses", "x" * 9999)).wsrep_incoming_addresses
     assert len(cut or "") == 2048
-
-
-def test_the_same_row_twice_is_one() -> None:
-    assert NodeState(wsrep_ready="ON") == parsed(
-        ("wsrep_ready", "ON"), ("WSREP_READY", b"ON")
-    )
 
 
 def test_a_server_that_contradicts_itself_is_a_failed_poll() -> None:

@@ -112,9 +112,3 @@ def test_a_look_that_hangs_holds_nobody_and_no_second_one_begins(port: int) -> N
         "another look",
         lambda: surroundings.look(variables_of(port, datadir="/proc"), 2, waits=True),
     )
-
-
-def test_of_a_node_that_waits_for_nothing_nothing_is_told(port: int) -> None:
-    surroundings, variables = Surroundings(), variables_of(port, datadir="/proc")
-    wait_for("a look", lambda: surroundings.look(variables, 2, waits=True))
-    assert surroundings.look(variables, 2, waits=False) == NOTHING

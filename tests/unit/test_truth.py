@@ -1,11 +1,8 @@
 """The arithmetic of the truth run: what counts as false, and for how long."""
 
-from dataclasses import replace
-
 import pytest
 
-from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS, SIGSTOP
-from bench.truth.group_faults import ALL_CUT
+from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS
 from bench.truth.report import IN_SYNC, OURS, SCRIPT, TRUTH, WITNESS, Report, Window
 from bench.truth.stretches import (
     DESYNCED,
@@ -111,48 +108,3 @@ def test_a_200_may_rest_on_a_poll_of_a_quarter_of_a_second_ago_and_on_a_login_of
             Sample(last_200_at + 0.01, 5.0, SAYS_503, ""),
         ]
         assert len(report(kind, said, DOWN).violations()) == violations
-
-
-def test_the_time_after_a_hang_and_the_other_nodes_have_rows_and_goals_of_their_own() -> (
-    None
-):
-    said = [Sample(3.0, 3.59, SAYS_200, "")]
-    during = report(SIGSTOP, said, DOWN)
-    afterwards = report(SIGSTOP, said, DOWN, ended_at=2.0)
-    assert (
-        "| SIGSTOP | 0.59 | 0 | 0 | 0 | 0 |\n| SIGSTOP, afterwards | 0 | 0 | 0 | 0 | 0 |"
-        in during.text()
-    )
-    assert (
-        "| SIGSTOP | 0 | 0 | 0 | 0 | 0 |\n| SIGSTOP, afterwards | 0.59 | 0 | 0 | 0 | 0 |"
-        in afterwards.text()
-    )
-    assert (len(during.violations()), len(afterwards.violations())) == (1, 0)
-    elsewhere = report(SIGSTOP, always(SAYS_200), always(UNUSABLE), node="node2")
-    assert "| SIGSTOP, other nodes | 5.00 | 0 | 0 | 0 | 0 |" in elsewhere.text()
-    assert not elsewhere.violations()
-
-
-@pytest.mark.parametrize(
-    ("kind", "others", "truth", "found"),
-    [
-        ("LOCK TABLES", always(SAYS_200), DOWN, []),
-        ("LOCK TABLES", always(SAYS_200), UP, ["out alone for 5.0 s, 4.7 s of it in vain"]),
-        ("LOCK TABLES", always("503 stalled"), DOWN, ["two nodes out alone: node1 and node2 for 5.00 s at 0.00 s; LOCK TABLES"]),
-        (ALL_CUT, always("503 stalled"), DOWN, []),
-    ],
-)  # fmt: skip
-def test_nodes_out_alone_are_so_one_at_a_time_and_not_in_vain(
-    kind: str, others: list[Sample], truth: list[Sample], found: list[str]
-) -> None:
-    nodes = {
-        name: {OURS: said, IN_SYNC: [], SCRIPT: [], TRUTH: seen, WITNESS: []}
-        for name, said, seen in (
-            ("node1", [replace(one, kind=SAYS_503) for one in always("503 cut-off")], truth),
-            ("node2", others, DOWN),
-        )
-    }  # fmt: skip
-    violations = Report(
-        "a test", nodes, [Window(1, kind, "node1", 0.0, 6.0)]
-    ).violations()
-    assert found == [one for one in violations if " alone" in one.partition("\n")[0]]
