@@ -29,7 +29,6 @@ from tests.fake_mysql import (
 )
 from tests.http.test_process import run
 from tests.http.test_status import answers, watching
-from tests.http.test_systemd import Manager
 
 SECONDS = 10
 AS_BEFORE = "its verdict was synced and is synced: wsrep_local_state is 4 (Synced)"
@@ -206,15 +205,6 @@ def test_every_setting_but_the_address_takes_effect(
     assert service.log.read_text().splitlines()[-1] == line
 
 
-def is_refused(connection: socket.socket) -> bool:
-    """Return whether the service ends the connection without an answer."""
-    try:
-        connection.sendall(HEALTH_CHECK)
-        return connection.recv(1) == b""
-    except OSError:
-        return True
-
-
 def test_a_line_that_another_one_overrides_is_told(reloaded: Reloaded) -> None:
     status, output = reloaded.reload("MAX_RECV_QUEUE=1", "max_recv_queue=7")
     assert (status, reloaded.max_recv_queue) == (0, 7)
@@ -380,37 +370,6 @@ def test_a_reload_while_the_server_begins_to_hang_does_not_blame_the_settings(
     assert (status, "could not be with these settings" in output) == (0, False)
 
 
-def test_a_health_check_that_waits_for_a_poll_is_answered(reloaded: Reloaded) -> None:
-    # Without a result that is young enough, the answer waits for the poll, which gets none in its
-    # session.
-    with closing(connect(reloaded.port)) as connection:
-        with reloaded.service.process.paused():
-            reloaded.node.hang_all()
-            reloaded.node.behaviour = galera()
-            connection.sendall(HEALTH_CHECK)
-        assert reloaded.reload()[0] == 0
-        assert read_to_end(connection)[:12] in (b"HTTP/1.1 200", b"HTTP/1.1 503")
-
-
-def test_many_reloads_at_once_cost_no_client_an_answer(reloaded: Reloaded) -> None:
-    process = reloaded.service.process
-    with asked_all_the_time(reloaded.port) as answers:
-        for _ in range(50):
-            reload_twice(reloaded)
-    assert set(answers) == {"HTTP/1.1 200 OK"}
-    wait_for("old sessions to end", lambda: process.descriptors < 25, seconds=SECONDS)
-
-
-def reload_twice(reloaded: Reloaded) -> None:
-    """Send the signal twice, and wait until a reload has ended."""
-    done = reloaded.count("INFO reloaded")
-    for _ in range(2):
-        reloaded.service.process.send(signal.SIGHUP)
-    wait_for(
-        "a reload", lambda: reloaded.count("INFO reloaded") > done, seconds=SECONDS
-    )
-
-
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1])
 def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
     ending: Reloaded, node: FakeMySQL, delay_seconds: float
@@ -519,24 +478,6 @@ def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:
         reloaded.write(line)
         done = run("reload", MAINPID=mine, **reloaded.environ)
         assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
-
-
-def test_systemd_hears_of_no_stop_and_its_watchdog_is_fed_after_a_reload(
-    services: Services, node: FakeMySQL
-) -> None:
-    with closing(Manager(f"{services.directory}/notify")) as manager:
-        service = services.beside(node, NOTIFY_SOCKET=manager.address)
-        manager.wait_for("READY", "1")
-        service.process.send(signal.SIGHUP)
-        wait_for(
-            "the reload",
-            lambda: " reloaded " in service.log.read_text(),
-            seconds=SECONDS,
-        )
-        manager.wait_for("WATCHDOG", "1", times=len(manager.values("WATCHDOG")) + 2)
-        assert manager.values("STOPPING") == []
-        # systemd keeps the socket that it has.
-        assert manager.values("FDSTORE") == ["1"]
 
 
 CREDENTIAL = "MYSQL_PASSWORD_FILE=/run/credentials/clustercheckd.service/password"

@@ -12,9 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from app.commands.parser import COMMANDS
 from app.settings.disabled_file import DISABLED_FILE
-from app.settings.settings import TABLE
 from harness.waiting import wait_for
 from tests.package.conftest import Packages, block_of, commands_of
 from tests.package.machine import Machine
@@ -98,28 +96,6 @@ def test_systemd_shows_the_verdict_and_has_nothing_against_the_units(
     assert machine.run(f"systemd-analyze verify --man=no {units}") == ""
     said = machine.run("systemd-analyze security --threshold=15 clustercheckd.service")
     assert "Overall exposure level for clustercheckd.service: 1." in said
-
-
-def test_man_has_files_exit_statuses_and_settings(machine: Machine) -> None:
-    page = machine.run("man clustercheckd")
-    assert re.findall("^[A-Z ]+$", page, re.MULTILINE) == [
-        *(
-            "NAME",
-            "SYNOPSIS",
-            "DESCRIPTION",
-            "EXIT STATUS",
-            "SETTINGS",
-            "FILES",
-            "SEE ALSO",
-        )
-    ]
-    files = page.partition("\nFILES\n")[2].partition("\nSEE ALSO\n")[0]
-    for path in re.findall(r"^ +(/\S+)$", files, re.MULTILINE):
-        # What an administrator makes later.
-        if path not in (PASSWORD_FILE, DISABLED_FILE):
-            machine.run(f"test -e {path}")
-    assert all(f" {name.upper()} (" in page for name in TABLE)
-    assert all(f"  clustercheckd {name}\n" in page for name in COMMANDS)
 
 
 @pytest.mark.parametrize(
