@@ -235,7 +235,7 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
-    request_queue_size = 64
+    request_queue_size = 1024
 
     def __init__(self, behaviour: Behaviour, address: Address = (LOOPBACK, 0)) -> None:
         self.behaviour = behaviour

@@ -54,13 +54,13 @@ class Front:
 
 
 class MockNodes(Block):
-    """Mock nodes, node1, node2, ..., and any number of HAProxies before them."""
+    """Three mock nodes, and any number of HAProxies before them."""
 
-    def __init__(self, directory: Path, ports: Ports, *, size: int = 3) -> None:
+    def __init__(self, directory: Path, ports: Ports) -> None:
         self._directory = directory
         self._ports = ports
         self._haproxies: list[HAProxy] = []
-        self.nodes = [MockNode(ports, f"node{number}") for number in range(1, size + 1)]
+        self.nodes = [MockNode(ports, f"node{number}") for number in (1, 2, 3)]
 
     def front(
         self,

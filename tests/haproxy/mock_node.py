@@ -10,39 +10,37 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import responses
 
 from harness.haproxy import Server
 from harness.ports import LOOPBACK, Ports
+from tests.fake_mysql import FakeMySQL, Peer, fake_mysql
 
 _CLIENT_SECONDS = 10.0
 _ARRIVAL_SECONDS = 0.02
-_BACKLOG = 1024
-PLANNED = 404
+_PLANNED = 404
 """What clustercheckd answers for a planned reason, with CLUSTERCHECK_DRAIN_STATUS=404."""
 
-STATES: dict[str, Callable[[str], int]] = {
+_STATES: dict[str, Callable[[str], int]] = {
     "synced": lambda _: 200,
-    "donor": lambda target: 200 if "available_when_donor=1" in target else PLANNED,
+    "donor": lambda target: 200 if "available_when_donor=1" in target else _PLANNED,
     "read-only": lambda target: 503 if "available_when_readonly=0" in target else 200,
-    "lagging": lambda target: 503 if "max_recv_queue=" in target else PLANNED,
-    "disabled": lambda _: PLANNED,
+    "lagging": lambda target: 503 if "max_recv_queue=" in target else _PLANNED,
+    "disabled": lambda _: _PLANNED,
     "non-primary": lambda _: 503,
     "refusing": lambda _: 200,
-    "unchecked": lambda _: 0,
-    "hung": lambda _: 0,
-    "killed": lambda _: 0,
+    "killed": lambda _: 503,
 }
-"""What each state of a node answers to a check, by the question: a status, 0 for nothing.
+"""The status that each state of a node answers to a check, by the question.
 
-The first six are reasons of clustercheckd's. refusing: the database port is closed. unchecked: the
-check port is.
+The first six are reasons of clustercheckd's. refusing: the database port is closed. killed: both
+ports are.
 """
 
 
 class MockNode:
-    """One node, which is in one of the states of `STATES`."""
+    """One node, which is in one of the states of `_STATES`."""
 
     def __init__(self, ports: Ports, name: str) -> None:
         self.name = name
@@ -52,8 +50,8 @@ class MockNode:
         self.checks: list[tuple[float, str]] = []
         """When HAProxy asked, and what."""
         self.server = Server(name, ports.free(), ports.free())
-        self.sessions: set[socket.socket] = set()
-        self._listening: dict[int, socket.socket] = {}
+        self._listening: dict[int, ExitStack] = {}
+        self._servers: list[FakeMySQL] = []
 
     def become(self, state: str) -> None:
         """Change the state.
@@ -61,68 +59,35 @@ class MockNode:
         A port that opens is in the network namespace that this thread has entered.
         """
         self.state = state
-        for port, answer, closed_in in (
-            (self.server.port, self._answer_client, {"refusing", "killed"}),
-            (self.server.check_port, self._answer_check, {"unchecked", "killed"}),
+        for port, behaviour, closed_in in (
+            (self.server.port, self._serve_client, {"refusing", "killed"}),
+            (self.server.check_port, self._answer_check, {"killed"}),
         ):
-            if state in closed_in and port in self._listening:
-                listening = self._listening.pop(port)
-                _shut(listening)
-                listening.close()
-            elif state not in closed_in and port not in self._listening:
-                self._listen(port, answer)
+            if state not in closed_in and port not in self._listening:
+                self._listening[port] = exits = ExitStack()
+                listening = fake_mysql(behaviour, (self.server.address, port))
+                self._servers.append(exits.enter_context(listening))
+            elif state in closed_in and port in self._listening:
+                self._listening.pop(port).close()
         if state == "killed":
-            self.end_sessions()
+            for server in self._servers:
+                server.drop_connections()
 
-    def end_sessions(self) -> None:
-        """Close all sessions from this side, as MariaDB does after wait_timeout."""
-        for session in list(self.sessions):
-            _shut(session)
+    def _serve_client(self, session: Peer) -> None:
+        session.connection.sendall(self.name.encode())
+        session.hang()
 
-    def status(self, question: str) -> int:
-        """Return what the node answers to a check; 0 for nothing."""
-        return STATES[self.state](question)
-
-    def _listen(self, port: int, answer: Callable[[socket.socket], None]) -> None:
-        listening = socket.create_server((self.server.address, port), backlog=_BACKLOG)
-        self._listening[port] = listening
-
-        def accept() -> None:
-            # Until it is shut down.
-            with suppress(OSError):
-                while True:
-                    connection, _ = listening.accept()
-                    threading.Thread(
-                        target=self._serve, args=[connection, answer], daemon=True
-                    ).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-
-    def _serve(
-        self, connection: socket.socket, answer: Callable[[socket.socket], None]
-    ) -> None:
-        with connection, suppress(OSError):
-            answer(connection)
-            _wait_for_end(connection)
-        self.sessions.discard(connection)
-
-    def _answer_client(self, session: socket.socket) -> None:
-        self.sessions.add(session)
-        if self.state != "hung":
-            session.sendall(self.name.encode())
-
-    def _answer_check(self, check: socket.socket) -> None:
-        if request := check.recv(4096).decode():
+    def _answer_check(self, check: Peer) -> None:
+        if request := check.connection.recv(4096).decode():
             question = request.split()[1]
             self.checks.append((time.monotonic(), question))
             time.sleep(self.holds_seconds)
-            if status := self.status(question):
-                headers = (
-                    f"x-clustercheck-reason: {self.state}\r\ncontent-length: 0\r\n"
-                )
-                check.sendall(
-                    f"HTTP/1.1 {status} {responses[status]}\r\n{headers}\r\n".encode()
-                )
+            status = _STATES[self.state](question)
+            headers = f"x-clustercheck-reason: {self.state}\r\ncontent-length: 0\r\n"
+            check.connection.sendall(
+                f"HTTP/1.1 {status} {responses[status]}\r\n{headers}\r\n".encode()
+            )
+            check.hang()
 
 
 class Client(threading.Thread):

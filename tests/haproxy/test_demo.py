@@ -1,14 +1,9 @@
 """The demo: its tour, and its end."""
 
-import re
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-from harness.waiting import wait_for
 
 pytestmark = pytest.mark.long
 
@@ -37,18 +32,3 @@ def test_the_tour_sees_every_step() -> None:
         "all 8 steps seen",
     ):
         assert step in tour.stdout
-
-
-def test_an_interrupt_ends_the_live_view_and_leaves_nothing(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        demo = subprocess.Popen(DEMO, stdout=output, stderr=subprocess.STDOUT)
-        try:
-            wait_for(
-                "the view", lambda: "Ctrl-C" in log.read_text(), seconds=START_SECONDS
-            )
-        finally:
-            demo.send_signal(signal.SIGINT)
-            assert demo.wait(60) == 0
-    (directory,) = re.findall(r"installing a MariaDB server in (\S+)", log.read_text())
-    assert not Path(directory).exists()

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pymysql
 import pytest
 
-from harness.certificates import make_authority, make_certificate
 from harness.galera import DEMO, Installation, Node
 from harness.haproxy import WRITER
 from harness.ports import LOOPBACK
@@ -104,12 +103,7 @@ def test_the_last_donor_takes_the_writes_and_keeps_them_so_that_there_is_one_wri
 @pytest.fixture(scope="module")
 def node(installation: Installation) -> Node:
     """Start a node with TLS that accepts the PROXY protocol from HAProxy."""
-    directory = installation.directory / "tls"
-    directory.mkdir()
-    authority = make_authority(directory)
-    certificate = make_certificate(directory, "node1", authority, LOOPBACK)
-    for path in [directory, *directory.iterdir()]:
-        installation.give_to_server(path)
+    authority, certificate = installation.certified("tls-behind-haproxy")
     options = [
         f"--ssl-ca={authority.cert}",
         f"--ssl-cert={certificate.cert}",
@@ -140,7 +134,7 @@ def test_tls_goes_through_and_the_proxy_protocol_tells_the_clients_address(
             bind_address=CLIENT,
             user=DEMO,
             password=DEMO,
-            ssl_ca=str(node.data.parent / "tls" / "ca.pem"),
+            ssl_ca=str(node.data.parent / "tls-behind-haproxy" / "ca.pem"),
             ssl_verify_cert=True,
             ssl_verify_identity=True,
         ) as session,
