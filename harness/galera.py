@@ -17,6 +17,7 @@ from typing import Any
 import pymysql
 
 from harness.block import Block
+from harness.certificates import Certificate, make_authority, make_certificate
 from harness.network import RemoteHost
 from harness.ports import LOOPBACK, Ports, listens
 from harness.process import Process, ProcessEndedError, with_system_path
@@ -177,6 +178,19 @@ class Installation(Block):
         path.chmod(0o755)
         if self.user:
             shutil.chown(path, self.user, self.user)
+
+    def certified(self, name: str) -> tuple[Certificate, Certificate]:
+        """Make an authority, and a server's certificate for the loopback address.
+
+        The servers can read both.
+        """
+        directory = self.directory / name
+        directory.mkdir()
+        authority = make_authority(directory)
+        certificate = make_certificate(directory, "server", authority, LOOPBACK)
+        for path in (directory, *directory.iterdir()):
+            self.give_to_server(path)
+        return authority, certificate
 
     def _mount(self, path: Path, room_bytes: int) -> None:
         path.mkdir(exist_ok=True)

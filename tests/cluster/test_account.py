@@ -49,28 +49,16 @@ def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(
     assert run("check", **environ).stdout.startswith("NOT available access-denied: ")
 
 
-@pytest.fixture
-def without_account(node: Node) -> Node:
-    """Remove every account of clustercheckd."""
+def test_the_account_for_kubernetes_is_enough(node: Node, tmp_path: Path) -> None:
     for (host,) in node.sql("SELECT host FROM mysql.user WHERE user='clustercheck'"):
         node.sql(f"DROP USER 'clustercheck'@'{host}'")
-    return node
-
-
-def test_the_account_for_kubernetes_is_enough(
-    without_account: Node, tmp_path: Path
-) -> None:
     (tmp_path / "password").write_text("change-me")
-    without_account.sql((CONTRIB / "kubernetes/account.sql").read_text())
-    is_enough(without_account, tmp_path / "password")
-
-
-def is_enough(node: Node, password: Path) -> None:
-    """Check that clustercheckd reads the node, which is no member of a cluster."""
+    node.sql((CONTRIB / "kubernetes/account.sql").read_text())
     settings = {
         "MYSQL_HOST": LOOPBACK,
         "MYSQL_PORT": str(node.port),
         "MYSQL_USERNAME": "clustercheck",
-        "MYSQL_PASSWORD_FILE": str(password),
+        "MYSQL_PASSWORD_FILE": str(tmp_path / "password"),
     }
+    # The node is no member of a cluster.
     assert run("check", **settings).stdout.startswith("NOT available not-galera: ")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.certificates import Certificate, make_authority, make_certificate
+from harness.certificates import Certificate, make_certificate
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
 from tests.http.test_process import run
@@ -57,18 +57,11 @@ def tls_server(
     installation: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TlsServer]:
     """Run a MariaDB server with TLS, without Galera: what is asked is whether it can be read."""
+    authority, server = installation.certified("tls")
     directory = tmp_path_factory.mktemp("tls")
-    authority = make_authority(directory)
-    server = make_certificate(directory, "server", authority, LOOPBACK)
     client = make_certificate(directory, "client", authority, LOOPBACK)
-    place = installation.directory / "certificates"
-    place.mkdir()
-    for file in (authority.cert, server.cert, server.key):
-        copy = place / file.name
-        copy.write_bytes(file.read_bytes())
-        installation.give_to_server(copy)
     files = {"ca": authority.cert, "cert": server.cert, "key": server.key}
-    options = [f"--ssl-{option}={place / file.name}" for option, file in files.items()]
+    options = [f"--ssl-{option}={file}" for option, file in files.items()]
     node = installation.node(
         "tls-server", [*options, f"--bind-address={LOOPBACK},{OTHER_ADDRESS}"]
     )

@@ -1,7 +1,7 @@
 """Reads in sync on real nodes: what no status variable shows."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -12,12 +12,6 @@ from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
 from tests.cluster.lone import reasons_since
-from tests.cluster.test_logins import (
-    BY_HAND,
-    BY_LIFETIME,
-    check_an_expired_password,
-)
-from tests.conftest import Services
 from tests.http.test_metrics import scrape, wait_until_in_sync
 from tests.measured import STALLED, DisturbedError, within
 
@@ -196,11 +190,3 @@ def test_a_hung_node_is_a_timeout_and_available_again_when_it_has_answered_a_rea
     reasons = reasons_since(service, before)
     assert reasons[:2] == ["timeout", "blocked"]
     assert "synced" not in reasons[:-1]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("statements", [BY_HAND, BY_LIFETIME], ids=["hand", "lifetime"])
-def test_an_expired_password_takes_no_node_out_for_a_minute(
-    stack: Stack, services: Services, statements: Sequence[str]
-) -> None:
-    check_an_expired_password(stack.nodes[:2], services, statements, 60.0)

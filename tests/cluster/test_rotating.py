@@ -1,15 +1,14 @@
 """What docs/operations.md shows for rotating secrets, on a real server with a real service."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.certificates import make_authority, make_certificate
 from harness.galera import ACCOUNT, Installation, Node
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service, service_beside
-from harness.waiting import wait_for
+from tests.cluster.test_logins import wait_for_login
+from tests.http.test_reload import asked_all_the_time
 from tests.unit.pages import blocks_under, commands_of
 
 PAGE, HEADING = "docs/operations.md", "Runbook: rotate the password or the certificate"
@@ -26,42 +25,6 @@ def statements() -> list[str]:
     ]
 
 
-@contextmanager
-def asked_without_end(service: Service) -> Iterator[list[str]]:
-    """Send health checks while the block runs, and return each answer that was not 200."""
-    ended, bad = threading.Event(), list[str]()
-
-    def ask() -> None:
-        while not ended.wait(0.02):
-            reply = service.get()
-            if reply.status != 200:
-                bad.append(reply.body)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        yield bad
-    finally:
-        ended.set()
-        thread.join()
-
-
-def logs_in_again(service: Service) -> None:
-    """Wait for logins that began after this call, and that the server accepted."""
-
-    def accepted() -> float:
-        (line,) = (
-            line
-            for line in service.get("/metrics").body.splitlines()
-            if line.startswith('clustercheckd_logins_total{outcome="accepted"}')
-        )
-        return float(line.split()[1])
-
-    before = accepted()
-    wait_for("two more logins", lambda: accepted() >= before + 2)
-    assert service.status()["login_failure"] is None
-
-
 def test_a_rotated_password_fails_no_health_check_and_no_login(
     installation: Installation, ports: Ports, tmp_path: Path
 ) -> None:
@@ -72,16 +35,17 @@ def test_a_rotated_password_fails_no_health_check_and_no_login(
     password.write_text("old\n")
     node.sql(f"ALTER USER {ACCOUNT}@localhost IDENTIFIED BY 'old'")
     settings = {
+        "MYSQL_PASSWORD": "",
         "MYSQL_PASSWORD_FILE": str(password),
         "CLUSTERCHECK_LOGIN_INTERVAL": "0.2",
     }
     with rotating(node, tmp_path, ports, settings) as service:
         node.sql(both)
-        logs_in_again(service)
+        wait_for_login(service, None)
         password.write_text("new\n")
-        logs_in_again(service)
+        wait_for_login(service, None)
         node.sql(new_alone)
-        logs_in_again(service)
+        wait_for_login(service, None)
         assert "login failed" not in service.log.read_text()
     node.stop()
 
@@ -89,18 +53,8 @@ def test_a_rotated_password_fails_no_health_check_and_no_login(
 def test_a_new_authority_of_the_servers_certificate_fails_no_health_check(
     installation: Installation, ports: Ports, tmp_path: Path
 ) -> None:
-    secrets = installation.directory / "rotated-tls"
-    secrets.mkdir()
-    made = []
-    for name in ("old", "new"):
-        (secrets / name).mkdir()
-        authority = make_authority(secrets / name)
-        made.append(
-            (authority, make_certificate(secrets / name, "server", authority, LOOPBACK))
-        )
-    (old, served), (new, next_served) = made
-    for path in [secrets, *secrets.rglob("*")]:
-        installation.give_to_server(path)
+    old, served = installation.certified("old")
+    new, next_served = installation.certified("new")
     node = installation.node(
         "rotated-tls", [f"--ssl-cert={served.cert}", f"--ssl-key={served.key}"]
     )
@@ -116,16 +70,16 @@ def test_a_new_authority_of_the_servers_certificate_fails_no_health_check(
     }
     with rotating(node, tmp_path, ports, settings) as service:
         trusted.write_text(old.cert.read_text() + new.cert.read_text())
-        logs_in_again(service)
+        wait_for_login(service, None)
         for before, after in (
             (served.cert, next_served.cert),
             (served.key, next_served.key),
         ):
             before.write_bytes(after.read_bytes())
         node.sql("FLUSH SSL")
-        logs_in_again(service)
+        wait_for_login(service, None)
         trusted.write_text(new.cert.read_text())
-        logs_in_again(service)
+        wait_for_login(service, None)
         assert "login failed" not in service.log.read_text()
     node.stop()
 
@@ -135,13 +89,8 @@ def rotating(
     node: Node, directory: Path, ports: Ports, settings: dict[str, str]
 ) -> Iterator[Service]:
     """Run a service whose health checks must all be 200 while the block runs."""
-    own = (
-        {"MYSQL_PASSWORD": "", **settings}
-        if "MYSQL_PASSWORD_FILE" in settings
-        else settings
-    )
-    with service_beside(node, directory, ports, **own) as service:
+    with service_beside(node, directory, ports, **settings) as service:
         service.wait_for_verdict(200, "synced")
-        with asked_without_end(service) as bad:
+        with asked_all_the_time(service.port) as answers:
             yield service
-        assert bad == []
+        assert set(answers) == {"HTTP/1.1 200 OK"}

@@ -1,7 +1,6 @@
 """`clustercheckd status` on real nodes: what it says of a cluster that is split, or that waits."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -140,26 +139,6 @@ def test_a_node_that_was_cut_off_and_bootstrapped_is_a_split(three: Three) -> No
     )
     assert f"; {names[2]}: wsrep_cluster_size 1, " in seen
     node.kill()
-    three.cluster.start_node(node)
-    three.cluster.wait_until_synced(node)
-
-
-def test_an_empty_directory_that_was_bootstrapped_is_a_split(
-    three: Three, installation: Installation
-) -> None:
-    node = three.nodes[2]
-    node.stop()
-    kept = node.data.with_suffix(".kept")
-    node.data.rename(kept)
-    installation.install(node)
-    node.start([], bootstrap=True)
-    node.wait_for_state("Synced")
-    node.sql(f"CREATE USER '{ACCOUNT}'@'localhost' IDENTIFIED BY '{PASSWORD}'")
-    seen = three.wait_for_fault("split")
-    assert len({side.rpartition("data of ")[2] for side in seen.split("; ")[1:]}) == 2
-    node.kill()
-    shutil.rmtree(node.data)
-    kept.rename(node.data)
     three.cluster.start_node(node)
     three.cluster.wait_until_synced(node)
 
