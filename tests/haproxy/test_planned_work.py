@@ -4,7 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import groupby
 
 import pymysql
@@ -14,7 +14,7 @@ from harness.galera import WRITE, Installation
 from harness.haproxy import READER, WRITER, Backend, HAProxy, name_of
 from harness.stack import Stack
 from harness.waiting import wait_for
-from tests.haproxy.front import PAGE, varied
+from tests.haproxy.front import PAGE
 from tests.measured import STALLED, DisturbedError
 from tests.unit.pages import blocks_under
 
@@ -166,29 +166,3 @@ def test_a_rolling_restart_of_three_nodes_cuts_each_writing_client_once(
 ) -> None:
     with Stack(settings=DRAINS, installation=installation) as stack:
         restart_all(stack)
-
-
-def test_a_rolling_restart_of_two_nodes_and_a_full_transfer_between_them(
-    installation: Installation,
-) -> None:
-    with (
-        Stack(
-            2, settings=DRAINS, text=varied("Two nodes"), installation=installation
-        ) as stack,
-        ExitStack() as held,
-    ):
-        restart_all(stack)
-        # The one that is left serves on while it is the donor of the other.
-        joiner, donor = stack.nodes
-        writing = held.enter_context(stack.haproxy.connect(WRITER))
-        with stack.cluster.full_transfer_to(joiner):
-            stack.services[1].wait_for_verdict(404, "donor")
-            assert [
-                stack.haproxy.lands_on(section) for section in (WRITER, READER)
-            ] == [
-                donor.name,
-                donor.name,
-            ]
-            assert stack.haproxy.server_status(WRITER, donor) == "UP"
-        stack.haproxy.wait_for_status(joiner, writer="UP")
-        assert name_of(writing) == stack.haproxy.lands_on(WRITER) == donor.name
