@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 _CPUCLOCK_SCHED = 2
 
@@ -136,6 +137,25 @@ class Process:
                 name, session = before.partition("(")[2], after.split()[3]
                 if int(session) == self.pid and command in name:
                     os.kill(int(stat.parent.name), number)
+
+
+def output_of(*command: str | Path, seconds: float = 600, **options: Any) -> str:  # noqa: ANN401 (subprocess.run's)
+    """Run a command to its end, and return all that it prints.
+
+    Raises AssertionError with that if the command fails.
+    """
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=seconds,
+        check=False,
+        **options,
+    )
+    if done.returncode:
+        raise AssertionError(f"{command}: exit status {done.returncode}\n{done.stdout}")
+    return str(done.stdout)
 
 
 def with_system_path(environ: Mapping[str, str]) -> dict[str, str]:

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.process import output_of
 from tests.package.machine import NAMESPACES, Machine, booted
 from tests.unit import pages
 
 ROOT = Path(__file__).parents[2]
 NEXT_VERSION = "99.0.0"
-# Both called themselves 1.0.0. The first says less in /status.
 # Those to install the packages in. Releases are built in the oldest.
 GLIBC_OF = {"bookworm": (2, 36), "trixie": (2, 41)}
 _PYTHON = ROOT / "build" / "package-venv" / "bin" / "python"
-_BUILD_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -45,25 +44,15 @@ class Packages:
         return self.deb, self.rpm, self.bill_of_materials
 
 
-def build(*arguments: str, sources: Path = ROOT) -> str:
+def build(*arguments: str) -> str:
     """Run Python where the packages are built; return what it prints."""
-    done = subprocess.run(
-        [_PYTHON, *arguments],
-        cwd=sources / "packaging",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_BUILD_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    return output_of(_PYTHON, *arguments, cwd=ROOT / "packaging")
 
 
-def build_all(directory: Path, sources: Path = ROOT) -> Packages:
+def build_all(directory: Path) -> Packages:
     """Build both packages and the bill of materials, as `make package` does."""
     folders = f"--work={directory}/work", f"--output={directory}"
-    build("build.py", *folders, sources=sources)
+    build("build.py", *folders)
     (deb,) = directory.glob("*.deb")
     return Packages(directory, deb.name.split("_")[1])
 

@@ -2,13 +2,13 @@
 
 import json
 import re
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from app.commands.parser import COMMANDS
+from harness.process import output_of as run
 from tests.package.conftest import ROOT, Packages, build
 
 UNITS = "usr/lib/systemd/system"
@@ -17,21 +17,6 @@ DOCUMENTS = "usr/share/doc/clustercheckd"
 MANUAL_PAGES = sorted(
     ["clustercheckd", *(f"clustercheckd-{name}" for name in COMMANDS)]
 )
-
-
-def run(*command: str | Path) -> str:
-    """Run a command to its end; return all it prints."""
-    done = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, (
-        f"{command}: exit status {done.returncode}\n{done.stdout}"
-    )
-    return done.stdout
 
 
 def files_of(tree: Path) -> dict[str, Path]:
@@ -51,8 +36,10 @@ def test_the_same_sources_give_the_same_bytes(
         assert path.read_bytes() == other.read_bytes()
 
 
-def test_the_version_is_that_of_the_program(packages: Packages) -> None:
+def test_the_version_is_that_of_the_program(packages: Packages, tree: Path) -> None:
     version = f"{packages.version}-1"
+    shown = run(tree / "usr/bin/clustercheckd", "--version")
+    assert shown == f"clustercheckd {packages.version}\n"
     assert run("dpkg-deb", "--field", packages.deb, "Version") == f"{version}\n"
     assert run("rpm", "-qp", "--queryformat", "%{EVR}", packages.rpm) == version
 
@@ -126,22 +113,6 @@ def test_each_manual_page_has_what_help_prints(tree: Path, name: str) -> None:
     shown = run(tree / "usr/bin/clustercheckd", *command, "--help")
     flags = set(re.findall(r"^  (--[a-z-]+)", shown, re.MULTILINE))
     assert flags <= set(re.findall(r"--[a-z-]+", text))
-
-
-@pytest.mark.parametrize(
-    ("command", "printed"),
-    [
-        ("bin/clustercheckd --version", "clustercheckd {version}\n"),
-        # Imported only when it is asked for.
-        ("bin/clustercheckd drain --help", "Usage: clustercheckd drain "),
-    ],
-)
-def test_the_program_runs_without_a_python(
-    packages: Packages, tree: Path, command: str, printed: str
-) -> None:
-    program, *arguments = command.split()
-    said = run("env", "PATH=/nowhere", tree / "usr" / program, *arguments)
-    assert said.startswith(printed.format(version=packages.version))
 
 
 def test_each_bundled_part_is_named_with_its_licence(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app import __version__
+from harness.process import output_of
 from tests.package.conftest import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -20,10 +21,7 @@ def test_actionlint_has_nothing_to_say() -> None:
         pytest.skip(
             "NOT TESTED: there is no actionlint: packaging/setup.sh needs Go to install it"
         )
-    done = subprocess.run(
-        [actionlint, *WORKFLOWS], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    assert output_of(actionlint, *WORKFLOWS) == ""
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)

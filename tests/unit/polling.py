@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -43,13 +43,7 @@ class Polls:
 
     def poll(self) -> NodeState | PollFailure:
         """Poll once."""
-        return self.run(self.poller.poll())
-
-    def run(
-        self, polling: Coroutine[object, object, NodeState | PollFailure]
-    ) -> NodeState | PollFailure:
-        """Run something that polls."""
-        return self._runner.run(polling)
+        return self._runner.run(self.poller.poll())
 
     def state(self) -> NodeState:
         """Poll once, which succeeds."""
@@ -73,19 +67,6 @@ class Polls:
             self.poller.take(database, Pace(DEADLINE_SECONDS, login_interval))
 
         self._runner.run(take())
-
-    def failure_at_the_close(self) -> PollFailure:
-        """Close the poller in the middle of a poll, which fails."""
-
-        async def close_in_the_middle_of_a_poll() -> NodeState | PollFailure:
-            under_way = asyncio.create_task(self.poller.poll())
-            await asyncio.sleep(0)
-            await self.poller.aclose()
-            return await under_way
-
-        result = self.run(close_in_the_middle_of_a_poll())
-        assert isinstance(result, PollFailure), result
-        return result
 
     def poll_until(self, condition: Callable[[NodeState], object]) -> float:
         """Poll, successfully, until a state fulfils a condition.

@@ -16,7 +16,6 @@ from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from harness.waiting import wait_for
 from tests.fake_mysql import (
-    COM_QUIT,
     READ_IN_SYNC,
     SYNCED_VARIABLES,
     Behaviour,
@@ -264,19 +263,6 @@ def test_a_login_that_falls_silent_is_given_up_soon() -> None:
         within("it", time.monotonic() - began, 4.0)
 
 
-def test_a_server_that_owes_an_answer_gets_a_goodbye_all_the_same() -> None:
-    received: list[bytes] = []
-
-    def behaviour(peer: Peer) -> None:
-        peer.poll_once()
-        received.extend(iter(peer.receive, b""))
-
-    with polling(behaviour) as (polls, _):
-        polls.state()
-        polls.failure_at_the_close()
-        wait_for("a goodbye", lambda: received[-1:] == [bytes([COM_QUIT])])
-
-
 def test_other_settings_of_the_same_database_touch_no_session() -> None:
     with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, server):
         polls.poll_until(lambda node: node.sync_refused)
@@ -299,16 +285,6 @@ def test_another_account_replaces_the_sessions_of_the_one_before() -> None:
         polls.poll_until(lambda _: server.connections >= logins + 2)
         wait_for("the sessions before", lambda: polls.state() and server.open == 2)
         assert polls.poller.login_counts[None] > counts
-
-
-def test_of_another_server_nothing_is_known() -> None:
-    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, server):
-        polls.poll_until(lambda node: node.sync_refused)
-        with fake_mysql(galera({"wsrep_local_recv_queue": "7"})) as elsewhere:
-            polls.take(database_of(elsewhere), 60)
-            node = polls.state()
-            assert (node.wsrep_local_recv_queue, node.sync_wait_seconds) == (7, None)
-            wait_for("the end", lambda: polls.state() and server.open == 0)
 
 
 @pytest.mark.parametrize("waits", [False, True])
