@@ -70,8 +70,6 @@ NON_PRIMARY = SYNCED | {
     "wsrep_ready": "OFF",
 }
 """The minority side of a partition, and the last of three whose peers were killed."""
-SHUTTING_DOWN = SYNCED | {"wsrep_cluster_status": "non-Primary", "wsrep_ready": "OFF"}
-"""One sample after SIGTERM."""
 JOINING = SYNCED | {
     "wsrep_local_state": "1",
     "wsrep_local_state_comment": "Joining: receiving State Transfer",

@@ -39,14 +39,10 @@ class CodeBlock:
 
 @dataclass(frozen=True)
 class Command:
-    """A command on a page, without its prompt, its comment and the backslashes in it.
-
-    printed: what the page says that it prints; empty if the page does not say it.
-    """
+    """A command on a page, without its prompt, its comment and the backslashes in it."""
 
     block: CodeBlock
     line: str
-    printed: str
 
     def programs(self) -> list[list[str]]:
         """Return the words of each program that it runs, as in a pipeline or after `&&`."""
@@ -98,8 +94,8 @@ def commands_of(block: CodeBlock) -> list[Command]:
     assert not before, f"{block}: output without a command"
     commands = []
     for text in typed:
-        line, _, printed = text.partition("\n")
-        commands.append(Command(block, re.sub(r"  #.*", "", line).rstrip(), printed))
+        line = text.partition("\n")[0]
+        commands.append(Command(block, re.sub(r"  #.*", "", line).rstrip()))
     return commands
 
 

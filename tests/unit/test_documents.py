@@ -148,11 +148,6 @@ class TestHttpApi:
         assert set(rows(HTTP_API, r"/[a-z.]*")) == PATHS - {"*"}
         assert all(f"`{name}`" in HTTP_API for name in POLICY)
 
-    def test_the_schema_describes_each_setting_of_the_policy(self) -> None:
-        policy = Status.model_json_schema()["$defs"]["Policy"]["properties"]
-        words = {name: shown["description"] for name, shown in policy.items()}
-        assert words == {name: TABLE[name].description for name in POLICY}
-
     def test_its_example_has_the_fields_of_the_status(self) -> None:
         (block,) = blocks_under("docs/reference/http-api.md", "Status", "json")
         shown = json.loads(block.text)

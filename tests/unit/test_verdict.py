@@ -36,7 +36,6 @@ NOT_FULL = replace(STRICT, available_when_full=False)
 SYNCED = real_rows.parsed(real_rows.SYNCED)
 DONOR = real_rows.parsed(real_rows.DONOR)
 DESYNCED = real_rows.parsed(real_rows.DESYNCED)
-NON_PRIMARY = real_rows.parsed(real_rows.NON_PRIMARY)
 
 DRAINING = {
     Reason.DISABLED,
@@ -66,17 +65,6 @@ class Row(NamedTuple):
 
 ROWS = [
     Row("synced", Reason.SYNCED, detail="wsrep_local_state is 4 (Synced)"),
-    # Seen on live MariaDB clusters.
-    Row(
-        "after an inconsistency vote",
-        Reason.INCONSISTENT,
-        replace(NON_PRIMARY, wsrep_local_state=5),
-    ),
-    Row(
-        "synced, shutting down",
-        Reason.NON_PRIMARY,
-        real_rows.parsed(real_rows.SHUTTING_DOWN),
-    ),
     Row(
         "end of incremental transfer",
         Reason.JOINING,
@@ -86,10 +74,6 @@ ROWS = [
     Row("donor, allowed", Reason.DONOR, DONOR, DONORS, detail="AVAILABLE_WHEN_DONOR=1"),
     Row("desynced", Reason.DESYNCED, DESYNCED, detail="AVAILABLE_WHEN_DONOR=0"),
     Row("desynced, allowed", Reason.DONOR, DESYNCED, DONORS),
-    # From documents and server sources.
-    Row(
-        "wsrep_on without a global scope, as on PXC", Reason.SYNCED, but(wsrep_on=None)
-    ),
     Row("pxc maintenance", Reason.MAINTENANCE, but(pxc_maint_mode="MAINTENANCE")),
     Row(
         "joined",
@@ -105,9 +89,6 @@ ROWS = [
         detail="error 1135",
     ),
     Row("alone, allowed by default", Reason.SYNCED, but(wsrep_cluster_size=1)),
-    Row(
-        "as many members as asked for", Reason.SYNCED, but(wsrep_cluster_size=3), THREE
-    ),
     *(
         Row(
             f"{word} members",
@@ -167,12 +148,6 @@ ROWS = [
         but(wsrep_local_recv_queue=65),
         LIMITED,
         detail="MAX_RECV_QUEUE=64",
-    ),
-    Row(
-        "queue empty, none allowed",
-        Reason.SYNCED,
-        SYNCED,
-        replace(STRICT, max_recv_queue=0),
     ),
     *(
         Row(
@@ -260,15 +235,6 @@ ROWS = [
         but(threads_connected=151),
         NOT_FULL,
         detail="AVAILABLE_WHEN_FULL=0",
-    ),
-    *(
-        Row(
-            f"{connected} connected",
-            Reason.SYNCED,
-            but(threads_connected=connected),
-            NOT_FULL,
-        )
-        for connected in (0, 150)
     ),
     *(
         Row(f"{name} {value}", Reason.FULL, but(**{name: value}), NOT_FULL)
