@@ -6,13 +6,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
-import pymysql
 import pytest
 
-from harness.galera import WRITE, Cluster, Installation, Node
+from harness.galera import Cluster, Installation, Node
 from harness.waiting import wait_for
 from tests.unit.pages import blocks_under
 
@@ -38,7 +36,6 @@ class Hosts:
     def __init__(self, installation: Installation) -> None:
         self.cluster = Cluster(installation)
         self.nodes = self.cluster.nodes
-        self.committed: list[tuple[float, str]] = []
 
     def run(self, line: str, node: Node) -> str:
         """Run a command of the page on a node, and return what it prints."""
@@ -62,52 +59,27 @@ class Hosts:
                 raise AssertionError(line)
         return ""
 
-    def kill_all_under_writes(self) -> float:
-        """Kill all servers while clients write to each, and return when."""
-        with ThreadPoolExecutor(len(self.nodes)) as pool:
-            for node in self.nodes:
-                pool.submit(self._write_until_dead, node)
-            written = len(self.committed)
-            wait_for("commits for seconds", lambda: self._seconds_since(written) > 3)
-            killed_at = time.monotonic()
-            for node in self.nodes:
-                # All at once, before the others notice.
-                node.process.send(signal.SIGKILL)
+    def kill_all_under_writes(self) -> frozenset[int]:
+        """Kill all servers while each commits; return the rows that must not be lost."""
+        kept = rows_of(self.nodes[0])
+        ends_at = time.monotonic() + KEPT_SECONDS
+        while time.monotonic() < ends_at:
+            assert all(node.commits() for node in self.nodes)
+        for node in self.nodes:
+            # All at once, before the others notice.
+            node.process.send(signal.SIGKILL)
         for node in self.nodes:
             node.kill()
-        return killed_at
+        return kept
 
-    def _seconds_since(self, index: int) -> float:
-        return (
-            self.committed[-1][0] - self.committed[index][0]
-            if self.committed[index:]
-            else 0
-        )
-
-    def _write_until_dead(self, node: Node) -> None:
-        statement = WRITE.replace("RETURNING node", "RETURNING id")
-        with suppress(pymysql.MySQLError), node.connect_as_client() as session:
-            while True:
-                with session.cursor() as cursor:
-                    cursor.execute(statement)
-                    ((row,),) = cursor.fetchall()
-                self.committed.append((time.monotonic(), str(row)))
-
-    def check_that_nothing_is_lost(self, killed_at: float) -> None:
-        """Check that all nodes have the same rows, with all but the latest that were committed."""
-        rows = [set(node.sql("SELECT id FROM demo.writes")) for node in self.nodes]
-        assert rows[0] == rows[1] == rows[2]
-        kept = {int(row) for at, row in self.committed if at < killed_at - KEPT_SECONDS}
-        assert kept
-        assert kept <= {row for (row,) in rows[0]}
-
-    def are_up(self) -> bool:
-        return all(
-            node.process.check()
-            and node.status("wsrep_local_state_comment") == "Synced"
-            and node.status("wsrep_cluster_size") == "3"
-            for node in self.nodes
-        )
+    def wait_until_whole(self, kept: frozenset[int] = frozenset()) -> None:
+        """Wait for one cluster of three, which has the same rows on each node, and these."""
+        for node in self.nodes:
+            node.wait_for_state("Synced")
+        size = "wsrep_cluster_size"
+        wait_for("three", lambda: {node.status(size) for node in self.nodes} == {"3"})
+        rows = [rows_of(node) for node in self.nodes]
+        assert rows[0] == rows[1] == rows[2] >= kept
 
 
 @pytest.fixture
@@ -120,10 +92,9 @@ def hosts(installation: Installation) -> Iterator[Hosts]:
 
 
 def test_after_a_power_cut_it_is_enough_to_start_all(hosts: Hosts) -> None:
-    killed_at = hosts.kill_all_under_writes()
+    kept = hosts.kill_all_under_writes()
     start_all(hosts)
-    wait_for("one cluster of three", hosts.are_up, seconds=60)
-    hosts.check_that_nothing_is_lost(killed_at)
+    hosts.wait_until_whole(kept)
 
 
 def start_all(hosts: Hosts) -> None:
@@ -134,7 +105,7 @@ def start_all(hosts: Hosts) -> None:
 def test_without_one_node_the_most_advanced_begins_and_the_third_joins_later(
     hosts: Hosts,
 ) -> None:
-    killed_at = hosts.kill_all_under_writes()
+    kept = hosts.kill_all_under_writes()
     *two, _ = hosts.nodes
     for node in two:
         hosts.run(START, node)
@@ -146,7 +117,7 @@ def test_without_one_node_the_most_advanced_begins_and_the_third_joins_later(
         )
         time.sleep(0.5)
     follow_the_runbook(hosts, two)
-    hosts.check_that_nothing_is_lost(killed_at)
+    hosts.wait_until_whole(kept)
 
 
 def test_a_lost_node_that_has_more_than_the_first_takes_a_full_copy(
@@ -193,8 +164,8 @@ def test_a_node_that_has_more_than_the_first_aborts(hosts: Hosts) -> None:
     assert "Reversing history" in ahead.log.read_text()
 
 
-def rows_of(node: Node) -> set[int]:
-    return {row for (row,) in node.sql("SELECT id FROM demo.writes")}
+def rows_of(node: Node) -> frozenset[int]:
+    return frozenset(row for (row,) in node.sql("SELECT id FROM demo.writes"))
 
 
 def highest(positions: dict[Node, str]) -> Node:
@@ -224,4 +195,4 @@ def follow_the_runbook(
                 hosts.run(FORGET, node)
             hosts.run(JOIN, node)
             node.wait_for_state("Synced")
-    wait_for("one cluster of three", hosts.are_up, seconds=60)
+    hosts.wait_until_whole()

@@ -101,24 +101,6 @@ def test_a_node_that_stands_still_alone_is_out_in_time_and_no_other(
     wait_for("the log", lambda: "INFO in sync again" in service.log.read_text())
 
 
-def test_an_account_that_is_refused_hides_no_node_that_stands_still(
-    stack: Stack,
-) -> None:
-    node = stack.nodes[1]
-    account = "'visitor'@'localhost'"
-    node.sql(f"CREATE OR REPLACE USER {account} IDENTIFIED BY 'first'")
-    settings = {"MYSQL_USERNAME": "visitor", "MYSQL_PASSWORD": "first"}
-    service = stack.service(node, **settings)
-    service.wait_for_verdict(200, "synced", target=STRICT)
-    wait_until_in_sync(service)
-    node.sql(f"ALTER USER {account} IDENTIFIED BY 'second'")
-    wait_for("the login to be refused", lambda: service.status()["login_failure"])
-    assert service.get(STRICT).status == 200
-    with stuck_applier(stack, node):
-        service.wait_for_verdict(503, "blocked", target=STRICT)
-    service.wait_for_verdict(200, "synced", target=STRICT)
-
-
 @pytest.mark.parametrize("excluded", [False, True], ids=["1.5 s", "8 s"])
 def test_a_node_that_was_paused_with_the_service_returns_with_a_read_in_sync(
     stack: Stack, *, excluded: bool

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from app.commands.asking import Answer, address_at, ask
-from app.commands.cluster import remarks_on
 from harness.galera import ACCOUNT, PASSWORD, Cluster, Installation, Node
 from harness.ports import Ports
 from harness.service import Service
@@ -49,16 +47,13 @@ class Three:
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
 
-    def replies(self) -> list[Answer]:
-        """Return what the command reads, without a process for each look."""
-        return ask([address_at(address, self._port) for address in self.addresses])
-
     def wait_until_whole(self) -> None:
         def is_whole() -> bool:
-            seen = [
-                (one.available, one.node.sync_wait_seconds) for one in self.replies()
-            ]
-            return seen == 3 * [(True, 0.0)] and self.status()[0] == 0
+            code, document = self.status()
+            return code == 0 and all(
+                one["status"]["node"]["sync_wait_seconds"] == 0
+                for one in document["nodes"]
+            )
 
         wait_for("one healthy cluster", is_whole, seconds=60)
 
@@ -66,8 +61,6 @@ class Three:
         """Wait until all nodes are available, and this word says what is wrong with the set."""
 
         def said() -> str:
-            if word not in remarks_on(self.replies()):
-                return ""
             code, document = self.status()
             available = [one["status"]["available"] for one in document["nodes"]]
             found: str = document["cluster"].get(word, "")
