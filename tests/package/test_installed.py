@@ -325,21 +325,11 @@ def drop_in(machine: Machine, text: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("wrong", "lines", "told"),
     [
-        (
-            settings,
-            "AVAILABLE_WHEN_DONER=1\n",
-            " is not a setting",
-        ),
         (settings, "CLUSTERCHECK_HOST=192.0.2.1\n", "Cannot assign requested address"),
         (
             settings,
             "MYSQL_USERNAME=nobody\n",
             "can read the node, and not with these settings: access-denied",
-        ),
-        (
-            settings,
-            "CLUSTERCHECK_DEADLINE=soon\n",
-            "CLUSTERCHECK_DEADLINE: must be a duration",
         ),
         (
             drop_in,
