@@ -50,7 +50,7 @@ class MockNode:
         self.checks: list[tuple[float, str]] = []
         """When HAProxy asked, and what."""
         self.server = Server(name, ports.free(), ports.free())
-        self._listening: dict[int, ExitStack] = {}
+        self._listening: dict[str, ExitStack] = {}
         self._servers: list[FakeMySQL] = []
 
     def become(self, state: str) -> None:
@@ -59,16 +59,16 @@ class MockNode:
         A port that opens is in the network namespace that this thread has entered.
         """
         self.state = state
-        for port, behaviour, closed_in in (
-            (self.server.port, self._serve_client, {"refusing", "killed"}),
-            (self.server.check_port, self._answer_check, {"killed"}),
+        for kind, port, behaviour, closed_in in (
+            ("clients", self.server.port, self._serve_client, {"refusing", "killed"}),
+            ("checks", self.server.check_port, self._answer_check, {"killed"}),
         ):
-            if state not in closed_in and port not in self._listening:
-                self._listening[port] = exits = ExitStack()
+            if state not in closed_in and kind not in self._listening:
+                self._listening[kind] = exits = ExitStack()
                 listening = fake_mysql(behaviour, (self.server.address, port))
                 self._servers.append(exits.enter_context(listening))
-            elif state in closed_in and port in self._listening:
-                self._listening.pop(port).close()
+            elif state in closed_in and kind in self._listening:
+                self._listening.pop(kind).close()
         if state == "killed":
             for server in self._servers:
                 server.drop_connections()
