@@ -180,6 +180,8 @@ class Poller:
             node.wsrep_local_recv_queue or 0,
             self.sync_wait_seconds or 0.0,
             sync.read_began_at if sync.read is Read.ANSWERED else -math.inf,
+            (node.wsrep_received_bytes or 0) + (node.wsrep_replicated_bytes or 0),
+            node.wsrep_cert_index_size or 0,
             counters_of(session.counted) | around,
         )
         self.stand = self.stand.after(look)

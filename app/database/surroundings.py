@@ -1,7 +1,7 @@
 """What the node's host shows: its connections to the group, and the disks of its data and its log.
 
-Another host, or a container with a network of its own, has no such connections and shows nothing. A
-thread looks, because a file system that hangs would hold every health check.
+Another host, or a container with a network of its own, does not listen on the group's port, and
+shows nothing. A thread looks, because a file system that hangs would hold every health check.
 """
 
 import contextlib
@@ -67,15 +67,17 @@ class Surroundings:
 
 
 def lost_peers(table: str, port: int) -> int | None:
-    """Return how many members had a connection, if none has one that works; None if none had any.
+    """Return how many members had a connection, if none works; None if nobody listens on the port.
 
     Galera closes one that does not work after 3 s, and tries to make others.
     """
     peers = set()
-    works = False
+    is_here = works = False
     for ours, address, theirs, state, again, probes in _ROW.findall(table):
-        if f"{port:04X}" in (ours, theirs) and state != _LISTENS:
+        if state == _LISTENS:
+            is_here |= ours == f"{port:04X}"
+        elif f"{port:04X}" in (ours, theirs):
             peers.add(address)
             is_lost = max(int(again, 16), int(probes)) >= _LOST
             works |= state == _ESTABLISHED and not is_lost
-    return None if not peers else 0 if works else len(peers)
+    return None if not is_here else 0 if works else len(peers)

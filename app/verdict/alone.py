@@ -9,7 +9,7 @@ its group has ordered. They do not say whether the others have. The first row th
 | a read in sync waits; each connection to another member loses its packets    | cut-off       |
 | a read in sync or the queue waits; no room for its data or its binary log    | disk-full     |
 | the queue is empty: others have written nothing that the group has ordered   | the group     |
-| a DDL statement began since the node kept up, or in the 5 s before           | the group     |
+| since it kept up, or in the 5 s before: DDL, or a write-set of many keys      | the group     |
 | it is at work: it writes pages or its binary log, or reads many rows         | the group     |
 | its disk hangs: it has not flushed its log for 1.5 s                         | the group     |
 | its counters of DDL and work are not known, or its disk is not seen          | the group     |
@@ -48,6 +48,10 @@ _IDLE = {PAGES: 100, ROWS: 100_000, USED: 8 << 20}
 """More a second is work. Clients read rows too, but pages are written for the group's writes. A
 large transaction writes its binary log at the end."""
 
+_LARGE_BYTES, _MANY_KEYS = 4 << 20, 200_000
+"""More bytes between two polls may be one write-set. Each node certifies its keys, and removes them
+from its index long afterwards. A million take seconds each time, and nothing shows that work."""
+
 _WAIT_SECONDS = 0.25
 """A read in sync that is answered sooner has not waited."""
 _FLUSH_SECONDS = 1.5
@@ -73,8 +77,9 @@ class Look:
     """What a poll saw.
 
     committed, queue: wsrep_last_committed and wsrep_local_recv_queue. wait_seconds: of a read in
-    sync. in_sync_at: when the latest that was answered began. seen: what was counted, and what its
-    host shows; empty if nobody looked.
+    sync. in_sync_at: when the latest that was answered began. exchanged: bytes of write-sets that
+    the node has sent and received. keys: wsrep_cert_index_size. seen: what was counted, and what
+    its host shows; empty if nobody looked.
     """
 
     at: float = -math.inf
@@ -82,6 +87,8 @@ class Look:
     queue: int = 0
     wait_seconds: float = 0.0
     in_sync_at: float = -math.inf
+    exchanged: int = 0
+    keys: int = 0
     seen: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -91,15 +98,15 @@ class Stand:
 
     look: the latest. counted: the latest that was to count, if the server has flushed its log since
     the one before. applied_at: of the latest that saw the queue empty, the node apply or work, or
-    its disk hang. in_touch_at: when it last heard from its group. ddl_at: of the latest that may
-    have seen DDL.
+    its disk hang. in_touch_at: when it last heard from its group. heavy_at: of the latest that may
+    have seen DDL, or a large write-set.
     """
 
     look: Look = Look()
     counted: Look = Look()
     applied_at: float = -math.inf
     in_touch_at: float = -math.inf
-    ddl_at: float = -math.inf
+    heavy_at: float = -math.inf
 
     def after(self, look: Look) -> "Stand":
         """Return what one more look says."""
@@ -112,14 +119,18 @@ class Stand:
         )
         hangs = grown.get(FLUSHES) == 0 and seconds > _FLUSH_SECONDS
         applies = has_moved or look.queue <= 0 or works or hangs
+        is_large = (
+            look.exchanged - self.look.exchanged > _LARGE_BYTES
+            or look.keys > _MANY_KEYS
+        )
         # Until the end of the wait, and where nobody knows.
-        is_ddl = grown.get(DDL) or (self.waits and (self.may_be_ddl or not then))
+        goes_on = self.waits and (self.may_be_heavy or not then)
         return Stand(
             look,
             look if self.counts and grown.get(FLUSHES) != 0 else counted,
             at if applies else self.applied_at,
             max(look.in_sync_at, at if has_moved else self.in_touch_at),
-            at if is_ddl else self.ddl_at,
+            at if is_large or grown.get(DDL) or goes_on else self.heavy_at,
         )
 
     @property
@@ -136,9 +147,9 @@ class Stand:
         return self.waits or (is_due and look.committed != counted.committed)
 
     @property
-    def may_be_ddl(self) -> bool:
-        """Whether a DDL statement may be what the queue waits for."""
-        return self.ddl_at >= self.applied_at - _EARLIER_SECONDS
+    def may_be_heavy(self) -> bool:
+        """Whether the queue may wait for DDL or a large write-set."""
+        return self.heavy_at >= self.applied_at - _EARLIER_SECONDS
 
     @property
     def cause(self) -> tuple[str | None, float]:
@@ -150,6 +161,6 @@ class Stand:
             cause = Reason.CUT_OFF
         elif look.seen.get(IS_FULL):
             cause = Reason.DISK_FULL
-        elif self.applied_at < look.at and USED in look.seen and not self.may_be_ddl:
+        elif self.applied_at < look.at and USED in look.seen and not self.may_be_heavy:
             cause, since = Reason.STALLED, self.applied_at
         return cause, look.at - since

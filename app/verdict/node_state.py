@@ -79,6 +79,9 @@ class StatusVariables:
     wsrep_incoming_addresses: LongText = None
     wsrep_last_committed: Number = None
     wsrep_local_recv_queue: Number = None
+    wsrep_received_bytes: Number = None
+    wsrep_replicated_bytes: Number = None
+    wsrep_cert_index_size: Number = None
     wsrep_flow_control_active: Word = None
     wsrep_flow_control_status: Word = None
     threads_connected: Number = None

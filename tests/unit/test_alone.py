@@ -25,13 +25,15 @@ NOTHING: dict[str, Any] = {"committed": 0, "queue": 0, "rates": IDLE}
 
 @dataclass
 class Seen:
-    """What one node shows in a fault: rates in a second. ddl: statements that begin then."""
+    """What one node shows in a fault: rates in a second. ddl, received: statements and bytes that come first."""
 
     committed: int = 20
     queue: int = 0
     in_sync: bool = False
     rates: dict[str, int] | None = None
     ddl: int = 0
+    received: int = 0
+    keys: int = 900
     is_cut: bool = False
     is_full: bool = False
     written: int = 0
@@ -65,6 +67,8 @@ def causes(seen: Seen, poll_seconds: float = POLL_SECONDS) -> list[tuple[float, 
             seen.queue if is_bad else 0,
             max(0.0, at - waits_since),
             in_sync_at,
+            300 * step + (seen.received if is_bad else 0),
+            seen.keys,
             {
                 **(counters if stand.counts else {}),
                 **(around if stand.waits and seen.is_near else {}),
@@ -86,6 +90,7 @@ ALONE = {
         Reason.STALLED,
         Seen(0, 9, rates=IDLE | {"read": 90_000}),
     ),
+    "table lock, large rows": (Reason.STALLED, Seen(**LOCKED, received=3 << 20)),
     "rsync donor": (Reason.STALLED, Seen(**LOCKED, in_sync=True)),
 }
 
@@ -102,6 +107,15 @@ TOGETHER = {
     "large UPDATE, FK cascade, rollback": (
         GROUP,
         Seen(0, 11, rates=IDLE | {"buffer": 90_000}),
+    ),
+    "certification of a large write-set": (
+        GROUP,
+        Seen(**LOCKED, received=5 << 20),
+    ),
+    "the same, where it is sent": (GROUP, Seen(**NOTHING, received=5 << 20)),
+    "the end of its keys, long afterwards": (
+        GROUP,
+        Seen(**LOCKED, keys=2_000_000),
     ),
     "a slow applier": (GROUP, Seen(0, 11, rates=IDLE | {"buffer": 150})),
     "no connection works, and reads are answered": (
@@ -237,13 +251,15 @@ def connection(
     )
 
 
+LISTENS = connection("00000000", "0A", ports=(IN, "0000"))
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ([], None),
-        # Another network namespace, or only clients.
-        ([connection("00000000", "0A")], None),
-        ([connection(N1, "01", ports=(OTHER, OUT))], None),
+        ([], 0),
+        # A port for each node: only those that came to this one are known.
+        ([connection(N1, "01", ports=(OUT, OTHER))], 0),
         ([connection(N1, "01", 12), connection(N2, "01", ports=(OUT, IN))], 0),
         ([connection(N1, "01", 12), connection(N2, "01", 2)], 0),
         ([connection(N1, "01", 3), connection(N2, "01", 3, ports=(OUT, IN))], 2),
@@ -257,6 +273,7 @@ def connection(
     ],
 )
 def test_how_many_members_the_connections_have_lost(
-    lines: list[str], expected: int | None
+    lines: list[str], expected: int
 ) -> None:
-    assert lost_peers("".join(lines), 4567) == expected
+    assert lost_peers("".join([LISTENS, *lines]), 4567) == expected
+    assert lost_peers("".join(lines), 4567) is None

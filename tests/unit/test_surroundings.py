@@ -50,8 +50,13 @@ def test_a_member_whose_packets_are_lost_is_cut_off_until_they_arrive() -> None:
         with RemoteHost() as remote:
             with remote.entered():
                 server = socket.create_server((remote.address, 0))
-            with server, socket.create_connection(server.getsockname()) as connection:
-                variables = variables_of(server.getsockname()[1])
+            address = server.getsockname()
+            with (
+                server,
+                socket.create_server((LOOPBACK, address[1])),
+                socket.create_connection(address) as connection,
+            ):
+                variables = variables_of(address[1])
                 connection.sendall(b"keepalive")
                 peer, _ = server.accept()
                 with peer:
@@ -76,8 +81,9 @@ def test_a_disk_without_room_is_full(port: int, name: str, tmp_path: Path) -> No
 
 
 def test_a_host_without_the_group_shows_no_disk() -> None:
-    with socket.create_server((LOOPBACK, 0)) as server:
-        unused = server.getsockname()[1]
+    with socket.socket() as unused_one:
+        unused_one.bind((LOOPBACK, 0))
+        unused = unused_one.getsockname()[1]
         surroundings = Surroundings()
         for _ in range(50):
             for variables in (
