@@ -219,12 +219,21 @@ class Report:
     def _together(self) -> list[str]:
         """Describe each time that two nodes were out, both because they stood still alone."""
         return [
-            f"two nodes out alone: {one} and {other} for {length(both):.2f} s at"
+            f"two nodes out alone: {one} {self._seen(one, both)} and {other}"
+            f" {self._seen(other, both)} for {length(both):.2f} s at"
             f" {both[0] - self._began_at:.2f} s; {self._window_of(both).kind}"
             for one, other in combinations(self.nodes, 2)
             for both in intersection(self._alone(one), self._alone(other))
             if self._window_of(both).kind != ALL_CUT
         ]
+
+    def _seen(self, node: str, during: Stretch) -> str:
+        seen = {
+            sample.seen
+            for sample in self.nodes[node][OURS]
+            if during[0] <= sample.began_at <= during[1]
+        }
+        return f"({', '.join(sorted(seen))})"
 
     def _out_in_vain(self) -> list[str]:
         seconds, vain_seconds = self.out_alone()

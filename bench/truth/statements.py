@@ -13,11 +13,11 @@ _TABLES = {
     """,
     "keyless": """
         CREATE OR REPLACE TABLE keyless (n INT, pad CHAR(100));
-        INSERT INTO keyless SELECT seq, MD5(seq) FROM seq_1_to_30000
+        INSERT INTO keyless SELECT seq, MD5(seq) FROM seq_1_to_15000
     """,
     "huge": """
         CREATE OR REPLACE TABLE huge (n INT);
-        INSERT INTO huge SELECT seq FROM seq_1_to_4000000
+        INSERT INTO huge SELECT seq FROM seq_1_to_2000000
     """,
     "parent": """
         DROP TABLE IF EXISTS child, parent;
@@ -59,7 +59,7 @@ STATEMENTS = {
     "RSU": "SET SESSION wsrep_OSU_method=RSU; ALTER TABLE big FORCE, ALGORITHM=COPY",
     "UPDATE, no key": "UPDATE keyless SET pad='' WHERE n % 12 = 0",
     "DELETE, no key": "DELETE FROM keyless WHERE n % 12 = 0",
-    "UPDATE of few rows, no key": "UPDATE huge SET n=0 WHERE n > 3999997",
+    "UPDATE of few rows, no key": "UPDATE huge SET n=0 WHERE n > 1999997",
     "UPDATE, many rows": "UPDATE big SET k=k+1",
     "DELETE, many rows": "DELETE FROM big",
     "FK cascade": """
@@ -85,14 +85,6 @@ STATEMENTS = {
         BEGIN;
         INSERT INTO filled (pad) SELECT REPEAT('x', 100) FROM seq_1_to_200000;
         ROLLBACK
-    """,
-    "XA": """
-        XA START 'x';
-        UPDATE keyless SET pad='' WHERE n=1;
-        XA END 'x';
-        XA PREPARE 'x';
-        SELECT SLEEP(3);
-        XA COMMIT 'x'
     """,
 }
 
