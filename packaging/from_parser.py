@@ -11,7 +11,7 @@ from licences import output_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from app.commands.parser import COMMANDS, Parser
+from app.commands.parser import COMMANDS, parser_of
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE
 from app.settings.settings import TABLE
@@ -73,9 +73,9 @@ def write_completions(path: Path) -> None:
     path.write_text(shtab.complete(whole, "bash"))
 
 
-def _completed(command: str) -> Parser:
+def _completed(command: str) -> argparse.ArgumentParser:
     """Return a command's parser, with the files that may follow its flags."""
-    parser = Parser(command)
+    parser = parser_of(command)
     for action in parser._actions:  # noqa: SLF001 (nothing public lists them)
         if action.metavar in _PATHS:
             action.complete = shtab.FILE  # type: ignore[attr-defined]

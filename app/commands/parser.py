@@ -3,7 +3,6 @@
 import argparse
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from app import __version__
@@ -129,44 +128,40 @@ _HELP = (
 )
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse's parser for one command. A mistake raises `argparse.ArgumentError`."""
-
-    def __init__(self, name: str) -> None:
-        command = COMMANDS[name]
-        statuses = "\n  ".join(command.exits)
-        super().__init__(
-            # argparse writes "usage:", and help2man reads "Usage:", for the manual pages.
-            usage=argparse.SUPPRESS,
-            description=f"Usage: clustercheckd {name} {command.usage}\n\n"
-            f"{command.about.capitalize()}.",
-            epilog=f"Example:\n  $ {command.example}\n\nExit status:\n  {statuses}",
-            formatter_class=partial(
-                argparse.RawDescriptionHelpFormatter, max_help_position=34, width=80
-            ),
-            # --mysql-password would be taken for --mysql-password-file.
-            allow_abbrev=False,
-            add_help=False,
-            exit_on_error=False,
-        )
-        self._optionals.title, self._positionals.title = "Flags", "Arguments"
-        self.set_defaults(command=name)
-        self.add_argument(*_HELP_FLAGS, action="help", help="print this help")
-        self.add_argument("--env-file", metavar="FILE", help="file of NAME=value lines")
-        for word, own in command.own.items():
-            self.add_argument(word, **own)
-        for row in map(TABLE.__getitem__, command.settings):
-            if row.kind is not SECRET:
-                value: dict[str, Any] = {"metavar": row.name.upper().rpartition("_")[2]}
-                if row.kind is BOOLEAN:
-                    value = {"nargs": "?", "const": "1", "metavar": "0|1"}
-                self.add_argument(
-                    row.flag,
-                    dest=row.name,
-                    default=argparse.SUPPRESS,
-                    help=row.words,
-                    **value,
-                )
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """Return argparse's parser for one command. A mistake raises `argparse.ArgumentError`."""
+    command = COMMANDS[name]
+    statuses = "\n  ".join(command.exits)
+    parser = argparse.ArgumentParser(
+        # argparse writes "usage:", and help2man reads "Usage:", for the manual pages.
+        usage=argparse.SUPPRESS,
+        description=f"Usage: clustercheckd {name} {command.usage}\n\n"
+        f"{command.about.capitalize()}.",
+        epilog=f"Example:\n  $ {command.example}\n\nExit status:\n  {statuses}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # --mysql-password would be taken for --mysql-password-file.
+        allow_abbrev=False,
+        add_help=False,
+        exit_on_error=False,
+    )
+    parser.set_defaults(command=name)
+    parser.add_argument(*_HELP_FLAGS, action="help", help="print this help")
+    parser.add_argument("--env-file", metavar="FILE", help="file of NAME=value lines")
+    for word, own in command.own.items():
+        parser.add_argument(word, **own)
+    for row in map(TABLE.__getitem__, command.settings):
+        if row.kind is not SECRET:
+            value: dict[str, Any] = {"metavar": row.name.upper().rpartition("_")[2]}
+            if row.kind is BOOLEAN:
+                value = {"nargs": "?", "const": "1", "metavar": "0|1"}
+            parser.add_argument(
+                row.flag,
+                dest=row.name,
+                default=argparse.SUPPRESS,
+                help=row.words,
+                **value,
+            )
+    return parser
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -176,8 +171,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     their names.
     """
     command, *rest = arguments or ["serve"]
-    told = {"--version": f"clustercheckd {__version__}", "help": _HELP}
-    told |= dict.fromkeys(_HELP_FLAGS, _HELP)
+    told = dict.fromkeys(("help", *_HELP_FLAGS), _HELP)
+    told["--version"] = f"clustercheckd {__version__}"
     if command in told:
         say(told[command])
         raise SystemExit(0)
@@ -186,7 +181,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if command not in COMMANDS:
         raise _mistake(f"{_repeated(command)} is not a command")
     try:
-        typed, unknown = Parser(command).parse_known_intermixed_args(rest)
+        typed, unknown = parser_of(command).parse_known_intermixed_args(rest)
     except argparse.ArgumentError as fault:
         # Its message repeats the value, which may be a secret.
         takes = "needs a" if fault.message == "expected one argument" else "takes no"

@@ -10,7 +10,7 @@ import pytest
 from app import table
 from app.__main__ import main
 from app.commands.exit_status import MISUSED
-from app.commands.parser import COMMANDS, Parser, parse
+from app.commands.parser import COMMANDS, parse, parser_of
 from app.settings.settings import TABLE
 from app.settings.source import Source
 
@@ -143,7 +143,9 @@ def test_arguments_of_status_may_stand_among_its_flags() -> None:
 
 def flags_of(name: str) -> set[str]:
     """Return the flags in the help of a command."""
-    return set(re.findall(r"^  (--[a-z-]+)", Parser(name).format_help(), re.MULTILINE))
+    return set(
+        re.findall(r"^  (--[a-z-]+)", parser_of(name).format_help(), re.MULTILINE)
+    )
 
 
 def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password() -> (
@@ -162,7 +164,9 @@ def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password(
 def test_every_help_ends_with_an_example_that_can_be_typed_and_the_exit_statuses(
     name: str,
 ) -> None:
-    _, _, end = Parser(name).format_help().partition("\n\nExample:\n  $ clustercheckd ")
+    _, _, end = (
+        parser_of(name).format_help().partition("\n\nExample:\n  $ clustercheckd ")
+    )
     example, _, statuses = end.partition("\n\nExit status:\n")
     assert parse(shlex.split(example)).command == name
     assert all(re.match(r"  \d  \S", line) for line in statuses.splitlines())
