@@ -123,4 +123,4 @@ NETWORKS = Kind(
     " allow everybody, remove it",
     _networks_in,
 )
-"""An empty variable is a mistake. Others it leaves unset, and here that would allow everybody."""
+"""An empty variable is a mistake: unset would allow everybody."""

@@ -2,7 +2,7 @@
 
 import os
 import pwd
-from pathlib import Path
+from dataclasses import replace
 
 from app.commands.asking import ask, own_address
 from app.commands.exit_status import AVAILABLE, DONE, FAILED, NOT_AVAILABLE
@@ -13,24 +13,15 @@ from app.settings.disabled_file import switches_now
 from app.settings.listening import listening_socket
 from app.settings.settings import Settings
 from app.settings.source import Source
-from app.verdict.node_state import NodeState
-from app.verdict.reason import Reason
+from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.rules import Switches, decide
-
-_OF_THE_LOGIN = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED, Reason.TOO_MANY_CONNECTIONS)
-
-_DROP_INS = Path("/etc/systemd/system/clustercheckd.service.d")
-_WITH_DROP_INS = (
-    "eval env $(systemctl show --property Environment --value clustercheckd)"
-    " clustercheckd check"
-)
 
 
 def check(source: Source) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
     settings, warnings = source.load()
     complain(*warnings)
-    _become_service_user(". Ask the service itself: clustercheckd status")
+    _become_service_user()
     database = settings.database()
     # Without a login, there is no verdict.
     database.target()
@@ -43,14 +34,12 @@ def check(source: Source) -> int:
     say(str(verdict))
     if switches.any_on:
         say(f"otherwise {otherwise.reason}: {otherwise.detail}")
-    if worst.reason in _OF_THE_LOGIN:
+    if isinstance(outcome, PollFailure):
         say(
             f"The login was to {database}, by user id {os.geteuid()}\n"
             "A running service keeps its session, and may find the node available:"
             " clustercheckd status"
         )
-        if any(_DROP_INS.glob("*.conf")):
-            say(f"What {_DROP_INS} sets is missing here. Run: {_WITH_DROP_INS}")
     if not verdict.available:
         say(f"For what to do, see {worst.reason} in {REASONS_PAGE}")
     return AVAILABLE if verdict.available else NOT_AVAILABLE
@@ -65,12 +54,10 @@ def check_settings(source: Source) -> int:
     _become_service_user()
     settings, warnings = source.load(strict=True)
     complain(*warnings)
-    listening_socket(settings, trying=True).close()
+    listening_socket(replace(settings, clustercheck_port=0)).close()
     database = settings.database()
     # Only the service can read what LoadCredential= gives it.
-    if not any(
-        str(value).startswith("/run/credentials/") for value in vars(settings).values()
-    ):
+    if "'/run/credentials/" not in repr(settings):
         database.target()
     if lost := _lost_with(settings, source):
         complain(f"the service can read the node, and not with these settings: {lost}")
@@ -82,28 +69,27 @@ def check_settings(source: Source) -> int:
 def _lost_with(settings: Settings, source: Source) -> str:
     """Return why the node cannot be read, if the service that runs here can read it."""
     asked = settings.database(), settings.clustercheck_deadline
-    if isinstance(poll_once(*asked), NodeState):
-        return ""
-    # One login may be lost.
     outcome = poll_once(*asked)
+    if isinstance(outcome, PollFailure):
+        # One login may be lost.
+        outcome = poll_once(*asked)
     [running] = ask([own_address(source)])
     if isinstance(outcome, NodeState) or running.node == NodeState():
         return ""
     return f"{outcome.reason}: {outcome.detail}"
 
 
-def _become_service_user(hint: str = "") -> None:
+def _become_service_user() -> None:
     """Continue as the service's user, so that files and unix_socket accounts are the service's.
 
-    Otherwise say that they are not, with the hint.
+    Otherwise say that they are not.
     """
     try:
         # The user of the packages' unit.
         user = pwd.getpwnam("clustercheck")
         if os.geteuid() != user.pw_uid:
-            if os.geteuid() == 0:
-                # That user may not be able to read the files of the program.
-                prepare_for(None)
+            # That user may not be able to read the files of the program.
+            prepare_for(None)
             os.initgroups(user.pw_name, user.pw_gid)
             os.setgid(user.pw_gid)
             os.setuid(user.pw_uid)
@@ -111,4 +97,4 @@ def _become_service_user(hint: str = "") -> None:
         return
     except OSError:
         other = "not as the service's user clustercheck: run it as root"
-        complain(f"this runs as user id {os.geteuid()}, {other}{hint}")
+        complain(f"this runs as user id {os.geteuid()}, {other}")

@@ -3,22 +3,21 @@
 Every connection resolves them again. A socket that appears late, a rotated password or a renewed
 certificate therefore needs no restart.
 
-docs/reference/settings.md has the rules for the address, under "Which server clustercheckd polls".
-They are those of the mariadb client (10.11 and 11.8), but MYSQL_SOCKET excludes a port and a host
-that means TCP, and takes precedence over the file's host: nobody would notice the verdict of the
-wrong node. A port means TCP since MariaDB 10.6 (MDEV-14974).
+The rules for the address are those of the mariadb client (10.11 and 11.8), where a port means TCP
+(MDEV-14974). But MYSQL_SOCKET excludes a port and a host that means TCP, and takes precedence over
+the file's host: nobody would notice the verdict of the wrong node.
 """
 
 import os
 import pwd
 from dataclasses import dataclass, field
 from ssl import SSLContext
-from typing import Any, get_args
+from typing import Any
 
 from app.settings.error import SettingsError
 from app.settings.files import read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
-from app.settings.tls import Verify, context_of
+from app.settings.tls import VERIFY, context_of
 from app.table import BOOLEAN, HOST, PATH, PORT, SECRET, TEXT, Kind, choice, row
 from app.text import host_and_port
 
@@ -84,8 +83,8 @@ class Database:
     mysql_ssl_key: str | None = row(
         "", "its key, PEM (default: in the same file)", PATH
     )
-    mysql_ssl_verify: Verify | None = row(
-        "", "identity (default), ca, none", choice(*get_args(Verify))
+    mysql_ssl_verify: str | None = row(
+        "", "identity (default), ca, none", choice(*VERIFY)
     )
 
     def __str__(self) -> str:

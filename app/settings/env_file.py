@@ -10,8 +10,6 @@ from app.settings.files import read_file, words_of
 ENV_FILE = "/etc/clustercheckd/clustercheckd.env"
 """Where to look without another path. It need not exist."""
 
-_MOST_LINES = 500
-
 
 class Variable(NamedTuple):
     """A value as it was written. where: a file and line, or a flag; empty for the environment."""
@@ -39,13 +37,9 @@ def read_env_file(path: str) -> tuple[list[Variable], list[str]]:
         if path == ENV_FILE and isinstance(fault, FileNotFoundError):
             return [], []
         return [], [f"env file {path}: {words_of(fault)}"]
-    # With any newline: the parser reads all of them, too.
-    lines = list(io.StringIO(text, newline=None))
-    if len(lines) > _MOST_LINES:
-        return [], [f"env file {path}: more than {_MOST_LINES} lines"]
     variables = []
     mistakes = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         where = f"{path}, line {number}"
         for binding in parse_stream(io.StringIO(line)):
             # No path may contain a zero byte.

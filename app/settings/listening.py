@@ -1,6 +1,5 @@
 """The socket on which the service listens, from its settings."""
 
-import errno
 import os
 import socket
 
@@ -11,22 +10,20 @@ BACKLOG = 4096
 
 
 def listening_socket(
-    settings: Settings, kept: socket.socket | None = None, *, trying: bool = False
+    settings: Settings, kept: socket.socket | None = None
 ) -> socket.socket:
     """Return a socket that listens as the settings say: kept if that does, or else a new one.
 
-    Health checks that arrive before the first poll has ended wait there. trying: listen on another
-    port, where none arrives. Raises `SettingsError`.
+    Health checks that arrive before the first poll has ended wait there. Raises `SettingsError`.
     """
     host, port = settings.clustercheck_host, settings.clustercheck_port
-    where = f"cannot listen on CLUSTERCHECK_HOST={host} CLUSTERCHECK_PORT={port}"
     if host == "*":
         # Who may connect: CLUSTERCHECK_ALLOW_FROM.
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
     try:
         family, *_, address = socket.getaddrinfo(
             host,
-            0 if trying else port,
+            port,
             type=socket.SOCK_STREAM,
             flags=socket.AI_PASSIVE,
         )[0]
@@ -44,7 +41,7 @@ def listening_socket(
             "CLUSTERCHECK_HOST: must be an address or a host name of this host"
         ) from None
     except OSError as fault:
-        why = os.strerror(fault.errno or 0)
-        if fault.errno == errno.EADDRINUSE:
-            why = f"the port is in use; to see by which process, run: ss -ltnp 'sport = :{port}'"
-        raise SettingsError(f"{where}: {why}") from None
+        raise SettingsError(
+            f"cannot listen on CLUSTERCHECK_HOST={settings.clustercheck_host}"
+            f" CLUSTERCHECK_PORT={port}: {os.strerror(fault.errno or 0)}"
+        ) from None

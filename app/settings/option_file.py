@@ -17,13 +17,9 @@ Options = dict[str, str]
 GROUPS = ("mysql", "mariadb-client", "client", "client-server", "client-mariadb")
 
 _OURS = ("host", "password", "port", "protocol", "socket", "user")
-# Quotes protect a #, and a backslash protects a quote within them.
-_BEFORE_COMMENT = re.compile(
-    r"""([^#'"]|"([^"\\]|\\.)*"?|'([^'\\]|\\.)*'?)*""", re.DOTALL
-)
-_QUOTED = re.compile(r"""\A(["'])(.*)\1\Z""", re.DOTALL)
-_ESCAPE = re.compile(r"""\\([ntrbs"'\\])""")
-_BLANK_OF = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " "}
+# Quotes protect a #.
+_BEFORE_COMMENT = re.compile(r"""([^#'"]|"[^"]*"?|'[^']*'?)*""")
+_QUOTED = re.compile(r"""\A(["'])(.*)\1\Z""")
 
 
 def read_option_file(path: str) -> Options:
@@ -33,18 +29,20 @@ def read_option_file(path: str) -> Options:
     for number, line in enumerate(map(str.strip, _text(path).split("\n")), 1):
         problem = ""
         if line.startswith("["):
-            group = line[1:].partition("]")[0].strip().lower()
+            group = line.partition("]")[0].lower()
         elif line.startswith("!"):
             problem = "no other file is read: name the one with [client]"
         elif not line or line[0] in "#;":
             continue
         elif not group:
             problem = "the option is not in a group: write [client] above it"
-        elif group in GROUPS:
+        elif group[1:].strip() in GROUPS:
             name, value = _option(line)
             options[name] = value
             if name not in _OURS and any(one.startswith(name) for one in _OURS):
                 problem = "write the whole name of the option"
+            elif "\\" in value and name in _OURS:
+                problem = "no backslash is read: set the variable of the option"
         if problem:
             raise SettingsError(
                 f"DEFAULTS_EXTRA_FILE: {path}, line {number}: {problem}"
@@ -57,7 +55,6 @@ def _option(line: str) -> tuple[str, str]:
     name, _, text = _BEFORE_COMMENT.match(line)[0].partition("=")  # type: ignore[index]
     name = name.strip().lower().replace("_", "-").removeprefix("loose-")
     value = _QUOTED.sub(r"\2", text.strip())
-    value = _ESCAPE.sub(lambda escape: _BLANK_OF.get(escape[1], escape[1]), value)
     return "ssl" if name.startswith("ssl") else name, value
 
 

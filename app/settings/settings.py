@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, fields
 from ipaddress import IPv4Network, IPv6Network
-from typing import Literal
 
 from app.settings.database import Database
 from app.settings.disabled_file import DISABLED_FILE
@@ -31,7 +30,7 @@ class Settings(Policy, Database):
     clustercheck_disabled_file: str = row(
         DISABLED_FILE, "the node is drained while it exists", PATH
     )
-    clustercheck_drain_status: Literal["404", "503"] = row(
+    clustercheck_drain_status: str = row(
         "503", "HTTP status for planned reasons", choice("404", "503")
     )
     clustercheck_drain_seconds: float = row(
@@ -56,14 +55,12 @@ class Settings(Policy, Database):
         NETWORKS,
     )
     clustercheck_any_path: bool = row("0", "return the verdict on every path", BOOLEAN)
-    clustercheck_log_level: Literal["info", "warning", "error"] = row(
+    clustercheck_log_level: str = row(
         "info",
         "info, warning or error",
         choice("info", "warning", "error"),
     )
-    clustercheck_log_format: Literal["text", "json"] = row(
-        "text", "text or json", choice("text", "json")
-    )
+    clustercheck_log_format: str = row("text", "text or json", choice("text", "json"))
 
     def __post_init__(self) -> None:
         """Raise `SettingsError` for settings that exclude each other."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from app.settings.env_file import ENV_FILE, Variable, read_env_file
-from app.settings.error import SettingsError, bounded
+from app.settings.error import SettingsError
 from app.settings.settings import TABLE, Settings
 from app.table import NETWORKS
 
@@ -19,7 +19,9 @@ _LIKE_OURS = (
     "MAX_STALL",
     "MAX_SYNC_",
     # Close to a name of ours, and used by other programs.
-    *("MYSQL_USER", "MYSQL_PASS", "MYSQL_SSL"),
+    "MYSQL_USER",
+    "MYSQL_PASS",
+    "MYSQL_SSL",
 )
 """How a misspelt setting may begin in the environment, where other programs have variables too."""
 
@@ -47,7 +49,7 @@ class Source(NamedTuple):
             Variable(name.upper(), value, TABLE[name].flag)
             for name, value in self.flags.items()
         ]
-        warnings = [*_unknown(environ), *_repetitions(in_file)]
+        warnings = list(_unknown(environ))
         (mistakes if strict else warnings).extend(_unknown(in_file))
         if names:
             warnings += mistakes
@@ -58,7 +60,7 @@ class Source(NamedTuple):
             if (name := variable.field) in (names or TABLE)
             if variable.value or TABLE[name].kind is NETWORKS
         }
-        return Settings(**values_of(used, mistakes)), bounded(warnings)
+        return Settings(**values_of(used, mistakes)), warnings
 
 
 def _unknown(variables: Iterable[Variable]) -> Iterator[str]:
@@ -69,14 +71,6 @@ def _unknown(variables: Iterable[Variable]) -> Iterator[str]:
         # Of a line only the place: it may be a pasted key or password.
         if where or name.startswith(_LIKE_OURS):
             yield f"{where or name} is not a setting"
-
-
-def _repetitions(variables: Sequence[Variable]) -> Iterator[str]:
-    last = {variable.field: variable.where for variable in variables}
-    for variable in variables:
-        where = last[variable.field]
-        if variable.field in TABLE and variable.where != where:
-            yield f"{variable.called} is ignored: {where} sets it again"
 
 
 def values_of(
@@ -93,12 +87,7 @@ def values_of(
         try:
             values[name] = kind.parse(variable.value)
         except ValueError:
-            line = f"{variable.called}: must be {kind.must_be}"
-            if variable.value.startswith("tcp://"):
-                line += (
-                    " (Kubernetes sets it for a Service: set enableServiceLinks: false)"
-                )
-            lines.append(line)
+            lines.append(f"{variable.called}: must be {kind.must_be}")
     if lines:
         raise SettingsError(*lines)
     return values

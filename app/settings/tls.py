@@ -2,30 +2,27 @@
 
 import ssl
 from functools import lru_cache
-from typing import Literal
 
 from app.settings.error import SettingsError
 from app.settings.files import stamp_of, words_of
 
-Verify = Literal["identity", "ca", "none"]
+VERIFY = ("identity", "ca", "none")
 """What to verify: issuer and host name, issuer only, nothing."""
 
 
-def context_of(verify: Verify, *files: str | None) -> ssl.SSLContext:
+def context_of(verify: str, *files: str | None) -> ssl.SSLContext:
     """Return the context. Raises `SettingsError`.
 
     files: the authorities, and the client's certificate and key; each of these may contain the
     other.
     """
-    system = ssl.get_default_verify_paths()
-    stamps = map(stamp_of, (*files, system.cafile, system.capath))
-    return _loaded(verify, *files, *stamps)
+    return _loaded(verify, *files, *map(stamp_of, files))
 
 
 # Load the files again only if one has changed: the system's take 50 ms.
 @lru_cache(maxsize=1)
 def _loaded(
-    verify: Verify, ca: str | None, cert: str | None, key: str | None, *_stamps: object
+    verify: str, ca: str | None, cert: str | None, key: str | None, *_stamps: object
 ) -> ssl.SSLContext:
     setting = f"MYSQL_SSL_CA: {ca}"
     try:
@@ -40,10 +37,7 @@ def _loaded(
             # Without a password, OpenSSL would ask on the terminal for that of an encrypted key.
             context.load_cert_chain(certificate, key, password="")
     except ssl.SSLError as fault:
-        words = (
-            words_of_tls(fault) if fault.reason else "not a usable certificate or key"
-        )
-        raise SettingsError(f"{setting}: {words}") from None
+        raise SettingsError(f"{setting}: {words_of_tls(fault)}") from None
     except OSError as fault:
         raise SettingsError(f"{setting}: {words_of(fault)}") from None
     return context

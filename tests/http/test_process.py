@@ -56,7 +56,7 @@ def test_a_port_in_use_is_one_line_and_exit_code_2() -> None:
     assert done.returncode == 2
     where = f"CLUSTERCHECK_HOST=127.0.0.1 CLUSTERCHECK_PORT={port}"
     assert done.stderr.startswith(
-        f"clustercheckd: cannot listen on {where}: the port is in use"
+        f"clustercheckd: cannot listen on {where}: Address already in use"
     )
     assert done.stderr.count("\n") == 1
 

@@ -214,7 +214,7 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(
     # Only the unit has the variable.
     said = machine.run("clustercheckd check", check=False)
     assert said.startswith("NOT available access-denied: ")
-    (ask,) = re.findall(r" is missing here\. Run: (.+)", said)
+    (ask,) = commands_of("docs/reference/commands.md", "check")
     assert machine.run(ask) == "available synced: wsrep_local_state is 4 (Synced)\n"
     # systemd reads a credential when the service starts. A reload has the old one, and is refused.
     machine.run(f"{identified} BY 'neu'\"")

@@ -5,12 +5,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import uvloop
 
-from app.settings.tls import context_of
 from harness.certificates import Certificate, make_authority, make_certificate
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
@@ -117,18 +115,3 @@ def test_a_server_without_tls_is_told_nothing_where_tls_is_required(
         assert "offers no TLS, but MYSQL_SSL* requires it" in polls.failure().detail
         wait_for("the server to see the end of the connection", lambda: received)
     assert received == [b""]
-
-
-def authorities() -> int:
-    """Count those that a connection trusts which requires TLS and names none."""
-    return len(context_of("identity", None, None, None).get_ca_certs())
-
-
-def test_authorities_of_the_system_that_change_are_read_again(
-    authority: Certificate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    trusted = tmp_path / "cert.pem"
-    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
-    assert authorities() == 0
-    trusted.write_bytes(authority.cert.read_bytes())
-    assert authorities() == 1
