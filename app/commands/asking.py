@@ -28,6 +28,10 @@ SECONDS = 2.0
 _MOST_BYTES = 1 << 18
 _MOST_MEMBERS = 64
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
+_NOT_OURS = (
+    "no clustercheckd that answers this host: check the port, and CLUSTERCHECK_ALLOW_FROM"
+    " there"
+)
 
 
 @dataclass(frozen=True)
@@ -65,21 +69,6 @@ class ReloadOutcome(BaseModel, frozen=True):
     warnings: list[_Line] = []
 
 
-class TurnedAway(BaseModel, frozen=True):
-    """A client that got no verdict."""
-
-    client: _Line
-    at: AwareDatetime
-    detail: _Line
-
-
-class Connections(BaseModel, frozen=True):
-    """How many clients got no verdict, by cause, and the latest of each."""
-
-    closed: dict[str, int] = {}
-    latest: dict[_Line, TurnedAway] = {}
-
-
 class Answer(Finding, frozen=True):
     """The parts of a service's /status that commands read.
 
@@ -97,11 +86,10 @@ class Answer(Finding, frozen=True):
     login_failure: Finding | None = None
     pid: int | None = None
     last_reload: ReloadOutcome = ReloadOutcome()
-    connections: Connections = Connections()
     node: Annotated[NodeState, BeforeValidator(lambda node: node or {})] = NodeState()
 
     @property
-    def member_addresses(self) -> list[str]:
+    def members(self) -> list[str]:
         """The members' addresses by their index, as far as this one shows them.
 
         An arbitrator's is empty.
@@ -109,28 +97,11 @@ class Answer(Finding, frozen=True):
         return (self.node.wsrep_incoming_addresses or "").split(",")[:_MOST_MEMBERS]
 
     @property
-    def hosts(self) -> list[str]:
-        """The hosts of these; empty for a server that shows AUTO."""
-        return [
-            address.rpartition(":")[0].strip("[]") for address in self.member_addresses
-        ]
-
-    @property
     def verdict(self) -> str:
         """The verdict in one word."""
         if self.fault:
             return "no answer"
         return word_of(available=self.available, draining=self.draining)
-
-    @property
-    def undrained(self) -> Finding:
-        """The verdict without a drain or shutdown."""
-        return self.otherwise or self
-
-    @property
-    def words(self) -> str:
-        """Why the node is not available, or why there is no answer."""
-        return self.fault or super().words
 
 
 def own_address(source: Source) -> Address:
@@ -154,26 +125,24 @@ def address_at(text: str, default_port: int) -> Address:
 
 def members_of(addresses: Sequence[Address]) -> list[Address]:
     """Return these services, and those of the other members that they know, on the same port."""
-    answers = ask(addresses)
-    port_of = {host: one.address.port for one in answers for host in one.hosts}
-    known = {"", *(address.host for address in addresses)}
-    for one in answers:
-        # Each may have been named in another way than its server's address.
-        index = one.node.wsrep_local_index
-        known.update(host for place, host in enumerate(one.hosts) if place == index)
-    return [
-        *addresses,
-        *(
-            Address(host_and_port(host, port), host, port)
-            for host, port in port_of.items()
-            if host not in known
-        ),
-    ]
+    known = {address.host for address in addresses}
+    found = {}
+    for one in ask(addresses):
+        for index, member in enumerate(one.members):
+            host, port = member.rpartition(":")[0].strip("[]"), one.address.port
+            if index == one.node.wsrep_local_index:
+                # It may have been named in another way than its server's address.
+                known.add(host)
+            # A server may show AUTO.
+            if host:
+                found[host] = Address(host_and_port(host, port), host, port)
+    others = (address for host, address in found.items() if host not in known)
+    return [*addresses, *others]
 
 
 def ask(addresses: Sequence[Address]) -> list[Answer]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers: dict[Address, Answer] = {}
+    answers = {address: no_answer(address, _NO_ANSWER) for address in addresses}
 
     def ask_one(address: Address) -> None:
         answers[address] = _ask(address)
@@ -181,16 +150,14 @@ def ask(addresses: Sequence[Address]) -> list[Answer]:
     # Nothing can stop the lookup of a name: such a thread is left behind.
     threads = [
         threading.Thread(target=ask_one, args=(address,), daemon=True)
-        for address in addresses
+        for address in answers
     ]
     for thread in threads:
         thread.start()
     end = time.monotonic() + SECONDS
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    return [
-        answers.get(address) or no_answer(address, _NO_ANSWER) for address in addresses
-    ]
+    return list(answers.values())
 
 
 def _ask(address: Address) -> Answer:
@@ -200,15 +167,12 @@ def _ask(address: Address) -> Answer:
         return Answer(**document | ours)
     except UnicodeError:
         fault = "not a valid host name"
-    except (ConnectionResetError, BrokenPipeError):
-        fault = "closed the connection: check CLUSTERCHECK_ALLOW_FROM there"
+    # The clustercheck script resets the connection after its answer.
+    except (ConnectionResetError, BrokenPipeError, ValueError, TypeError):
+        fault = _NOT_OURS
     except OSError as error:
         # A timeout of ours has no such text.
         fault = error.strerror or _NO_ANSWER
-    except (ValueError, TypeError):
-        fault = (
-            "something other than clustercheckd answers there: check CLUSTERCHECK_PORT"
-        )
     return no_answer(address, fault)
 
 
@@ -218,23 +182,13 @@ def no_answer(address: Address, fault: str) -> Answer:
 
 
 def _received(address: Address) -> bytes:
-    """Return the body of an answer.
-
-    Raises `OSError`, and the connection is closed soon after `SECONDS`.
-    """
+    """Return the body of an answer, or its beginning if it is long. Raises `OSError`."""
     end = time.monotonic() + SECONDS
     received = b""
     with socket.create_connection((address.host, address.port), SECONDS) as connection:
         connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
-        # The clustercheck script resets the connection after its answer.
-        with contextlib.suppress(ConnectionResetError):
-            while len(received) <= _MOST_BYTES and (
-                chunk := connection.recv(_MOST_BYTES)
-            ):
-                received += chunk
-                if time.monotonic() > end:
-                    raise TimeoutError
-    if not received:
-        # Closed before the request arrived: there was nothing unread to reset the connection for.
-        raise ConnectionResetError
+        while len(received) <= _MOST_BYTES and (chunk := connection.recv(_MOST_BYTES)):
+            received += chunk
+            if time.monotonic() > end:
+                raise TimeoutError
     return received.partition(b"\r\n\r\n")[2]

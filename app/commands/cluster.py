@@ -3,8 +3,7 @@
 docs/reference/reasons.md has the remedy of each word.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from app.commands.asking import Answer
 from app.verdict.node_state import NOT_A_NUMBER, NodeState
@@ -15,55 +14,46 @@ FAULTS = {"split", "nobody", "held-up"}
 
 _SYNCED = 4
 _LATE_SECONDS = 1.0
-_SPLIT = "each side takes writes"
 
 
 def remarks_on(answers: Sequence[Answer]) -> dict[str, str]:
     """Return words that never change, and what was seen, in parts that a semicolon separates."""
     # In other states, a node may have an old view, or lag without holding up anybody.
-    members = {
-        one.address.name: one.node
+    members = [
+        one
         for one in answers
         if one.node.wsrep_local_state == _SYNCED
         if one.node.wsrep_cluster_status == "Primary"
-    }
-    asked = _grouped({one.address.name: one for one in answers}, _identity)
-    missing = max(sum(map(bool, one.member_addresses)) for one in answers) - len(asked)
+    ]
+    known = max(sum(map(bool, one.members)) for one in answers)
+    missing = known - len(set(map(_identity, answers)))
     found = {
         "split": _split(members),
         "nobody": "" if missing > 0 else _nobody(answers),
         "held-up": _held_up(members, answers),
-        "not-asked": _not_asked(missing, asked.values()) if missing > 0 else "",
     }
+    if missing > 0:
+        found["not-asked"] = (
+            f"{missing} of its members; name each: clustercheckd status db1 db2 db3, or one"
+            " with --all"
+        )
     return {word: seen for word, seen in found.items() if seen}
 
 
-def is_late(node: NodeState) -> bool:
-    """Return whether reads in sync wait on a node."""
-    return (node.sync_wait_seconds or 0.0) >= _LATE_SECONDS
-
-
-def _split(members: Mapping[str, NodeState]) -> str:
+def _split(members: Sequence[Answer]) -> str:
     # All members of a cluster have one view of it, but one that lags may have an older one.
-    current = {
-        name: node
-        for name, node in members.items()
-        if not (node.wsrep_local_recv_queue or node.returning or is_late(node))
-    }
-    return (
-        _differences(members, _data)
-        or _differences(current, _view)
-        or _same_place(current)
-    )
-
-
-def _same_place(members: Mapping[str, NodeState]) -> str:
+    current = [
+        one
+        for one in members
+        if not (
+            one.node.wsrep_local_recv_queue or one.node.returning or _is_late(one.node)
+        )
+    ]
+    seen = _differences(members, _data) or _differences(current, _view)
     # Views of the same size look alike if the servers show AUTO instead of addresses.
-    for index, names in _grouped(members, lambda node: node.wsrep_local_index).items():
-        nodes = {members[name].wsrep_node_name for name in names}
-        if len(nodes) > 1 and index is not None:
-            return f"{_SPLIT}; {', '.join(names)}: each has wsrep_local_index {index}"
-    return ""
+    if not seen and len(set(map(_identity, current))) > len(set(map(_place, current))):
+        seen = f"{_names(current)}: two of them have the same wsrep_local_index"
+    return seen and f"each side takes writes; {seen}"
 
 
 def _nobody(answers: Sequence[Answer]) -> str:
@@ -74,46 +64,49 @@ def _nobody(answers: Sequence[Answer]) -> str:
     return "no node that answers takes traffic; do not bootstrap anything yet"
 
 
-def _held_up(members: Mapping[str, NodeState], answers: Sequence[Answer]) -> str:
-    late = [name for name, node in members.items() if is_late(node)]
-    seen = [f"reads in sync wait on {', '.join(late)}"] if late else []
+def _held_up(members: Sequence[Answer], answers: Sequence[Answer]) -> str:
+    late = [one for one in members if _is_late(one.node)]
+    seen = [f"reads in sync wait on {_names(late)}"] if late else []
     if any(
-        node.wsrep_flow_control_active == "true"
-        or node.wsrep_flow_control_status == "ON"
-        for node in members.values()
+        one.node.wsrep_flow_control_active == "true"
+        or one.node.wsrep_flow_control_status == "ON"
+        for one in members
     ):
         queue, longest = max(
-            (node.wsrep_local_recv_queue or 0, name) for name, node in members.items()
+            (one.node.wsrep_local_recv_queue or 0, one.address.name) for one in members
         )
         where = longest if queue else "a node that is not shown here"
         seen.append(f"flow control waits for the receive queue on {where}")
     if not seen:
         return ""
-    hint = "run there: df -h /var/lib/mysql"
-    if suspects := [
+    suspects = [
         f"{one.address.name} ({'no answer' if one.fault else one.node.stall or one.reason})"
         for one in answers
         if one.node.wsrep_local_state is None or one.node.stall in STANDS_ALONE
-    ]:
-        hint = f"look first at {', '.join(suspects)}"
-    elif 1 < len(late) == len(members):
-        hint = "none of them is seen to hold up the others: look for DDL, or a member that has gone"
+    ]
+    hint = f"look first at {', '.join(suspects)}"
+    if not suspects:
+        hint = "run there: df -h /var/lib/mysql; if all wait, look for DDL or a lost member"
     return "; ".join([*seen, hint])
+
+
+def _is_late(node: NodeState) -> bool:
+    return (node.sync_wait_seconds or 0.0) >= _LATE_SECONDS
+
+
+def _place(answer: Answer) -> object:
+    index = answer.node.wsrep_local_index
+    return answer.address if index in (None, NOT_A_NUMBER) else index
 
 
 def _identity(answer: Answer) -> object:
     """Return what no other node of the cluster has, by whatever name this one was asked."""
     node = answer.node
-    if node.wsrep_local_index in (None, NOT_A_NUMBER):
-        return answer.address
-    return node.wsrep_cluster_state_uuid, node.wsrep_local_index, node.wsrep_node_name
+    return node.wsrep_cluster_state_uuid, _place(answer), node.wsrep_node_name
 
 
-def _not_asked(missing: int, asked: Iterable[Sequence[str]]) -> str:
-    # A member may announce localhost.
-    twice = [f"; {', '.join(names)} are one node" for names in asked if len(names) > 1]
-    hint = "name each: clustercheckd status db1 db2 db3, or one with --all"
-    return f"{missing} of its members{''.join(twice)}; {hint}"
+def _names(answers: Iterable[Answer]) -> str:
+    return ", ".join(one.address.name for one in answers)
 
 
 def _data(node: NodeState) -> str:
@@ -128,22 +121,10 @@ def _view(node: NodeState) -> str:
     )
 
 
-def _differences(
-    members: Mapping[str, NodeState], seen_of: Callable[[NodeState], str]
-) -> str:
+def _differences(members: Sequence[Answer], seen_of: Callable[[NodeState], str]) -> str:
     """Return what is seen of the nodes with their names, empty if it is the same on all."""
-    sides = _grouped(members, seen_of)
-    if len(sides) < 2:  # noqa: PLR2004 (a difference)
-        return ""
-    parts = (f"{', '.join(names)}: {seen}" for seen, names in sides.items())
-    return "; ".join([_SPLIT, *parts])
-
-
-def _grouped(
-    named: Mapping[str, Any], key_of: Callable[[Any], Any]
-) -> dict[Any, list[str]]:
-    """Return the names of those with the same key."""
-    groups: dict[Any, list[str]] = {}
-    for name, one in named.items():
-        groups.setdefault(key_of(one), []).append(name)
-    return groups
+    sides: dict[str, list[Answer]] = {}
+    for one in members:
+        sides.setdefault(seen_of(one.node), []).append(one)
+    parts = [f"{_names(side)}: {seen}" for seen, side in sides.items()]
+    return "; ".join(parts) if len(parts) > 1 else ""

@@ -10,15 +10,8 @@ from pathlib import Path
 from app.commands.asking import ask, own_address
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
-from app.settings.disabled_file import switches_now
-from app.settings.error import SettingsError
 from app.settings.source import Source
 from app.verdict.reason import Reason
-
-_TMPFILES = ("/usr/lib/tmpfiles.d", "/run/tmpfiles.d", "/etc/tmpfiles.d")
-_CLEANED = ("/tmp/", "/var/tmp/")  # noqa: S108 (where, not what)
-_BOOTED = Path("/run/systemd/system")
-"""It exists if systemd runs: sd_booted(3)."""
 
 
 def drain(source: Source, reason: str | None) -> int:
@@ -30,13 +23,9 @@ def drain(source: Source, reason: str | None) -> int:
     # The service must be able to read the words in the file.
     os.umask(0o022)
     try:
-        file = Path(disabled_file).open("xb", buffering=0)  # noqa: SIM115 (closed below)
+        Path(disabled_file).touch(exist_ok=False)
     except FileExistsError:
-        say(switches_now(disabled_file).disabled_file or disabled_file)
-        if reason is not None:
-            complain(
-                f"--reason is not written: to change the words, edit {disabled_file}"
-            )
+        say(f"{disabled_file} exists")
     except OSError as fault:
         complain(
             f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}: the node is not"
@@ -46,15 +35,10 @@ def drain(source: Source, reason: str | None) -> int:
         return FAILED
     else:
         # On a full disk, the file is there all the same.
-        with file, suppress(OSError):
-            if words := " ".join((reason or "").split()):
-                file.write(f"{words}\n".encode(errors="replace"))
+        with suppress(OSError):
+            words = " ".join((reason or "").split())
+            Path(disabled_file).write_text(words, errors="replace")
         say(f"created {disabled_file}; to remove it, run: clustercheckd undrain")
-    if not _is_kept(disabled_file):
-        complain(
-            f"systemd-tmpfiles may remove {disabled_file} after some days; to keep it, run:"
-            f" echo 'x {disabled_file}' >/etc/tmpfiles.d/clustercheck-disabled.conf"
-        )
     return _confirm(source, disabled_file, drained=True)
 
 
@@ -82,21 +66,8 @@ def _disabled_file(source: Source) -> str:
     return settings.clustercheck_disabled_file
 
 
-def _is_kept(path: str) -> bool:
-    """Return whether systemd-tmpfiles leaves a file alone, as tmpfiles.d(5) says."""
-    if not path.startswith(_CLEANED) or not _BOOTED.exists():
-        return True
-    files = (file for place in _TMPFILES for file in Path(place).glob("*.conf"))
-    texts = [file.read_bytes() for file in files if file.is_file()]
-    return f"x {path}" in b"\n".join(texts).decode(errors="replace").splitlines()
-
-
 def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:
-    try:
-        [answer] = ask([own_address(source)])
-    except SettingsError as fault:
-        complain(f"not confirmed: {fault}")
-        return FAILED
+    [answer] = ask([own_address(source)])
     name = answer.address.name
     verdict = f"{name} is {answer.verdict}, {answer.words}"
     if answer.fault:

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from app.settings.source import Source
 _SECONDS = 130.0
 """Longer than the new settings may take to read the node, and the old ones after them."""
 _PAUSE_SECONDS = 0.05
-_CATCHES_SIGHUP = re.compile(r"^SigCgt:.*[13579bdf]$", re.MULTILINE)
-"""A mask of proc(5): SIGHUP is the lowest bit."""
 
 
 def reload(source: Source) -> int:
@@ -27,16 +24,13 @@ def reload(source: Source) -> int:
     """
     address = own_address(source)
     [before] = ask([address])
-    pid = str(before.pid)
-    # systemd sets it for ExecReload=. Another unit's settings may name this address.
-    main = os.environ.get("MAINPID", pid)
     sent_at = datetime.now(UTC)
-    if before.fault:
-        fault = f"{before.fault}; if its address has changed, run: systemctl restart clustercheckd"
-    elif main != pid:
-        fault = f"process {pid} answers there: repeat ExecStart='s flags here"
+    # systemd sets it for ExecReload=. Another unit's service may answer there.
+    main = os.environ.get("MAINPID") or str(before.pid)
+    if fault := before.fault:
+        fault += "; if its address has changed, run: systemctl restart clustercheckd"
     else:
-        fault = _send_signal(pid, address.port)
+        fault = _send_signal(main, address.port)
     if fault:
         complain(f"not reloaded: {address.name}: {fault}")
         return FAILED
@@ -55,19 +49,15 @@ def reload(source: Source) -> int:
 def _told(before: Answer, after: Answer) -> int:
     """Print the outcome of a reload; return the exit status."""
     outcome = after.last_reload
-    # Of an ExecReload=, the service's own log has all this.
-    in_log = bool(os.environ.get("MAINPID"))
-    if not in_log:
-        refused = (f"not reloaded: {line}" for line in outcome.complaints)
-        complain(*outcome.warnings, *refused)
+    refused = (f"not reloaded: {line}" for line in outcome.complaints)
+    complain(*outcome.warnings, *refused)
     if outcome.complaints:
         return FAILED if outcome.failure else MISUSED
-    was, now = before.undrained, after.undrained
-    if not in_log:
-        say(
-            f"{after.address.name} uses the settings as they are now; its verdict was"
-            f" {was.reason} and is {now.words}"
-        )
+    was, now = before.otherwise or before, after.otherwise or after
+    say(
+        f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
+        f" and is {now.words}"
+    )
     lost = []
     if was.available and not now.available:
         lost.append("the node was available and is not any more")
@@ -81,22 +71,22 @@ def _told(before: Answer, after: Answer) -> int:
 
 
 def _send_signal(pid: str, port: int) -> str:
-    """Send SIGHUP to a process of this host that catches it. Return why not, or nothing.
+    """Send SIGHUP to the process of this host that listens there. Return why not, or nothing.
 
-    port: on which the process must listen, as any program may have named it.
+    pid: any program may have named it.
     """
-    process = Path(f"/proc/{pid}")
     try:
-        status = (process / "status").read_text()
-        if _CATCHES_SIGHUP.search(status) and _listens(process, port):
+        if _listens(Path(f"/proc/{pid}"), port):
             os.kill(int(pid), signal.SIGHUP)
             return ""
     except PermissionError as fault:
         return f"process {pid}: {fault.strerror}: run reload as root or as its user"
-    except (OSError, ValueError):
+    except OSError:
         pass
-    # A container's service answers on this host, and its process has another number here.
-    return "its process is not on this host: send it SIGHUP there"
+    return (
+        f"process {pid} does not listen there: repeat ExecStart='s flags here, and send SIGHUP to"
+        " one in a container"
+    )
 
 
 def _listens(process: Path, port: int) -> bool:
@@ -108,9 +98,6 @@ def _listens(process: Path, port: int) -> bool:
         for table in tables
         for inode in row.findall(table.read_text())
     }
-    for descriptor in (process / "fd").iterdir():
-        # It may be closed meanwhile.
-        with suppress(FileNotFoundError):
-            if str(descriptor.readlink()) in sockets:
-                return True
-    return False
+    # realpath takes one that is closed meanwhile.
+    descriptors = map(os.path.realpath, (process / "fd").iterdir())
+    return not sockets.isdisjoint(map(os.path.basename, descriptors))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from app.commands.asking import Answer, address_at, ask, members_of, own_address
-from app.commands.cluster import FAULTS, is_late, remarks_on
+from app.commands.cluster import FAULTS, remarks_on
 from app.commands.exit_status import (
     AVAILABLE,
     FAILED,
@@ -18,7 +18,6 @@ from app.commands.exit_status import (
 from app.commands.output import REASONS_PAGE, say
 from app.settings.source import Source
 from app.text import one_line
-from app.verdict.alone import GROUP
 
 _PAUSE_SECONDS = 1.0
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
@@ -69,8 +68,7 @@ def _as_table(answers: Sequence[Answer]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     for word, seen in remarks_on(answers).items():
-        first, *others = seen.split("; ")
-        lines += [f"cluster: {word}: {first}", *(f"  {other}" for other in others)]
+        lines += f"cluster: {word}: {seen}".replace("; ", "\n  ").splitlines()
     for answer in answers:
         lines += (f"{answer.address.name}: {note}" for note in _notes(answer))
     if len(lines) > len(rows):
@@ -79,24 +77,17 @@ def _as_table(answers: Sequence[Answer]) -> str:
 
 
 def _notes(answer: Answer) -> Iterator[str]:
-    node, reload, connections = answer.node, answer.last_reload, answer.connections
+    node, reload = answer.node, answer.last_reload
     if not answer.available:
-        yield answer.words
+        yield answer.fault or answer.words
     elif answer.login_failure:
         yield f"its logins fail: {answer.login_failure.words}"
-    if is_late(node):
-        whose = ", as its whole group does" if node.stall == GROUP else ""
-        yield f"a read in sync has waited {node.sync_wait_seconds:.0f} s{whose}"
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
         # What to compare before a bootstrap.
         yield f"wsrep_last_committed is {node.wsrep_last_committed}"
     if reload.complaints:
         ago = age_since(reload.at)
         yield f"reload refused {ago} ago, the old settings stay: {'; '.join(reload.complaints)}"
-    for cause, latest in connections.latest.items():
-        count = f"{connections.closed.get(cause)} clients were turned away"
-        whose = f"the latest {latest.client} {age_since(latest.at)} ago"
-        yield f"{count}, {whose}: {cause}: {latest.detail}"
 
 
 def _row(answer: Answer) -> list[str]:
@@ -105,15 +96,13 @@ def _row(answer: Answer) -> list[str]:
         name = f"{name} ({node.wsrep_node_name})"
     if answer.otherwise:
         reason = f"{reason}; otherwise {answer.otherwise.reason}"
-    return [
-        name,
-        answer.verdict,
-        reason,
-        age_since(answer.since),
-        _cell(node.wsrep_cluster_size),
-        _cell(node.wsrep_local_recv_queue),
-        _cell(node.wsrep_local_state_comment),
-    ]
+    seen = (
+        node.wsrep_cluster_size,
+        node.wsrep_local_recv_queue,
+        node.wsrep_local_state_comment,
+    )
+    cells = ("-" if value is None else str(value) for value in seen)
+    return [name, answer.verdict, reason, age_since(answer.since), *cells]
 
 
 def age_since(since: datetime | None) -> str:
@@ -125,7 +114,3 @@ def age_since(since: datetime | None) -> str:
         if seconds >= 2 * length:
             return f"{seconds // length}{unit}"
     return f"{seconds}s"
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else str(value)

@@ -138,8 +138,7 @@ def check_as(
         )
 
 
-ASK_IT = "Ask the service itself: clustercheckd status"
-AS_ROOT = f"not as the service's user clustercheck: run it as root. {ASK_IT}"
+AS_ROOT = "not as the service's user clustercheck: run it as root"
 MUST_READ = "the user that runs clustercheckd must be able to read it"
 NO_NAME = "MYSQL_USERNAME: set it, because user id 65532 has no name"
 
@@ -243,16 +242,8 @@ def test_a_service_at_an_address_of_its_own_is_reached_while_its_server_hangs(
         may_answer.set()
         reloaded = outcome.result()
     assert "NOT available" in asked.stdout
-    assert (drained.returncode, complaints(drained)) == (0, "")
+    assert (drained.returncode, drained.stderr) == (0, "")
     assert (reloaded.returncode, reloaded.stderr) == (0, "")
-
-
-def complaints(done: "subprocess.CompletedProcess[str]") -> str:
-    """Return standard error without what depends on this host's rules for /tmp."""
-    lines = done.stderr.splitlines(keepends=True)
-    return "".join(
-        line for line in lines if ": systemd-tmpfiles may remove " not in line
-    )
 
 
 both = pytest.mark.parametrize("command", ["drain", "undrain"])
@@ -278,11 +269,11 @@ class TestDrain:
                 f"created {path}; to remove it, run: clustercheckd undrain\n",
                 "draining, disabled: ",
             ),
-            (again, f"{path} exists, changed at ", "draining, disabled: "),
+            (again, f"{path} exists\n", "draining, disabled: "),
             (undrained, f"removed {path}\n", "NOT available, unreachable: "),
             (once_more, f"{path} does not exist\n", "NOT available, unreachable: "),
         ):
-            assert (done.returncode, complaints(done)) == (0, "")
+            assert (done.returncode, done.stderr) == (0, "")
             assert done.stdout.startswith(first)
             assert done.stdout.splitlines()[1].startswith(f"{where} is {confirmed}")
 
@@ -305,9 +296,9 @@ class TestDrain:
         # Users match on "is synced".
         assert words.replace("is synced", "is-synced") in drainable.get("/").body
         assert "is synced" not in drainable.get("/").body
+        # The words of the first drain stay.
         again = run("drain", "--reason", "another", **here(drainable))
         assert words in again.stdout
-        assert "--reason is not written" in again.stderr
 
     def test_a_mistake_in_another_setting_does_not_stop_a_drain(
         self, drainable: Service, tmp_path: Path
@@ -325,7 +316,7 @@ class TestDrain:
             AVAILABLE_WHEN_DONER="1",
         )
         assert (done.returncode, path.exists()) == (0, True)
-        assert complaints(done).splitlines() == [
+        assert done.stderr.splitlines() == [
             "clustercheckd: AVAILABLE_WHEN_DONER is not a setting",
             f"clustercheckd: {env_file}, line 3 is not a setting",
             f"clustercheckd: env file {env_file}, line 2 is not NAME=value",
@@ -333,10 +324,8 @@ class TestDrain:
         # Without a port, nobody can be asked, but the file is made.
         path.unlink()
         done = run("drain", CLUSTERCHECK_DISABLED_FILE=str(path), CLUSTERCHECK_PORT="x")
-        assert (done.returncode, path.exists()) == (1, True)
-        assert complaints(done).startswith(
-            "clustercheckd: not confirmed: CLUSTERCHECK_PORT: must "
-        )
+        assert (done.returncode, path.exists()) == (2, True)
+        assert done.stderr.startswith("clustercheckd: CLUSTERCHECK_PORT: must ")
 
     def test_a_service_that_looks_elsewhere_is_told(
         self, drainable: Service, tmp_path: Path
@@ -351,31 +340,9 @@ class TestDrain:
         ):
             done = run(command, **here(drainable, other))
             assert done.returncode == 1
-            assert complaints(done).startswith(f"{where} is {seen}")
-            assert complaints(done).endswith(
-                f": it does not see the change of {other}\n"
-            )
+            assert done.stderr.startswith(f"{where} is {seen}")
+            assert done.stderr.endswith(f": it does not see the change of {other}\n")
             drainable.disabled_file.touch()
-
-    @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which needs root")
-    def test_a_file_that_systemd_tmpfiles_may_remove_is_told(
-        self, drainable: Service, tmp_path: Path
-    ) -> None:
-        path = "/var/tmp/drained"  # noqa: S108 (of a file system of its own)
-        shell = (
-            "mount -t tmpfs tmpfs /run; mkdir -p /run/systemd/system;"
-            " mount -t tmpfs tmpfs /var/tmp;"
-            f' mount --bind {tmp_path} /usr/lib/tmpfiles.d; exec "$@"'
-        )
-        for rule, is_told in (
-            ("q /var/tmp 1777 root root 30d", True),
-            (f"x {path}", False),
-        ):
-            (tmp_path / "rules.conf").write_text(f"# A comment\n\n{rule}\n")
-            through = ("unshare", "-m", "sh", "-ec", shell, "sh")
-            done = run("drain", through=through, **here(drainable, Path(path)))
-            told = f"systemd-tmpfiles may remove {path} after some days; to keep it, run: echo"
-            assert (told in done.stderr) == is_told
 
     @both
     def test_what_cannot_be_done_is_one_line(

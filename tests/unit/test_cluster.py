@@ -53,8 +53,7 @@ FIRST, SECOND, THIRD, FOURTH = (
 )
 ASKED_TWICE = replace(MEMBER, wsrep_node_name="w")
 NO_ONE = "no node that answers takes traffic; do not bootstrap anything yet"
-DISK = "run there: df -h /var/lib/mysql"
-ALL_WAIT = "none of them is seen to hold up the others: look for DDL, or a member that has gone"
+HINT = "run there: df -h /var/lib/mysql; if all wait, look for DDL or a lost member"
 NAME_EACH = "name each: clustercheckd status db1 db2 db3, or one with --all"
 ONE_MORE = f"1 of its members; {NAME_EACH}"
 
@@ -116,7 +115,9 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
         (
             (FIRST, SECOND, THIRD, FOURTH),
             "",
-            {"split": "each side takes writes; n1, n3: each has wsrep_local_index 0"},
+            {
+                "split": "each side takes writes; n1, n2, n3, n4: two of them have the same wsrep_local_index"
+            },
         ),
         # One node by two names.
         ((FIRST, SECOND, FIRST), "", {}),
@@ -135,18 +136,18 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
         (
             (OF_TWO, BEHIND, CUT_OFF),
             "3",
-            {"held-up": f"reads in sync wait on n2; {DISK}"},
+            {"held-up": f"reads in sync wait on n2; {HINT}"},
         ),
         (
             (LATE, LATE, LATE),
             "",
-            {"held-up": f"reads in sync wait on n1, n2, n3; {ALL_WAIT}"},
+            {"held-up": f"reads in sync wait on n1, n2, n3; {HINT}"},
         ),
         (
             (LATE,),
             "",
             {
-                "held-up": f"reads in sync wait on n1; {DISK}",
+                "held-up": f"reads in sync wait on n1; {HINT}",
                 "not-asked": f"2 of its members; {NAME_EACH}",
             },
         ),
@@ -167,19 +168,19 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
         (
             (PAUSED, replace(PAUSED, wsrep_local_recv_queue=150), MEMBER),
             "",
-            {"held-up": f"flow control waits for the receive queue on n2; {DISK}"},
+            {"held-up": f"flow control waits for the receive queue on n2; {HINT}"},
         ),
         (
             (replace(PAUSED, wsrep_local_recv_queue=9),) * 3,
             "",
-            {"held-up": f"flow control waits for the receive queue on n3; {DISK}"},
+            {"held-up": f"flow control waits for the receive queue on n3; {HINT}"},
         ),
         (
             (MEMBER, replace(PAUSES, sync_wait_seconds=3), MEMBER),
             "",
             {
                 "held-up": "reads in sync wait on n2;"
-                f" flow control waits for the receive queue on n2; {DISK}"
+                f" flow control waits for the receive queue on n2; {HINT}"
             },
         ),
         (
@@ -218,7 +219,7 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
         (
             (ASKED_TWICE, ASKED_TWICE, MEMBER),
             "",
-            {"not-asked": f"1 of its members; n1, n2 are one node; {NAME_EACH}"},
+            {"not-asked": ONE_MORE},
         ),
     ],
 )
