@@ -40,7 +40,7 @@ truth: $(VENV)/ready $(if $(findstring --plot,$(ARGS)),$(VENV)/plot)  ## 5 minut
 	@$(PYTHON) -m bench.truth $(ARGS)
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server
-	$(call checked,-q -n 6 -m "not long" tests/unit)
+	$(call checked,-q -n 6 -m "not long" tests/unit tests/simulation/test_stories.py)
 
 format: $(VENV)/ready  ## put the code into shape
 	$(VENV)/bin/ruff check --fix

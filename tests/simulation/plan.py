@@ -22,13 +22,19 @@ class Plan:
     """Lets things happen in a world until `ends_at`; then all is well."""
 
     def __init__(
-        self, world: World, server: Server, promises: Promises, rng: random.Random
+        self,
+        world: World,
+        server: Server,
+        promises: Promises,
+        rng: random.Random,
+        *,
+        is_calm: bool = False,
     ) -> None:
         self.world = world
         self.server = server
         self.promises = promises
         self.rng = rng
-        self.ends_at = rng.uniform(6.0, 22.0)
+        self.ends_at = 0.0 if is_calm else rng.uniform(6.0, 22.0)
         self.pauses_after_poll: list[float] = []
         self.on_reload: Action = lambda: None
         self._slept_at = 0.0

@@ -1,6 +1,7 @@
 """What clustercheckd promises, and what a simulated server gives it to promise.
 
-All times are in seconds in which our process runs.
+The numbers are those of docs/guarantees.md, docs/reference/settings.md and
+docs/reference/http-api.md, not of the code. All times are in seconds in which our process runs.
 """
 
 import math
@@ -14,10 +15,16 @@ DEADLINE_SECONDS = 0.8
 """The defaults of the settings."""
 
 IDLE_SECONDS = 1.0
-"""A poll begins if nobody has asked for so long (app/monitor/monitor.py)."""
+"""A poll begins if nobody has asked for so long."""
+
+ANSWER_SECONDS = DEADLINE_SECONDS + 0.1
+"""How long any answer may take: the deadline, and a tenth after a pause or a reload."""
 
 REFUSAL_SECONDS = 0.05
-"""How long a 503 may take if the node was unavailable (app/monitor/monitor.py)."""
+"""How long a 503 may take if the node was unavailable."""
+
+MAX_AGE_SECONDS = 1.9
+"""An older result is stale (docs/reference/http-api.md, Status)."""
 
 CLOSE_SECONDS = 0.5
 """How long it may take to log out."""
@@ -25,9 +32,9 @@ CLOSE_SECONDS = 0.5
 ROUNDING_SECONDS = 1e-5
 
 MOST_SESSIONS = 3
-MORE_SESSIONS_DURING_A_RELOAD = 1
+MOST_DURING_A_RELOAD = 6
 MOST_ON_THE_SERVER = 6
-"""One answers the polls, one is the guest, one logs in (app/database/poller.py)."""
+"""With those that it has left behind, and a server that hangs has not ended."""
 
 MOST_SYNC_WAIT_SECONDS = 1.0
 """The limit of the stricter health checks."""
@@ -36,27 +43,23 @@ BLOCKED_SECONDS = LOGIN_INTERVAL_SECONDS + MOST_SYNC_WAIT_SECONDS + 2 * IDLE_SEC
 """How long after a node has come to a stand they may still get a 200."""
 
 SYNC_SECONDS = 60.0
-"""After so long a read in sync that waits is given up (app/database/poller.py)."""
-
-ANSWER_SECONDS = DEADLINE_SECONDS + 0.1
-"""How long any answer may take (app/monitor/monitor.py)."""
+"""After so long a read in sync that waits is given up."""
 
 TURN_SECONDS = 0.01
 """What the turns of the loop and the way to the server may add."""
 
 DISTURBED_SECONDS = 6.0
 """How long an answer may take while our process works or pauses: a deadline has eight steps, and
-repeats eight that are late (app/deadline.py)."""
+repeats eight that are late."""
 
-BACK_SECONDS = 1.1
-"""After a second the next login is due. The next poll begins it, and the one after that knows its
-outcome. A login and a poll take five answers."""
+BACK_SECONDS = 1.0 + 5 * 0.02
+"""Available within a second and two polls; a login and a poll take five answers."""
 
 HANG_SECONDS = (2.0, 6.0)
-"""After the shortest, a read in sync is due (app/database/sync.py). The other outlasts a login."""
+"""After the shortest, a read in sync is due. The other outlasts a login."""
 
 RETURN_SECONDS = 10.0
-"""How much longer after a hang, if no read in sync is answered (app/database/sync.py)."""
+"""How much longer after a hang, if no read in sync is answered."""
 
 REJECTED_WITHIN_SECONDS = {
     Fate.REFUSED: 3.0,
@@ -71,7 +74,7 @@ REJECTED_WITHIN_SECONDS = {
 
 LATE_SECONDS = {
     Fate.SLOW: SLOW_SECONDS,
-    Fate.DENIED: 64.0,
+    Fate.DENIED: 60.0,
     Fate.FULL: 5.0,
     Fate.NO_GREETING: 5.0,
     Fate.UNANSWERED: 5.0,

@@ -5,6 +5,7 @@ import contextlib
 import enum
 import errno
 import random
+import re
 from collections.abc import Callable
 
 from async_solipsism.socket import socketpair
@@ -62,8 +63,7 @@ _IN_SYNC = fake.table(["1"], [["1"]])
 _LOCK_WAIT_TIMEOUT = fake.packet(1, fake.error(1205))
 _QUIT = b"\x01"
 _HEADER_BYTES = 4
-_IDLE_SECONDS = 32
-"""After so long the server closes an idle session (app/database/session.py)."""
+_WAIT_TIMEOUT = re.compile(r"wait_timeout=(\d+)")
 _KEEPALIVE_SECONDS = 25
 _NAMES = (("::1", 1), ("::1", 3306))
 
@@ -112,6 +112,9 @@ class Session:
         self.is_cut = False  # whether the next answer is but half of one
         self.statements = 0  # since it has logged in
         self.heard_at = 0.0
+        self.idle_seconds = (
+            28800.0  # after so long without a statement the server ends it
+        )
         self._received = b""
         self._gone = False
 
@@ -136,6 +139,13 @@ class Session:
         self._received = self._received[end:]
         return packet
 
+    def obey(self, statement: str) -> None:
+        """Keep what a statement sets."""
+        if told := _WAIT_TIMEOUT.search(statement):
+            self.idle_seconds = float(told[1])
+        if "wsrep_sync_wait" in statement:
+            self.sync = "wsrep_sync_wait=0" not in statement
+
     def send(self, data: bytes) -> None:
         """Send, if the client is still there."""
         with contextlib.suppress(OSError):
@@ -155,6 +165,9 @@ class Server:
         self.fate = Fate.WELCOME
         self._ungreeted: list[Session] = []
         self.next_fates: list[Fate] = []
+        self.has_keepalive = (
+            rng.random() < 0.7
+        )  # not where the server alone hangs, or a proxy
         self.answer_seconds = rng.choice([0.0, 0.0, 0.02])
         self.refusal_seconds = rng.choice([0.0, 1.0, 4.0])
         self.sync = Sync.ANSWERED
@@ -184,7 +197,7 @@ class Server:
         """How many sessions the client has left behind, and the server, which hangs, still has."""
         return sum(
             not (session.silent or session.held)
-            and self._world.now - session.heard_at < _IDLE_SECONDS
+            and self._world.now - session.heard_at < session.idle_seconds
             for session in self.logged_in
         )
 
@@ -277,10 +290,11 @@ class Server:
             )
 
     def silence(self, session: Session) -> None:
-        """Lose whatever either side sends from now on, until the kernel gives the session up."""
+        """Lose whatever either side sends from now on, perhaps until the kernel notices."""
         self._world.tell(f"session {session.number} falls silent")
         session.silent = True
-        self._world.after(_KEEPALIVE_SECONDS, session.end)
+        if self.has_keepalive:
+            self._world.after(_KEEPALIVE_SECONDS, session.end)
 
     def go_on(self) -> None:
         """Do what was held back."""
@@ -341,8 +355,7 @@ class Server:
             self.silence(session)
         if session.fate is Fate.DIES:
             session.end()
-        if "wsrep_sync_wait" in statement:
-            session.sync = "wsrep_sync_wait=0" not in statement
+        session.obey(statement)
         seconds, answer = self.answer_seconds, fake.packet(1, fake.OK)
         if statement == "SELECT 1" and session.sync:
             seconds, answer = self.sync.value
