@@ -1,8 +1,7 @@
 """A deadline that counts only the time in which this process runs.
 
-After a pause (a stopped virtual machine, a frozen cgroup, a starved CPU) an ordinary timer fires at
-once, although the answer that it waits for lies in the socket. That would be a verdict on
-clustercheckd, not on the node.
+After a pause (a frozen cgroup, a starved CPU), an ordinary timer fires at once, although the answer
+lies in the socket.
 """
 
 import asyncio
@@ -12,8 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 boot_seconds = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-"""Returns the time since the machine booted, in seconds. Unlike `time.monotonic`, it includes time
-in suspend."""
+"""Returns the time since the machine booted, in seconds, with that in suspend."""
 
 _STEPS = 8
 _REPEATS = 8
@@ -25,12 +23,9 @@ async def deadline(
 ) -> AsyncIterator[None]:
     """Raise TimeoutError in the body after so many seconds, as `asyncio.timeout` does.
 
-    unless: asked then, and after each step more, whether to go on.
-
-    The time is counted in steps of an eighth. Each step counts once, however late it ends: a pause
-    of any length costs at most one. If the last step ends more than a step late, it is repeated,
-    because the event loop did not run meanwhile and still has to read what has arrived. It is
-    repeated at most eight times, so that a loop which is always late reaches the deadline too.
+    unless: asked then whether to go on. A pause of any length costs at most one of eight steps. If
+    the last one ends more than a step late, it is repeated: the loop still has to read what has
+    arrived. It is repeated at most eight times, for a loop that is always late.
     """
     loop = asyncio.get_running_loop()
     step_seconds = seconds / _STEPS

@@ -9,26 +9,32 @@ from app.settings.database import Database, Target
 
 
 class Attempt:
-    """A login, under way until its task has ended.
+    """A login. target: None if the files that it reads could not be read.
 
-    is_visit: whether it began beside a session that answers the polls. file_stamps: of the files
-    that it reads. target: None if they could not be read.
+    is_visit: whether it began beside a session that answers the polls.
     """
 
-    task: asyncio.Task[None]
+    task: asyncio.Task[None] | None = None
     target: Target | None = None
     phase = CONNECTING
 
     def __init__(self, database: Database, *, is_visit: bool) -> None:
         self.is_visit = is_visit
-        self.file_stamps = database.file_stamps()
         self._database = database
+        self._file_stamps = database.file_stamps()
+
+    @property
+    def login(self) -> asyncio.Task[None] | None:
+        """Its task, until that has ended."""
+        return self.task if self.task and not self.task.done() else None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a file that it has read has changed since."""
+        return self._file_stamps != self._database.file_stamps()
 
     async def session(self, resolver: Resolver, idle_seconds: int) -> Session:
-        """Log in. Raises any exception: the driver does not limit them to its own.
-
-        A visit tries what polls ask, which must work in the next session too.
-        """
+        """Log in. Raises any exception."""
         self.target = target = self._database.target()
         addresses: list[str] = []
         if not target.socket:

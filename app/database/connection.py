@@ -21,12 +21,11 @@ from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
 
 from app.database import faults
-from app.database.resolver import connect_to_first
+from app.database.resolver import Streams, connect_to_first
 from app.settings.database import Target
 from app.verdict.node_state import Rows
 
-# aiomysql calls getpass.getuser as it is imported: since Python 3.13, OSError if the user id has no
-# passwd entry, as in a container with a random one.
+# aiomysql calls getpass.getuser: since Python 3.13, OSError for a user without a passwd entry.
 try:
     import aiomysql
 except OSError:
@@ -37,39 +36,29 @@ PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 """The authentication plugins that get an answer. unix_socket needs none."""
 
 MOST_BYTES = 64 * 1024
-"""How much a server may send in a login, or in answer to statements sent together: some 3 KiB."""
+"""How much a server may send in a login, or in answer to statements sent together."""
 
 _ACCEPT_QUEUE_SECONDS = 0.01
-"""How long to wait while the accept queue of a unix socket is full."""
 _KEEPALIVE = {
     socket.TCP_KEEPIDLE: 10,  # seconds
     socket.TCP_KEEPINTVL: 5,  # seconds
     socket.TCP_KEEPCNT: 3,
-    # milliseconds; the same for a statement that the peer never received
-    socket.TCP_USER_TIMEOUT: 25_000,
+    socket.TCP_USER_TIMEOUT: 25_000,  # milliseconds
 }
-"""A TCP session notices in half a minute that its peer is lost (tcp(7))."""
+"""A session notices in half a minute that its peer is lost (tcp(7))."""
 
 
 def prepare_for(target: Target | None) -> None:
-    """Import what a login there may need: over plain TCP, the password may have to be encrypted.
-
-    target: None for any.
-    """
+    """Import what a login there may need: over plain TCP, the password may have to be encrypted."""
     needs_none = target is not None and (target.socket or target.tls)
     if not (needs_none or hasattr(_auth, "serialization")):
-        # PyMySQL would import this one as late as it encrypts a password.
-        import cryptography.hazmat.backends.openssl.backend  # noqa: F401, PLC0415 (see above)
+        import cryptography.hazmat.backends.openssl.backend  # noqa: F401, PLC0415 (as above)
 
         importlib.reload(_auth)
 
 
 class Connection(aiomysql.Connection):  # type: ignore[misc]
-    """One connection, open from `to` until `close`.
-
-    target: what it was made to. peer: the address that this is connected to, the same for each
-    connection to one socket, and the account.
-    """
+    """One connection, open from `to` until `close`. peer: the other end, and the account."""
 
     target: Target
     peer: object = None
@@ -80,10 +69,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     @classmethod
     async def to(cls, target: Target, addresses: Sequence[str] = ()) -> Self:
-        """Connect to the socket or the first address that accepts, and log in.
-
-        Raises any exception: the driver does not limit them to its own.
-        """
+        """Connect to the socket or the first address that accepts, and log in. Raises anything."""
         prepare_for(target)
         connection = cls(
             host=target.host,
@@ -111,10 +97,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return connection
 
     async def answers(self, *statements: str) -> list[Rows | MySQLError]:
-        """Send statements together; return the rows of each, or the server's error in their place.
-
-        Raises `UnaskedBytesError` if bytes of another answer are left, and as the driver.
-        """
+        """Send statements together; return the rows of each, or the server's error."""
         self._bytes_left = MOST_BYTES
         self._ensure_alive()
         await self._check_nothing_unread()
@@ -123,21 +106,19 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return [await self._answer() for _ in statements]
 
     def close(self) -> None:
-        """Close at once. The driver calls this too, on a fault or a cancellation."""
+        """Close at once. The driver calls this too."""
         writer, self._writer, self._reader = self._writer, None, None
         if writer is not None:
             # StreamWriter.close waits up to 30 s until the peer has ended TLS as well.
             writer.transport.abort()
 
     async def _open(self, addresses: Sequence[str]) -> None:
-        # The driver's own `_connect` aborts no failed connection, and its timeout may swallow our
-        # deadline on Python 3.11 (python/cpython#86296).
+        # The driver's `_connect` may swallow our deadline on Python 3.11 (python/cpython#86296).
         if self._unix_socket:
             self._reader, self._writer = await _open_unix_connection(self._unix_socket)
             self._secure = True
         else:
             self._reader, self._writer = await connect_to_first(addresses, self._port)
-            # Have the kernel end a connection whose host was reset, or whose network was cut.
             connected = self._writer.get_extra_info("socket")
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE.items():
@@ -151,8 +132,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         # aiomysql would send the password in plain text.
         if self._ssl_context is not None and not self.server_capabilities & CLIENT.SSL:
             raise faults.PlainTextError
-        # The greeting names the server's default, which need not be the account's. To the oldest
-        # plugin, a server that needs another one answers with a request to switch.
+        # The greeting names the server's default, which need not be the account's.
         if self._server_auth_plugin not in PLUGINS:
             self._client_auth_plugin = PLUGINS[0]
         self._logging_in = True
@@ -181,7 +161,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return self._result.rows or ()
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
-        # The driver reads everything here. asyncio buffers at most 128 KiB beyond that.
+        # The driver reads everything here.
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
             raise faults.UnaskedBytesError
@@ -209,9 +189,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return packet
 
 
-async def _open_unix_connection(
-    path: str,
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open_unix_connection(path: str) -> Streams:
     connecting = socket.socket(socket.AF_UNIX)
     try:
         connecting.setblocking(False)  # noqa: FBT003 (socket's own signature)
@@ -227,6 +205,5 @@ async def _open_unix_connection(
 
 
 def _query(statement: str) -> bytes:
-    """Return a packet: its length in three bytes, its number 0, COM_QUERY and the statement."""
-    payload = b"\x03" + statement.encode()
+    payload = b"\x03" + statement.encode()  # COM_QUERY
     return len(payload).to_bytes(4, "little") + payload

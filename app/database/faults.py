@@ -1,7 +1,4 @@
-"""Translates the exception of a failed poll into a `PollFailure`. Pure.
-
-Driver and server text may quote credentials: the words are our own.
-"""
+"""Translates exceptions. Pure. Driver and server text may quote credentials: the words are ours."""
 
 import os
 import re
@@ -22,20 +19,18 @@ _PLUGIN_NAME_BYTES = 64  # the longest plugin name in MySQL
 
 LOOKING_UP, CONNECTING = "looking up the host's name", "connecting"
 LOGGING_IN = "logging in"
-"""The phases of a login. The first does not concern the server; in the last, the password has been
-accepted."""
+"""The phases of a login. In the last, the password has been accepted."""
 
 _LOST = Reason.CONNECTION_LOST, "the server closed the connection while {phase}"
 
-# What a login or our statements can get, of MariaDB 11.8's list and MySQL's manual. All other
-# numbers, such as 1043 (bad handshake), are `_OTHER_ERROR`.
+# What a login or our statements can get, of MariaDB 11.8's list and MySQL's manual.
 _ERRORS = {
     (
         1040,  # ER_CON_COUNT_ERROR
         1203,  # ER_TOO_MANY_USER_CONNECTIONS
     ): (Reason.TOO_MANY_CONNECTIONS, "no connection is left for user {user}"),
     # ER_USER_LIMIT_REACHED
-    (1226,): (Reason.TOO_MANY_CONNECTIONS, "user {user} has reached its {limit}"),
+    (1226,): (Reason.TOO_MANY_CONNECTIONS, "user {user} has reached its {fault}"),
     (
         1045,  # ER_ACCESS_DENIED_ERROR
         1142,  # ER_TABLEACCESS_DENIED_ERROR: MySQL 5.7 without show_compatibility_56
@@ -87,22 +82,49 @@ _ERRORS = {
 _LIMIT = re.compile("max_(user_connections|[a-z]+_per_hour|questions|updates)")
 _OTHER_ERROR = Reason.ERROR, "the server answered with an error while {phase}"
 
-_FAULTS = {
-    (ssl.SSLError,): (Reason.ERROR, "no TLS connection to {target}: {fault}"),
-    (SettingsError,): (Reason.ERROR, "{fault}"),
-    (UnicodeError,): (
+
+class PlainTextError(Exception):
+    """TLS is required and the server does not offer it."""
+
+
+class UnaskedBytesError(Exception):
+    """The server sent more than any answer needs, or more than the statements' answers."""
+
+
+class RefusedPluginError(Exception):
+    """The server requested this authentication plugin."""
+
+
+_FAULTS: dict[type | tuple[type, ...], tuple[Reason, str]] = {
+    PlainTextError: (
+        Reason.ERROR,
+        "{target} offers no TLS, but MYSQL_SSL* requires it",
+    ),
+    UnaskedBytesError: (
+        Reason.ERROR,
+        "{target} sent more than it was asked for while {phase}",
+    ),
+    RefusedPluginError: (
+        Reason.ACCESS_DENIED,
+        (
+            "user {user} authenticates with the plugin {fault}, which clustercheckd does not"
+            " support: change it to unix_socket, mysql_native_password or caching_sha2_password"
+        ),
+    ),
+    ssl.SSLError: (Reason.ERROR, "no TLS connection to {target}: {fault}"),
+    SettingsError: (Reason.ERROR, "{fault}"),
+    UnicodeError: (
         Reason.ERROR,
         (
             "the host name in {target} or the user name {user} is not valid:"
             " check MYSQL_HOST and MYSQL_USERNAME"
         ),
     ),
-    (TimeoutError,): (
+    TimeoutError: (
         Reason.TIMEOUT,
         "no answer from {target} within {seconds:g} s while {phase}",
     ),
-    # The peer accepted the connection and closed it: asyncio, uvloop and aiomysql each raise their
-    # own.
+    # The peer closed the connection: asyncio, uvloop and aiomysql each raise their own.
     (
         BrokenPipeError,
         ConnectionResetError,
@@ -111,8 +133,8 @@ _FAULTS = {
         InterfaceError,
     ): _LOST,
     # Only a failed connect: later, the driver wraps every OSError in an error of its own.
-    (OSError,): (Reason.UNREACHABLE, "cannot connect to {target}: {fault}"),
-    (BaseException,): (
+    OSError: (Reason.UNREACHABLE, "cannot connect to {target}: {fault}"),
+    BaseException: (
         Reason.ERROR,
         "{target} sent an answer that is not MySQL while {phase}",
     ),
@@ -126,57 +148,13 @@ _REFUSALS = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
 """An immediate retry would fail too, and only add a line to the server's log."""
 
 
-class UnfitServerError(Exception):
-    """A server that clustercheckd refuses to use.
-
-    words: what is wrong with it, a format string for target, user and phase.
-    """
-
-    reason = Reason.ERROR
-    words = ""
-
-
-class PlainTextError(UnfitServerError):
-    """TLS is required and the server does not offer it."""
-
-    words = "{target} offers no TLS, but MYSQL_SSL* requires it"
-
-
-class UnaskedBytesError(UnfitServerError):
-    """The server sent more than any answer needs, or more than the statements' answers.
-
-    The next poll would take the rest for its own answers.
-    """
-
-    words = "{target} sent more than it was asked for while {phase}"
-
-
-class RefusedPluginError(UnfitServerError):
-    """The server requested an authentication plugin that clustercheckd does not support."""
-
-    reason = Reason.ACCESS_DENIED
-
-    def __init__(self, plugin: bytes) -> None:
-        super().__init__()
-        name = re.sub(rb"\W", b"?", plugin[:_PLUGIN_NAME_BYTES]).decode() or "unknown"
-        self.words = (
-            f"user {{user}} authenticates with the plugin {name}, which clustercheckd does not"
-            " support: change it to unix_socket, mysql_native_password or caching_sha2_password"
-        )
-
-
 def poll_failure(
     fault: BaseException, target: Target | None, phase: str, deadline_seconds: float
 ) -> PollFailure:
-    """Return the reason of a failure, and what happened in clustercheckd's own words.
-
-    target: None if it could not be resolved. phase: the step that failed, such as "connecting".
-    """
+    """Return the reason, and what happened. target: None if it could not be resolved."""
     fault = _cause(fault)
     number = error_number(fault)
-    if isinstance(fault, UnfitServerError):
-        reason, words = fault.reason, fault.words
-    elif number:
+    if number:
         errors = (row for numbers, row in _ERRORS.items() if number in numbers)
         reason, words = next(errors, _OTHER_ERROR)
         words += f" (error {number})"
@@ -185,20 +163,18 @@ def poll_failure(
             row for kind, row in _FAULTS.items() if isinstance(fault, kind)
         )
     words = words.format(
-        # Without a login, its settings could not be read, or no login has begun yet.
         target=target or "the server",
         user=target.username if target else "unknown",
         phase=phase,
         seconds=deadline_seconds,
         fault=_words_of(fault),
-        limit=_limit_of(fault),
     )
     # Paths and names may contain any byte.
     return PollFailure(reason, one_line(words))
 
 
 def error_number(fault: object) -> int:
-    """Return the error number of the server or the client library; 0 if the fault has none."""
+    """Return the error number of the server or the client library, or 0."""
     match fault:
         case MySQLError(args=(int(number), *_)):
             return number
@@ -206,18 +182,14 @@ def error_number(fault: object) -> int:
 
 
 def is_error_of_server(fault: BaseException) -> bool:
-    """Return whether the server answered with an error: the connection still works."""
-    # The server's are numbered from 1000. 2000 to 2999 are the client library's.
+    """Return whether the server answered with an error: 2000 to 2999 are the client library's."""
     return error_number(fault) // 1000 not in (0, 2)
 
 
 def outcome_of(
     fault: BaseException, failure: PollFailure, phase: str, refusals: int = 0
 ) -> Outcome:
-    """Return what a failed login says about the server: see the table of `app.database.logins`.
-
-    refusals: of our account before it.
-    """
+    """Return what a failed login says about the server. refusals: of our account before it."""
     if phase == LOOKING_UP:
         return Outcome.FAILED
     if refusals and failure.reason is Reason.TIMEOUT and phase != LOGGING_IN:
@@ -230,7 +202,6 @@ def outcome_of(
 
 
 def _is_tls_refusal(fault: BaseException) -> bool:
-    """Return whether TLS is not possible until somebody changes a certificate or a setting."""
     if isinstance(fault, ssl.SSLCertVerificationError | PlainTextError):
         return True
     # An alert: the server does not accept our certificate.
@@ -242,14 +213,15 @@ def _cause(fault: BaseException) -> BaseException:
     return fault.__cause__ if isinstance(fault.__cause__, ssl.SSLError) else fault
 
 
-def _limit_of(fault: BaseException) -> str:
-    # In every language, the server's text names the limit as it is written in SQL.
-    found = _LIMIT.search(str(fault))
-    return found[0] if found else "limit"
-
-
 def _words_of(fault: BaseException) -> str:
     match fault:
+        case RefusedPluginError(args=(bytes(plugin),)):
+            name = re.sub(rb"\W", b"?", plugin[:_PLUGIN_NAME_BYTES])
+            return name.decode() or "unknown"
+        case MySQLError():
+            # The limit of error 1226, as in SQL in every language.
+            found = _LIMIT.search(str(fault))
+            return found[0] if found else "limit"
         case ssl.SSLCertVerificationError():
             return f"certificate not accepted: {fault.verify_message}"
         case ssl.SSLError():

@@ -1,7 +1,4 @@
-"""What the outcomes of logins say about the server, and when the next login is due. Pure.
-
-A login beside the open session is a *visit*: it shows whether a new client gets in.
-"""
+"""What the outcomes of logins say about the server, and when the next login is due. Pure."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,7 +7,7 @@ from enum import Enum
 from app.verdict.node_state import PollFailure
 
 _REJECTIONS = 2
-"""The server takes no logins if so many in a row were rejected: one may be an accident."""
+"""So many in a row are no accident."""
 
 _REJECTED_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -46,18 +43,19 @@ EFFECTS = {
 }
 
 _REFUSALS = (Outcome.REFUSED, Outcome.DELAYED)
-"""Each is a line in the server's log, and may count towards max_password_errors: the next login
-waits for 1, 2, 4, .. 60 s, or a change of the account's files."""
+"""Each is a line in the server's log, and may count towards max_password_errors. The next login
+waits for 1, 2, 4, .. 60 s."""
+
+NO_SESSION = (*_REFUSALS, Outcome.FAILED)
+"""Nobody knows whether clients get one."""
 
 
 @dataclass(frozen=True)
 class Logins:
-    """What all logins so far say, in seconds of one clock.
+    """What all logins so far say. A method that names an event returns the value after it.
 
-    A method that names an event returns the value after it.
-
-    failure: why the latest was not accepted. rejected: why the server takes no logins. None if
-    neither. rejections and refusals: see `EFFECTS`.
+    failure: why the latest was not accepted. rejected: why the server takes no logins. rejections
+    and refusals: see `EFFECTS`.
     """
 
     began_at: float = -math.inf
@@ -69,43 +67,41 @@ class Logins:
 
     @property
     def account_refused(self) -> bool:
-        """Whether the latest login failed by the account or the path to the server."""
+        """Whether the latest login failed, but was not rejected."""
         return self.failure is not None and self.outcome is not Outcome.REJECTED
 
     def waits(self, at: float) -> bool:
-        """Whether the next login waits, because our account was refused."""
-        doubled = 2.0 ** (min(self.refusals, _MOST_DOUBLINGS) - 1)
-        pause_seconds = min(doubled, _LONGEST_PAUSE_SECONDS)
-        # While no client gets in, the next login must not be late to see that they do.
+        """Whether the next login waits after a refusal."""
+        doubled_seconds = 2.0 ** min(self.refusals, _MOST_DOUBLINGS) / 2
+        pause_seconds = min(doubled_seconds, _LONGEST_PAUSE_SECONDS)
+        # While no client gets in, the next login must not be late.
         is_refused = self.outcome in _REFUSALS and self.rejected is None
         return is_refused and at < self.began_at + pause_seconds
 
     def is_due(
         self, at: float, interval_seconds: float, *, session_answers: bool
     ) -> bool:
-        """Whether to visit. interval_seconds: 0 for only in trouble."""
+        """Whether to log in beside the session. interval_seconds: 0 for only in trouble."""
         if self.waits(at):
             return False
         if self.outcome is Outcome.REJECTED and self.rejections < _REJECTIONS:
-            # Once more, before anything is said about the server.
+            # One may be an accident.
             return True
-        seconds = interval_seconds or math.inf
+        limit_seconds = math.inf if self.rejected is None else _REJECTED_PAUSE_SECONDS
         if not session_answers:
-            seconds = min(seconds, _HUNG_SECONDS)
-        elif self.rejected is not None:
-            seconds = min(seconds, _REJECTED_PAUSE_SECONDS)
-        return at >= self.began_at + seconds
+            limit_seconds = _HUNG_SECONDS
+        return at >= self.began_at + min(interval_seconds or math.inf, limit_seconds)
 
     def begun(self, at: float) -> "Logins":
-        """Note that one has begun."""
+        """Note that one begins."""
         return replace(self, began_at=at)
 
     def account_changed(self) -> "Logins":
-        """Note that a file of the account has changed: a login is due."""
+        """Note that the account has changed: a login is due."""
         return replace(self, began_at=-math.inf, refusals=min(self.refusals, 1))
 
     def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
-        """Note how one ended. failure: why it was not accepted."""
+        """Note how one ended."""
         (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
         rejections = keep_rejections * self.rejections + rejected_now
         refusals = keep_refusals * self.refusals + refused_now

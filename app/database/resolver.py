@@ -1,7 +1,7 @@
-"""Resolves host names without blocking the event loop, and connects to their addresses.
+"""Resolves host names, and connects to their addresses.
 
-A resolver that hangs blocks its thread for half a minute, and nothing can interrupt that. The
-process joins the threads of asyncio and uvloop at its end, but not these: one daemon for each name.
+A resolver that hangs blocks its thread for half a minute. At its end, the process would wait for a
+thread of asyncio, but not for these: one daemon for each name.
 """
 
 import asyncio
@@ -14,46 +14,37 @@ from concurrent.futures import Future
 from app.deadline import deadline
 
 _NEXT_ADDRESS_SECONDS = 0.25
-"""How long to wait for one address before the next one, as in RFC 8305. One that drops packets,
-often the IPv6 one, would use up every deadline."""
+"""How long to wait for one address before the next one, as in RFC 8305."""
 
 _CONNECT_SECONDS = 1.5
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
 
 class Resolver:
-    """Looks up host names. A lookup continues if its caller is cancelled, for the next one."""
+    """Looks up host names. A lookup goes on if its caller is cancelled, for the next one."""
 
     def __init__(self) -> None:
         self._lookups: dict[str, asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str) -> list[str]:
-        """Return the IP addresses of a host, in the order to try them. The caller sets the limit.
-
-        Raises OSError if the name has no address, and UnicodeError if it cannot be a name.
-        """
+        """Return the IP addresses of a host. Raises OSError, or UnicodeError if it is no name."""
         with contextlib.suppress(socket.gaierror):
             return _look_up(host, socket.AI_NUMERICHOST)
         if host not in self._lookups:
             self._lookups[host] = asyncio.wrap_future(_begin(host))
-            # If this call is cancelled, perhaps nobody else retrieves the exception.
+            # Perhaps nobody else retrieves the exception.
             self._lookups[host].add_done_callback(lambda done: done.exception())
         lookup = self._lookups[host]
-        # asyncio.wait does not cancel the future when this call is cancelled.
         await asyncio.wait([lookup])
         del self._lookups[host]
         return lookup.result()
 
 
-async def connect_to_first(
-    addresses: Sequence[str], port: int
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first address that accepts. Raises the OSError of the last.
-
-    In a network that was cut, the kernel would ask again after ever longer pauses.
-    """
+async def connect_to_first(addresses: Sequence[str], port: int) -> Streams:
+    """Connect to the first address that accepts. Raises the OSError of the last."""
     *others, last = addresses
     for address in others:
-        # TimeoutError too, but not the deadline, which arrives as a CancelledError.
         with contextlib.suppress(OSError):
             async with asyncio.timeout(_NEXT_ADDRESS_SECONDS):
                 return await asyncio.open_connection(address, port)
@@ -73,7 +64,6 @@ def _begin(host: str) -> Future[list[str]]:
     try:
         threading.Thread(target=look_up, daemon=True).start()
     except RuntimeError:
-        # Not the server's fault, as a RuntimeError from a connection would be.
         raise socket.gaierror(
             socket.EAI_SYSTEM, "clustercheckd could not start a thread"
         ) from None

@@ -1,11 +1,9 @@
-"""A session on the server, and its statements.
+"""A session on the server, and its statements, for which USAGE is enough.
 
-A node that is not ready answers SHOW and SET. MariaDB refuses BEGIN, COMMIT and prepared statements
-on it, Percona XtraDB Cluster even a SELECT without a table (error 1047). USAGE is enough for all.
+A node that is not ready answers SHOW and SET, Percona XtraDB Cluster no SELECT (error 1047).
 
-Nothing cheaper than SHOW STATUS has the status variables. For the system variables, SHOW costs the
-server far more than `SELECT @@global.a, ...`, which fails as a whole if the server lacks one
-(error 1193). So a session remembers which it has, and a poll whose SELECT is refused uses SHOW.
+For the system variables, SHOW costs the server far more than `SELECT @@global.a, ...`, which fails
+if the server lacks one (error 1193). So a session remembers which it has.
 """
 
 import asyncio
@@ -19,11 +17,11 @@ from pymysql.err import MySQLError
 
 from app.database.connection import Connection
 from app.database.faults import error_number
+from app.deadline import deadline
 from app.verdict.node_state import (
     STATUS_VARIABLES,
     SYSTEM_VARIABLES,
-    NodeState,
-    PollFailure,
+    PollResult,
     Rows,
     parse_node_state,
 )
@@ -32,24 +30,21 @@ _UNKNOWN_SYSTEM_VARIABLE = 1193
 _OUT_OF_SYNC = (1047, 1205)
 """The node cannot be read in sync. Any other error concerns the account or the session."""
 
-# A session left behind must not count towards the account's limit for the server's eight hours.
-# The rest undoes what would hide rows, or fail: the server's own values, or init_connect.
+# The server's wait_timeout is eight hours. The rest undoes what would hide rows.
 _SETTINGS = (
     "SET SESSION wait_timeout={}, sql_select_limit=18446744073709551615,"
     " sql_big_selects=1, character_set_results=NULL"
 )
-# With the server's wsrep_sync_wait, a SHOW may wait 30 s, or fail outside a primary component.
-# With wsrep_dirty_reads, no read in sync would wait. A server may lack the second, or both.
-# aiomysql's init_command also sends COMMIT, which a node that is not ready refuses.
+# With the server's wsrep_sync_wait, a SHOW may wait 30 s. With wsrep_dirty_reads, no read in sync
+# would wait. A server may lack the second, or both.
 _GALERA_SETTINGS = (
     ", wsrep_sync_wait=0, wsrep_dirty_reads=OFF",
     ", wsrep_sync_wait=0",
     "",
 )
-# Bit 1 is for SELECT, on all servers, which is cheaper than a SHOW STATUS in sync.
+# Bit 1 is for SELECT, on all servers.
 _READ_IN_SYNC = ("SET SESSION wsrep_sync_wait=1", "SELECT 1")
-# In session scope: in global scope, MySQL 8 and PXC lock the list of all threads.
-# Python writes a tuple of names as SQL writes a list of strings.
+# In global scope, MySQL 8 and PXC lock the list of all threads.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN {STATUS_VARIABLES}"
 _PROVIDER_OPTIONS = b"wsrep_provider_options"
 _SHOWN = (
@@ -66,16 +61,17 @@ _UNIT_SECONDS = (86400, 3600, 60, 1)
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 _SHOWN_SECONDS = 60.0
-"""How often to look for what a server seldom changes: its evs.suspect_timeout."""
+"""How often to look for what a server seldom changes."""
+
+SYNC_SECONDS = 60.0
+"""The limit of a read in sync. The server itself gives up after 30 s."""
 
 
 class Session(Connection):
     """A connection whose account has logged in.
 
-    can_read_in_sync: whether the server has wsrep_sync_wait, known after `prepare`.
-    suspect_seconds: its evs.suspect_timeout, or Galera's default, known after the first `read`.
-    reading: a statement of `read` or `read_in_sync` that the server has not answered yet.
-    counted: what the latest read got for the rest. variables: what it has seldom to show.
+    can_read_in_sync: known after `prepare`. suspect_seconds: the server's evs.suspect_timeout.
+    reading: what has got no answer yet. counted: what the latest read got for the rest.
     """
 
     can_read_in_sync = True
@@ -88,10 +84,7 @@ class Session(Connection):
     _show_at = 0.0
 
     async def prepare(self, idle_seconds: int, *, tries_read: bool) -> None:
-        """Prepare the session, which the server ends after so long without a statement.
-
-        tries_read: whether to try what a poll asks. Raises as `read`, and then closes it.
-        """
+        """Prepare the session, or close it and raise. tries_read: try what a poll asks too."""
         try:
             for galera_settings in _GALERA_SETTINGS:
                 statement = _SETTINGS.format(idle_seconds) + galera_settings
@@ -107,10 +100,7 @@ class Session(Connection):
         self.can_read_in_sync = galera_settings != ""
 
     async def quit(self) -> None:
-        """Log out, so that the server counts no aborted client, and close.
-
-        Over TLS, wait up to 0.5 s for the server's end.
-        """
+        """Log out, so that the server counts no aborted client; over TLS, wait for its end."""
         if self._writer is not None:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_QUIT_SECONDS):
@@ -119,33 +109,34 @@ class Session(Connection):
                     await self._writer.wait_closed()
         self.close()
 
-    async def read(self, *more: str) -> NodeState | PollFailure:
-        """Read the node's state once, and more. Raises whatever the driver raises."""
+    async def read(self, *more: str) -> PollResult:
+        """Read the node's state, and more. Raises whatever the driver raises."""
         at = asyncio.get_running_loop().time()
-        if at < self._show_at:
-            select = f"SELECT {', '.join(f'@@global.{name}' for name in self._names)}"
-            status, selected, *self.counted = await self.answers(
-                _SHOW_STATUS, select, *more
-            )
-            if not isinstance(selected, MySQLError):
-                (values,) = selected
-                pairs = zip(self._names, values, strict=True)
-                return parse_node_state((*_rows(status), *pairs))
-        status, variables, *self.counted = await self.answers(
-            _SHOW_STATUS, _SHOW_VARIABLES, *more
+        names = self._names if at < self._show_at else ()
+        select = "SELECT " + ", ".join(f"@@global.{name}" for name in names)
+        status, answer, *self.counted = await self.answers(
+            _SHOW_STATUS, select if names else _SHOW_VARIABLES, *more
         )
-        shown = _rows(variables)
-        self._remember(shown)
-        self._show_at = at + _SHOWN_SECONDS
+        if names and isinstance(answer, MySQLError):
+            self._show_at = 0.0
+            return await self.read(*more)
+        shown = _rows(answer)
+        if names:
+            (values,) = shown
+            shown = tuple(zip(names, values, strict=True))
+        else:
+            self._remember(shown)
+            self._show_at = at + _SHOWN_SECONDS
         return parse_node_state((*_rows(status), *shown))
 
     async def read_in_sync(self) -> bool:
-        """Wait until the node has applied all that its group had ordered.
+        """Wait until the node has applied all that its group had ordered; False if it refuses.
 
-        Return False if the node refuses the wait, at the latest after its
-        repl.causal_read_timeout, 30 s by default. Raises whatever the driver raises.
+        Raises whatever the driver raises.
         """
-        waiting, answer = await self.answers(*_READ_IN_SYNC)
+        self.phase = "reading in sync"
+        async with deadline(SYNC_SECONDS):
+            waiting, answer = await self.answers(*_READ_IN_SYNC)
         _rows(waiting)
         if error_number(answer) in _OUT_OF_SYNC:
             return False

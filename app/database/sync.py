@@ -1,25 +1,23 @@
 """Whether the node keeps up with its group, from polls and reads in sync (docs/policies.md). Pure.
 
-If no poll was answered for so long that the group may have excluded the node, the next 200 needs a
-read in sync that began afterwards, whoever slept: the server, this process or the machine. The node
-itself may not know yet that it was excluded.
+If no poll was answered for so long that the group may have excluded the node, which may not know it
+yet, the next 200 needs a read in sync that began afterwards, whoever slept.
 """
 
 from dataclasses import dataclass, replace
 from enum import Enum
 
 _RETURN_SECONDS = 10.0
-"""After such a gap, the node returns without a read in sync that it has not answered so long."""
+"""After so long, the node returns without it."""
 
 _PROMPT_SECONDS = 0.5
-"""Only a read that is answered so soon shows that the node is back. While the group is about to
-exclude it, one may be answered after seconds, when the members have agreed on who they were."""
+"""A later answer shows no return: the group may be about to exclude the node."""
 
 _AGAIN_SECONDS = 1.0
 """After a read that was refused or lost."""
 
 _RETURNING_AGAIN_SECONDS = 0.2
-"""While the node returns: at each poll."""
+"""The same while the node returns."""
 
 _TOLD_NOTHING_SECONDS = 1.0
 _SUSPECTED = 0.4
@@ -39,9 +37,7 @@ class Answers(Enum):
     """How the answers to polls came."""
 
     NONE = "there was none yet: the first one comes without a gap"
-    SILENCE = (
-        "the server gave none when clustercheckd began, and may have hung for any time"
-    )
+    SILENCE = "the server gave none yet, and may have hung for any time"
     TIMELY = "the next one is due until `due_at`; later, it comes after a gap"
     RETURNING = "the same, and the one at `returned_at` came after a gap: no read was prompt since"
 
@@ -49,19 +45,16 @@ class Answers(Enum):
 def gap_seconds(suspect_seconds: float, poll_interval_seconds: float) -> float:
     """Return how long a node may give no answer without being excluded from its group.
 
-    suspect_seconds: its evs.suspect_timeout. The others count from its last message, which may be a
-    second older. poll_interval_seconds: the longest pause between two polls, which is no gap.
+    suspect_seconds: from its last message, which may be a second older.
     """
     return max(_SUSPECTED * suspect_seconds, poll_interval_seconds + _SPARE_SECONDS)
 
 
 @dataclass(frozen=True)
 class Sync:
-    """What the polls and reads in sync so far say, in seconds of one clock.
+    """What the polls and reads in sync so far say.
 
-    A method that names an event returns the value after it.
-
-    read_began_at: of the latest read. unanswered: whether the latest poll got no answer in time.
+    A method that names an event returns the value after it. unanswered: of the latest poll.
     """
 
     read: Read = Read.NONE
@@ -73,14 +66,14 @@ class Sync:
     unanswered: bool = False
 
     def wait_seconds(self, at: float) -> float | None:
-        """How long none was answered; 0 if the latest was, None if nothing is known."""
+        """How long none was answered; None if nothing is known."""
         if self.read is Read.NONE:
             return None
         return at - self.waiting_since if self._waits else 0.0
 
     @property
     def refused(self) -> bool:
-        """Whether the node has refused one since the last that it answered."""
+        """Whether the node has refused one since its last answer."""
         return self.read is Read.REFUSED
 
     @property
@@ -88,18 +81,18 @@ class Sync:
         return self.read in (Read.WAITING, Read.REFUSED)
 
     def is_returning(self, at: float) -> bool:
-        """Whether no read has shown yet that the node is back from a gap."""
+        """Whether no read has shown that the node is back."""
         returning = self.answers is Answers.RETURNING
         return returning and at < self.returned_at + _RETURN_SECONDS
 
     @property
     def read_is_outdated(self) -> bool:
-        """Whether the latest read began before the gap, so that its answer shows no return."""
+        """Whether the latest read began before the gap."""
         returning = self.answers is Answers.RETURNING
         return returning and self.read_began_at < self.returned_at
 
     def read_is_due(self, at: float, interval_seconds: float) -> bool:
-        """Whether to read, unless a read is under way. interval_seconds: not 0."""
+        """Whether to read, unless one is under way."""
         seconds = interval_seconds
         if self._waits:
             seconds = min(seconds, _AGAIN_SECONDS)
@@ -114,41 +107,35 @@ class Sync:
             return replace(self, read_began_at=at)
         return replace(self, read=Read.WAITING, read_began_at=at, waiting_since=at)
 
-    def read_answered(self, at: float) -> "Sync":
-        """Note its answer."""
+    def read_ended(self, at: float, *, is_answered: bool) -> "Sync":
+        """Note its end. is_answered: without error 1205 or 1047."""
         if not self._waits:
             return self
+        if not is_answered:
+            return replace(self, read=Read.REFUSED)
         is_prompt = at <= self.read_began_at + _PROMPT_SECONDS
         answers = self.answers
         if answers is Answers.RETURNING and is_prompt and not self.read_is_outdated:
             answers = Answers.TIMELY
         return replace(self, read=Read.ANSWERED, answers=answers)
 
-    def read_refused(self) -> "Sync":
-        """Note error 1205 or 1047."""
-        return replace(self, read=Read.REFUSED) if self._waits else self
-
     def read_lost(self, at: float) -> "Sync":
-        """Note that its session was lost, or that our account got another error."""
+        """Note that its session was lost, or got another error."""
         waited = self._waits and at >= self.waiting_since + _TOLD_NOTHING_SECONDS
         return self if waited or self.refused else self.nothing_reads()
 
     def nothing_reads(self) -> "Sync":
-        """Note that no session can read, and our account gets no other."""
+        """Note that nothing is known any more."""
         return replace(self, read=Read.NONE)
 
-    def poll_failed(self, *, in_time: bool) -> "Sync":
-        """Note a poll that did not read the node. in_time: not by a timeout."""
+    def poll_failed(self) -> "Sync":
+        """Note a poll that did not read the node."""
         is_first = self.answers is Answers.NONE
         answers = Answers.SILENCE if is_first else self.answers
-        return replace(self, answers=answers, unanswered=not in_time)
+        return replace(self, answers=answers, unanswered=True)
 
     def poll_answered(self, at: float, longest_gap_seconds: float | None) -> "Sync":
-        """Note a poll that was answered.
-
-        longest_gap_seconds: how long the next answer may take without a gap; None if nothing reads
-        in sync.
-        """
+        """Note a poll that was answered. longest_gap_seconds: None if nothing reads in sync."""
         if longest_gap_seconds is None:
             return replace(self, answers=Answers.NONE, unanswered=False)
         answers, returned_at = self.answers, self.returned_at

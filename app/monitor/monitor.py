@@ -2,11 +2,10 @@
 
 An answer rests on a poll that began at most the poll interval ago, or that has just ended:
 
-- A question that finds an older result waits for the end of the poll that is under way, or begins
-  one.
+- A question that finds an older result waits for the end of a poll.
 - One poll is under way at a time, and none begins sooner than the interval after the one before.
-- After a second in which nobody asked, one begins all the same, for the log, /metrics and systemd;
-  after the interval while the node waits, to find out why in time.
+- After a second in which nobody asked, one begins all the same; after the interval while the node
+  waits, to find out why in time.
 """
 
 import asyncio
@@ -20,17 +19,17 @@ from functools import lru_cache, partial
 
 from app.deadline import boot_seconds, deadline
 from app.monitor.changes import Changes
-from app.verdict.node_state import NodeState, PollFailure
+from app.verdict.node_state import NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict, decide
 
 _log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 1.0
-"""How long after a poll the next one begins if nobody asks."""
+"""When the next poll begins if nobody asks."""
 
 REFUSAL_SECONDS = 0.05
-"""How long an answer that would be 503 waits for the poll: it is safe at any time."""
+"""How long an answer waits that would be 503."""
 
 _TRIES = 2  # one login may be lost
 _POLICIES_KEPT = 64  # no client can make memory grow
@@ -54,7 +53,7 @@ _DURATION_BOUNDS_SECONDS = (
     60.0,
 )
 _STUCK_PERIODS = 3
-"""A poll that takes so many times as long as a result is usable is not slow but stuck."""
+"""A poll that takes so many times as long as a result is usable is stuck."""
 _POLLER_FAILED = PollFailure(
     Reason.ERROR, "clustercheckd failed to poll the node: see its log"
 )
@@ -66,16 +65,12 @@ _RULE_FAILED = Verdict(
 _GIVEN_UP = PollFailure(Reason.STALE, "a poll did not end and was given up")
 _STOPPED = PollFailure(Reason.ERROR, "clustercheckd has stopped polling the node")
 
-# Whoever asks then waits as for a 200: an answer is on its way.
+# Who asks then waits as for a 200.
 _UNKNOWN = (Reason.STARTING, Reason.STALE)
-_BY_HAND = (Reason.DISABLED, Reason.SHUTTING_DOWN)
 
 
 def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> float:
-    """Return the age above which a result is stale: clustercheckd itself must be stuck.
-
-    The next poll begins after an idle second or a deadline, and may take a deadline too.
-    """
+    """Return the age above which a result is stale: the next poll may take a deadline too."""
     return round(
         max(interval_seconds, IDLE_SECONDS, deadline_seconds)
         + deadline_seconds
@@ -84,16 +79,15 @@ def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> f
     )
 
 
-Poll = Callable[[], Awaitable[NodeState | PollFailure]]
+Poll = Callable[[], Awaitable[PollResult]]
 
 
 @dataclass(frozen=True)
 class Polling:
-    """How to poll, and what to decide from it: what a reload replaces as a whole.
+    """How to poll, and what to decide from it: what a reload replaces.
 
-    poll: polls the node once. deadline_seconds: how long an answer may wait for a poll.
-    max_age_seconds: the age above which a result is stale. policy: the configured one, which
-    decides the logged verdict.
+    deadline_seconds: how long an answer may wait. max_age_seconds: the age above which a result is
+    stale. policy: the configured one.
     """
 
     poll: Poll
@@ -106,8 +100,7 @@ class Polling:
 class Monitor:
     """Polls one node, keeps the latest result, and decides verdicts from it.
 
-    switches: called for every verdict. clock: counts suspend. on_verdict: called with the last
-    recorded verdict after each poll, and whenever a change is looked for.
+    switches: called for every verdict. clock: counts suspend. on_verdict: called after each poll.
     """
 
     def __init__(
@@ -120,17 +113,16 @@ class Monitor:
     ) -> None:
         self.polling = polling
         self.switches = switches
-        # Of the latest poll; None before the first one has ended.
-        self.result: NodeState | PollFailure | None = None
+        self.result: PollResult | None = None
         self.changes = Changes()
-        # Counts since the start. polls: by the reason for a failure, or None. durations: how many
-        # took at most so many seconds; all together took duration_seconds.
+        # By the reason for a failure, or None.
         self.polls: Counter[Reason | None] = Counter()
+        # How many took at most so many seconds, and all together.
         self.durations = dict.fromkeys((*_DURATION_BOUNDS_SECONDS, math.inf), 0)
         self.duration_seconds = 0.0
         self.now = clock
         self._began_at = self._ended_at = clock()
-        # The verdicts of the latest poll, by policy: most health checks get one of these.
+        # The verdicts of the latest poll, by policy.
         self._decided = lru_cache(_POLICIES_KEPT)(
             partial(self._decide, 0.0, switches=Switches())
         )
@@ -146,10 +138,9 @@ class Monitor:
         return self.polling.policy
 
     def take(self, polling: Polling, *, forget: bool) -> None:
-        """Poll in another way from now on. forget: whether the latest result no longer counts."""
+        """Poll in another way. forget: whether the latest result no longer counts."""
         self.polling = polling
         self._keep(None if forget else self.result, self._began_at)
-        self._ask()
 
     @property
     def age_seconds(self) -> float:
@@ -164,29 +155,21 @@ class Monitor:
     def verdict(
         self, policy: Policy | None = None, *, switches: Switches | None = None
     ) -> Verdict:
-        """Return the verdict from the latest result.
-
-        policy, switches: instead of the present ones.
-        """
+        """Return the verdict from the latest result."""
         return self._decide(self.age_seconds, policy, switches or self.switches())
 
     def verdict_if_fresh(self, policy: Policy | None = None) -> Verdict | None:
-        """Return the verdict from a fresh result, or None if that takes another poll."""
-        fresh = (
-            self.result is not None
-            and self.age_seconds <= self.polling.interval_seconds
-        )
+        """Return the verdict, or None if it takes a poll."""
         switches = self.switches()
-        if fresh and not switches.any_on:
-            return self._decided(policy)
-        verdict = self.verdict(policy, switches=switches)
-        return verdict if fresh or verdict.reason in _BY_HAND else None
+        if switches.any_on:
+            return self.verdict(policy, switches=switches)
+        is_old = self.age_seconds > self.polling.interval_seconds
+        return None if is_old or self.result is None else self._decided(policy)
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from a fresh result, or from a poll that has just ended.
 
-        If the node is unavailable anyway, wait at most `REFUSAL_SECONDS`. Otherwise, the result is
-        stale if no poll ends within the deadline.
+        If none ends within the deadline, the result is stale.
         """
         if verdict := self.verdict_if_fresh(policy):
             return verdict
@@ -196,7 +179,7 @@ class Monitor:
         )
         is_patient = verdict.available or verdict.reason in _UNKNOWN
         if is_patient:
-            # The poll ends by its own deadline, which began when this wait did, or before.
+            # The poll ends by its own deadline, which began no later.
             limit = deadline(self.polling.deadline_seconds + _SLACK_SECONDS)
         try:
             async with limit:
@@ -229,21 +212,17 @@ class Monitor:
                     return verdict
 
     async def trial(self, poll: Poll) -> PollFailure | None:
-        """Return why the node, which can be read, could not be by another poll, twice.
-
-        A node that cannot be read now need not be: other settings may be what mends that.
-        """
-        tries = 0
-        while True:
+        """Return why the node, which can be read, could not be by another poll, twice."""
+        failure = None
+        for _ in range(_TRIES):
             await self.fresh_verdict()
             if not isinstance(self.result, NodeState):
                 return None
             result = await poll()
-            tries += 1
             if isinstance(result, NodeState):
                 return None
-            if tries == _TRIES:
-                return result
+            failure = result
+        return failure
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -259,17 +238,17 @@ class Monitor:
             _log.exception("polling ended")
             raise
         finally:
-            # Who waits for the cancelled poll must not get the verdict of the one before.
+            # Who waits must not get the verdict of the poll before.
             self._keep(_STOPPED, self.now())
             self._release_waiters()
 
-    def _keep(self, result: NodeState | PollFailure | None, began_at: float) -> None:
+    def _keep(self, result: PollResult | None, began_at: float) -> None:
         self.result = result
         self._decided.cache_clear()
         # From its start: a value may have changed right after the server sent it.
         self._began_at, self._ended_at = began_at, self.now()
 
-    def _take_result(self, result: NodeState | PollFailure, began_at: float) -> None:
+    def _take_result(self, result: PollResult, began_at: float) -> None:
         self._keep(result, began_at)
         self._asked = False
         took_seconds = self._ended_at - began_at
@@ -286,7 +265,7 @@ class Monitor:
             self.changes.note(self._decide(0.0, None, self.switches()))
             self._on_verdict(self.changes[-1].verdict)
 
-    async def _poll(self, polling: Polling) -> NodeState | PollFailure:
+    async def _poll(self, polling: Polling) -> PollResult:
         try:
             async with deadline(_STUCK_PERIODS * polling.max_age_seconds):
                 return await polling.poll()
@@ -303,8 +282,7 @@ class Monitor:
         self._question.set()
 
     async def _pause(self) -> None:
-        """Wait until a poll is due."""
-        # Let other tasks run, even if every poll takes longer than the interval.
+        # Let other tasks run.
         await asyncio.sleep(0)
         with contextlib.suppress(TimeoutError):
             while True:

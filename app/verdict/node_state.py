@@ -1,4 +1,4 @@
-"""What a poll read, or why it could not: the type of a variable says how its value is parsed."""
+"""What a poll read: the type of a variable says how its value is parsed."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -9,13 +9,13 @@ from typing import Annotated, get_type_hints
 from app.verdict.reason import Reason
 
 Cell = str | bytes | int | float | None
-"""A value of a MySQL driver: bytes if it is not valid text."""
+"""A value of a MySQL driver."""
 
 Rows = tuple[tuple[Cell, ...], ...]
 
 # As SHOW STATUS prints -1, for example wsrep_local_index outside any component.
 _UNSIGNED_MINUS_ONE = 2**64 - 1
-# Bodies, logs and terminals show these texts.
+# Terminals show these texts.
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _/:,.()+\[\]-]")
 _TEXT_LIMIT = 60
 _LIST_LIMIT = 2048  # as much as a server sends of a status variable
@@ -54,10 +54,7 @@ LongText = Annotated[str | None, partial(_text, limit=_LIST_LIMIT)]
 
 @dataclass(frozen=True)
 class PollFailure:
-    """A poll that failed.
-
-    detail: one printable line in our words: no driver text, no credential.
-    """
+    """A poll that failed. detail: in our words, without a credential."""
 
     reason: Reason
     detail: str
@@ -112,9 +109,7 @@ class NodeState(SystemVariables, StatusVariables):
     """The variables, and what the poller found in other ways.
 
     rejects_logins: why the server takes no logins. returning: whether it hung, and answered no read
-    in sync since. sync_wait_seconds: for how long it has answered none, None if nothing is known.
-    sync_refused: whether it has refused one since. stall: why it does not keep up, see
-    `alone`; stall_seconds: for how long.
+    in sync since. sync_wait_seconds: None if nothing is known. stall: see `alone`.
     """
 
     rejects_logins: str | None = None
@@ -125,8 +120,11 @@ class NodeState(SystemVariables, StatusVariables):
     stall_seconds: float = 0.0
 
 
+PollResult = NodeState | PollFailure
+
+
 def parsers_of(variables: type) -> dict[str, Callable[[Cell], int | str]]:
-    """Return the parser of each field. Raises `AttributeError` if a type has none."""
+    """Return the parser of each field."""
     types = get_type_hints(variables, include_extras=True)
     return {name: annotated.__metadata__[0] for name, annotated in types.items()}
 
@@ -138,11 +136,10 @@ STATUS_VARIABLES, SYSTEM_VARIABLES = tuple(_STATUS), tuple(_SYSTEM)
 """What a poll asks for. A server takes names in either case."""
 
 
-def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState | PollFailure:
-    """Parse rows of name and value, from SHOW or SELECT.
+def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> PollResult:
+    """Parse rows of name and value.
 
-    Return a `PollFailure` for other rows, and for two values of a name: to guess which is true
-    would risk a false 200.
+    Two values of a name are a failure: to guess which is true would risk a false 200.
     """
     values: dict[str, int | str] = {}
     for row in rows:

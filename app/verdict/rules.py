@@ -41,7 +41,7 @@ from dataclasses import dataclass
 
 from app.table import BOOLEAN, duration, row, whole
 from app.text import one_line
-from app.verdict.node_state import NOT_A_NUMBER, NodeState, PollFailure
+from app.verdict.node_state import NOT_A_NUMBER, NodeState, PollFailure, PollResult
 from app.verdict.reason import PLANNED, Reason
 
 AVAILABLE, UNAVAILABLE = 200, 503
@@ -50,11 +50,7 @@ AVAILABLE, UNAVAILABLE = 200, 503
 
 @dataclass(frozen=True)
 class Policy:
-    """What the operator allows: settings, each with its words for --help.
-
-    min_cluster_size: in members. max_recv_queue: in write-sets. max_stall, max_sync_wait: in
-    seconds.
-    """
+    """What the operator allows: settings, each with its words for --help."""
 
     available_when_donor: bool = row("0", "accept a donor or desynced node", BOOLEAN)
     available_when_readonly: bool = row("1", "accept a read-only node", BOOLEAN)
@@ -77,8 +73,7 @@ class Policy:
 class Switches:
     """What the operator switches by hand.
 
-    disabled_file: words for the file if it exists or cannot be checked. disabled_at: when it was
-    last changed, in Unix time.
+    disabled_file: words for the file if it exists. disabled_at: in Unix time.
     """
 
     disabled_file: str | None = None
@@ -93,10 +88,7 @@ class Switches:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer at one moment.
-
-    detail: what was seen, and which setting decided; one printable line.
-    """
+    """The answer at one moment. detail: what was seen, and which setting decided, in a line."""
 
     available: bool
     reason: Reason
@@ -132,16 +124,13 @@ def status_of(verdict: Verdict, drain_status: int = UNAVAILABLE) -> int:
 
 
 def decide(
-    result: NodeState | PollFailure | None,
+    result: PollResult | None,
     age_seconds: float,
     policy: Policy,
     switches: Switches,
     max_age_seconds: float = math.inf,
 ) -> Verdict:
-    """Return the verdict on the latest poll.
-
-    result: None before the first has ended. age_seconds: since it began.
-    """
+    """Return the verdict on a poll. result: None before the first has ended."""
     if switches.disabled_file is not None:
         return _no(Reason.DISABLED, switches.disabled_file)
     if switches.shutting_down:
@@ -254,7 +243,6 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     return None
 
 
-# As in the Galera documentation.
 _JOINING, _DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = "OFF"
 
@@ -278,7 +266,7 @@ _OF_AN_OPEN_NODE = (
     (Reason.NO_NETWORKING, "skip_networking", _OFF),
     (Reason.MAINTENANCE, "pxc_maint_mode", "DISABLED"),
 )
-"""Rules 14 to 17, if the server has the variable."""
+"""Rules 14 to 17."""
 
 
 def _no(reason: Reason, detail: str) -> Verdict:

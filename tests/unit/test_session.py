@@ -165,10 +165,14 @@ def test_a_select_that_answers_nothing_or_half_ends_the_connection(
         peer.receive()
         peer.receive()
         peer.connection.sendall(
-            fake.shown(fake.SYNCED_STATUS) + fake.table(["@@global.read_only"], rows)
+            fake.shown(fake.SYNCED_STATUS)
+            + fake.table(["@@global.read_only"], rows)
+            + fake.packet(1, fake.OK)
         )
         peer.hang()
 
     with polling(behaviour) as (polls, server):
-        assert polls.state() == polls.state()
+        first = polls.state()
+        server.behaviour = fake.galera()
+        assert polls.state() == first
         assert server.connections == 2
