@@ -3,8 +3,7 @@
 - If TLS is required, only the server's greeting is exchanged without it.
 - Only the plugins in `PLUGINS` get the password, in clear text only within TLS or a unix socket.
 - At most `MOST_BYTES` of an answer are read, before the login too.
-- No answer is taken for that to another statement: nothing may be left unread before one is sent,
-  and each has one result.
+- No answer is taken for that to another statement.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ except OSError:
     import aiomysql
 
 PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
-"""The authentication plugins that get an answer. unix_socket needs none."""
+"""unix_socket needs no answer."""
 
 MOST_BYTES = 64 * 1024
 """How much a server may send in a login, or in answer to statements sent together."""
@@ -76,12 +75,12 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             port=target.port,
             unix_socket=target.socket,
             user=target.username,
-            # The driver encodes it as latin-1, the mysql client as the terminal: UTF-8.
+            # The driver encodes it as latin-1, the mysql client as UTF-8.
             password=target.password.encode("utf-8", "surrogateescape").decode(
                 "latin-1"
             ),
             ssl=target.tls,
-            # Both keep values as the bytes that the server sent.
+            # Both keep values as bytes.
             use_unicode=False,
             conv={},
             # The default would send SET AUTOCOMMIT=0.
@@ -109,7 +108,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         """Close at once. The driver calls this too."""
         writer, self._writer, self._reader = self._writer, None, None
         if writer is not None:
-            # StreamWriter.close waits up to 30 s until the peer has ended TLS as well.
+            # StreamWriter.close waits up to 30 s for the end of TLS.
             writer.transport.abort()
 
     async def _open(self, addresses: Sequence[str]) -> None:

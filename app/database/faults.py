@@ -145,7 +145,7 @@ _REJECTIONS = (Reason.REJECTS_LOGINS, Reason.CONNECTION_LOST, Reason.TIMEOUT)
 """Clients cannot log in either."""
 
 _REFUSALS = (Reason.ACCESS_DENIED, Reason.HOST_BLOCKED)
-"""An immediate retry would fail too, and only add a line to the server's log."""
+"""An immediate retry would only add a line to the server's log."""
 
 
 def poll_failure(

@@ -72,7 +72,7 @@ def _begin(host: str) -> Future[list[str]]:
 
 def _look_up(host: str, flags: int = 0) -> list[str]:
     entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
-    # Unlike getaddrinfo, getnameinfo writes the zone of a link-local address.
+    # getnameinfo writes the zone of a link-local address.
     return [
         socket.getnameinfo(sockaddr, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
         for *_, sockaddr in entries
