@@ -86,7 +86,7 @@ class Answers:
         return self._counted(path, verdict_answer(verdict, drain_status))
 
     def _counted(self, path: str, answer: Answer) -> Answer:
-        self._sources.health_checks[path, answer.status] += 1
+        self._sources.health_checks[f"{path} {answer.status}"] += 1
         return answer
 
 

@@ -1,7 +1,7 @@
 """Where health checks, /status and /metrics take what they report."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,8 +11,8 @@ from app.monitor.monitor import Monitor
 from app.settings.settings import Settings
 from app.verdict.node_state import PollFailure
 
-HealthCheckCounts = Counter[tuple[str, int]]
-"""How many answers were sent, by path and status. No request can add a path."""
+HealthCheckCounts = Counter[str]
+"""How many answers were sent, by "PATH STATUS". No request can add a path."""
 
 
 @dataclass(frozen=True)
@@ -42,4 +42,3 @@ class Sources:
     connections: ConnectionRegister
     health_checks: HealthCheckCounts
     last_reload: Reload
-    log_lines_dropped: Callable[[], int]

@@ -101,7 +101,6 @@ class _Service:
             ConnectionRegister(settings.clustercheck_allow_from),
             HealthCheckCounts(),
             Reload(datetime.now(UTC)),
-            lambda: log.dropped,
         )
         kept = kept_socket()
         self._listening = listening_socket(settings, kept)
