@@ -4,17 +4,18 @@ This module measures nothing: others keep counts, and a scrape reads them. Names
 prometheus.io/docs/practices/naming. No label value comes from a client.
 """
 
-import time
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from prometheus_client import Metric, ProcessCollector
+from prometheus_client import Metric
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
 )
-from prometheus_client.utils import floatToGoString
+from prometheus_client.registry import Collector
 
 from app.http.sources import Sources
 from app.verdict.node_state import NOT_A_NUMBER, NodeState
@@ -30,58 +31,42 @@ _NODE_VALUES = {
     "wsrep_flow_control_status": "1 while this node asks for a pause of flow control, else 0.",
 }
 
-_Row = tuple[str, str, str, Mapping[str, float]]
-"""Name, description, labels, and values by the values of the labels; a space between two."""
 
-
-class Metrics(ProcessCollector):
-    """The service's metrics, and the standard ones of a process."""
+class Metrics(Collector):
+    """The service's metrics."""
 
     def __init__(self, sources: Sources) -> None:
-        super().__init__(registry=None)
         self._sources = sources
-
-    def _boot_time(self) -> float:
-        """Return when the host booted, in Unix time.
-
-        Not from /proc/stat, which ProcSubset=pid hides.
-        """
-        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. A value that was not read from the node is left out."""
+        for name, words, value, *labels in _rows(self._sources):
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(f"clustercheckd_{name}", words, labels=labels)
+            for key, number in (value if labels else {"": value}).items():
+                if number is not None:
+                    family.add_metric(key.split(), number)
+            yield family
         monitor = self._sources.monitor
-        for name, words, value in _values(self._sources):
-            if value is not None:
-                yield _family(name, words, "", {"": value})
-        for row in _tables(self._sources):
-            yield _family(*row)
         yield HistogramMetricFamily(
             "clustercheckd_poll_duration_seconds",
             "How long polls took, failed ones included.",
             [
-                (floatToGoString(bound), count)
+                ("+Inf" if bound == math.inf else str(bound), count)
                 for bound, count in monitor.durations.items()
             ],
             monitor.duration_seconds,
         )
-        yield from super().collect()
 
 
-def _family(
-    name: str, words: str, labels: str, values: Mapping[str, float]
-) -> CounterMetricFamily | GaugeMetricFamily:
-    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-    family = kind(f"clustercheckd_{name}", words, labels=labels.split())
-    for key, value in values.items():
-        family.add_metric(key.split(), value)
-    return family
+def _rows(sources: Sources) -> Iterator[tuple[Any, ...]]:
+    """Return each metric: name, description, value.
 
-
-def _values(sources: Sources) -> Iterator[tuple[str, str, float | None]]:
-    """Return name, description and value of each metric that has no labels."""
+    Or a table of values by the values of labels, separated by a space, and the labels.
+    """
     monitor = sources.monitor
     verdict, node = monitor.verdict(), monitor.result
+    changes = monitor.changes
     # A stale poll says nothing about the node now.
     is_stale = monitor.age_seconds > monitor.polling.max_age_seconds
     if is_stale or not isinstance(node, NodeState):
@@ -101,7 +86,7 @@ def _values(sources: Sources) -> Iterator[tuple[str, str, float | None]]:
     yield (
         "verdict_changed_timestamp_seconds",
         "When the verdict last changed, in Unix time.",
-        monitor.changes[-1].at,
+        changes[-1].at,
     )
     yield (
         "disabled_timestamp_seconds",
@@ -126,7 +111,44 @@ def _values(sources: Sources) -> Iterator[tuple[str, str, float | None]]:
     yield (
         "last_reload_successful",
         "1 if the latest reload took the new settings, 0 if it refused them; 1 after a start.",
-        sources.last_reload.successful,
+        not sources.last_reload.complaints,
+    )
+    yield (
+        "reason",
+        "1 for the reason of the verdict, 0 for all others.",
+        {reason: reason is verdict.reason for reason in Reason},
+        "reason",
+    )
+    yield (
+        "verdict_changes_total",
+        "Changes of the verdict, by the reason of the new one.",
+        {reason: changes.counts[reason] for reason in Reason},
+        "reason",
+    )
+    yield (
+        "polls_total",
+        "Polls of the node, by outcome: read, or why the node could not be read.",
+        _outcomes("read", monitor.polls),
+        "outcome",
+    )
+    yield (
+        "logins_total",
+        "Logins to the server, by outcome: accepted, or why the login failed.",
+        _outcomes("accepted", sources.poller.login_counts),
+        "outcome",
+    )
+    yield (
+        "connections_closed_total",
+        "Connections closed without an answer, by cause; malformed requests got a 400.",
+        sources.connections.closed,
+        "cause",
+    )
+    yield (
+        "health_checks_total",
+        "Health checks answered, by path and HTTP status.",
+        sources.health_checks,
+        "path",
+        "status",
     )
 
 
@@ -135,48 +157,6 @@ def _number(value: str | int | None) -> int | None:
     if isinstance(value, str):
         return value.upper() in ("TRUE", "ON")
     return None if value == NOT_A_NUMBER else value
-
-
-def _tables(sources: Sources) -> Iterator[_Row]:
-    """Return the metrics that have labels."""
-    monitor = sources.monitor
-    verdict, changes = monitor.verdict(), monitor.changes.counts
-    yield (
-        "reason",
-        "1 for the reason of the verdict, 0 for all others.",
-        "reason",
-        {reason: reason is verdict.reason for reason in Reason},
-    )
-    yield (
-        "verdict_changes_total",
-        "Changes of the verdict, by the reason of the new one.",
-        "reason",
-        {reason: changes[reason] for reason in Reason},
-    )
-    yield (
-        "polls_total",
-        "Polls of the node, by outcome: read, or why the node could not be read.",
-        "outcome",
-        _outcomes("read", monitor.polls),
-    )
-    yield (
-        "logins_total",
-        "Logins to the server, by outcome: accepted, or why the login failed.",
-        "outcome",
-        _outcomes("accepted", sources.poller.login_counts),
-    )
-    yield (
-        "connections_closed_total",
-        "Connections closed without an answer, by cause; malformed requests got a 400.",
-        "cause",
-        sources.connections.closed,
-    )
-    yield (
-        "health_checks_total",
-        "Health checks answered, by path and HTTP status.",
-        "path status",
-        sources.health_checks,
-    )
 
 
 def _outcomes(success: str, counts: Counter[Reason | None]) -> Mapping[str, int]:

@@ -186,16 +186,6 @@ def override(machine: Machine, text: str) -> None:
     machine.run("systemctl daemon-reload")
 
 
-def test_the_sandbox_shows_the_process_its_start_and_memory(machine: Machine) -> None:
-    # It hides /proc/stat (ProcSubset=pid), which prometheus_client asks for the boot time.
-    metrics = machine.run("curl -s http://localhost:9200/metrics")
-    assert "\nprocess_resident_memory_bytes " in metrics
-    (started,) = re.findall(
-        r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE
-    )
-    assert 0 < time.time() - float(started) < 3600
-
-
 def test_a_password_may_come_from_a_file_or_from_systemds_credentials(
     machine: Machine,
 ) -> None:
