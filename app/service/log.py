@@ -67,11 +67,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _in_text(value: object) -> str:
-    text = str(value)
-    if isinstance(value, bool):
-        text = text.lower()
-    elif isinstance(value, float):
-        text = f"{value:g}"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
@@ -91,7 +87,7 @@ class Log(QueueHandler):
         self._lines: Queue[logging.LogRecord] = Queue(_LINES)
         super().__init__(self._lines)
         # How many lines were dropped because standard error was too slow or closed.
-        self.dropped = 0
+        self._dropped = 0
         threading.Thread(target=self._write_lines, daemon=True).start()
         logging.basicConfig(handlers=[self])
         # uvicorn tells each start and stop.
@@ -106,7 +102,7 @@ class Log(QueueHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 (logging's own)
         """Count a record for which the queue has no room."""
-        self.dropped += 1
+        self._dropped += 1
 
     def flush(self) -> None:
         """Wait up to 0.5 s until all lines are written. logging calls this at exit."""
@@ -117,16 +113,14 @@ class Log(QueueHandler):
 
     def _write_lines(self) -> None:
         """Write the lines, then how many were dropped."""
-        reported = 0
         while True:
             line = self._lines.get().getMessage()
             try:
                 os.write(_STANDARD_ERROR, f"{line}\n".encode(errors="backslashreplace"))
             except OSError:
-                self.dropped += 1
+                self._dropped += 1
             else:
-                if self.dropped > reported and self._lines.empty():
-                    count = self.dropped - reported
-                    reported = self.dropped
+                if self._dropped and self._lines.empty():
+                    count, self._dropped = self._dropped, 0
                     _log.warning("log lines dropped", extra={"count": count})
             self._lines.task_done()

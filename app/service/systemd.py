@@ -4,15 +4,12 @@ The protocol is that of sd_notify(3): datagrams of NAME=value lines to $NOTIFY_S
 """
 
 import asyncio
-import logging
 import os
 import re
 import socket
 from collections.abc import Callable, Sequence
 
 from app.verdict.rules import Verdict
-
-_log = logging.getLogger(__name__)
 
 _WATCHDOG_SECONDS = 1.0
 """How often the watchdog is fed. WatchdogSec= must be at least twice that."""
@@ -74,10 +71,8 @@ def kept_socket() -> socket.socket | None:
     # sd_listen_fds(3): the variables are valid only in the process with this id.
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return None
+    # Another unit may have handed down a socket of its own.
     names = os.environ.get("LISTEN_FDNAMES", "").split(":")
-    if names != [_KEPT]:
-        detail = "LISTEN_FDS: the sockets of another unit are not used: disable it"
-        _log.warning("setting ignored", extra={"detail": detail})
     if _KEPT not in names:
         return None
     return socket.socket(fileno=_FIRST_INHERITED_FD + names.index(_KEPT))
