@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import BaseModel
 
@@ -35,13 +35,12 @@ class StatusChange(BaseModel):
 
 
 class StatusConnections(BaseModel, from_attributes=True):
-    """How many connections are open, how many were closed, by cause, and the latest of these.
+    """How many connections were closed without a verdict, by cause, and the latest of each.
 
     refused: the client is not in CLUSTERCHECK_ALLOW_FROM. evicted: to make room for a new
     connection. timed-out: the client had sent nothing. For all other causes, it got a 400.
     """
 
-    open: int
     closed: dict[str, int]
     latest: dict[str, TurnedAway]
 
@@ -49,12 +48,11 @@ class StatusConnections(BaseModel, from_attributes=True):
 class Status(BaseModel):
     """Everything that clustercheckd knows about its node.
 
-    available: under the configured policy. draining: unavailable for a planned reason, so that
-    sessions may finish. detail: what clustercheckd saw, and which setting decided. otherwise: the
-    verdict without the drain or shutdown, if there is one. since: when the verdict last changed.
-    disabled_since: when the disabled file was last changed. age_seconds: since the latest completed
-    poll began; above max_age_seconds, it is stale. node: what that poll read, or failure: why it
-    failed. login_failure: why the latest login failed. changes: of the verdict, oldest first.
+    available: under the configured policy. draining: unavailable for a planned reason. detail: what
+    clustercheckd saw, and which setting decided. otherwise: the verdict without the drain or
+    shutdown, if there is one. since: when the verdict last changed. age_seconds: since the latest
+    completed poll began. node: what that poll read, or failure: why it failed. login_failure: why
+    the latest login failed. changes: of the verdict, oldest first.
     """
 
     version: str
@@ -65,9 +63,7 @@ class Status(BaseModel):
     detail: str
     otherwise: Verdict | None
     since: datetime
-    disabled_since: datetime | None
     age_seconds: float
-    max_age_seconds: float
     node: NodeState | None
     failure: PollFailure | None
     policy: Policy
@@ -101,8 +97,8 @@ def create_application(sources: Sources) -> FastAPI:
     # Made once a poll, and once a second while a poll hangs: 256 clients that ask for a document at
     # once would delay a health check by a second.
     @lru_cache(maxsize=1)
-    def status_at(_moment: object) -> bytes:
-        return _status(sources).model_dump_json().encode()
+    def status_at(_moment: object) -> str:
+        return _status(sources).model_dump_json()
 
     @lru_cache(maxsize=1)
     def metrics_at(_moment: object) -> bytes:
@@ -126,12 +122,12 @@ def create_application(sources: Sources) -> FastAPI:
                 await monitor.fresh_verdict()
         return Response(status_at(moment()), media_type="application/json")
 
-    async def metrics(_request: Request) -> Response:
+    # The schema describes only JSON.
+    @application.get(METRICS_PATH, include_in_schema=False)
+    async def metrics() -> Response:
         """Answer 200 whatever the verdict."""
         return Response(metrics_at(moment()), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    # A route of Starlette takes HEAD too, and is not in the schema, which describes only JSON.
-    application.add_route(METRICS_PATH, metrics)
     return application
 
 
@@ -145,9 +141,7 @@ def _status(sources: Sources) -> Status:
         "draining": verdict.draining,
         "otherwise": monitor.verdict(switches=Switches()) if switches.any_on else None,
         "since": monitor.changes[-1].at,
-        "disabled_since": switches.disabled_at,
         "age_seconds": round(monitor.age_seconds, 3),
-        "max_age_seconds": monitor.polling.max_age_seconds,
         "node": seen if isinstance(seen, NodeState) else None,
         "failure": seen if isinstance(seen, PollFailure) else None,
         "policy": monitor.policy,

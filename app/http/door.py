@@ -1,12 +1,18 @@
 """One connection: reads one request, answers it, and waits for the client to close."""
 
 import asyncio
+import time
 from collections.abc import Awaitable
-from typing import Any
 
 from app.http.answers import Answer, Answers, plain_answer
 from app.http.head import CAUSES, REQUEST_BYTES, Request, read_head
-from app.http.register import PARAMETER, REFUSED, ConnectionRegister, client_of
+from app.http.register import (
+    PARAMETER,
+    REFUSED,
+    ConnectionRegister,
+    address_of,
+    client_of,
+)
 
 _BAD_REQUEST = 400
 NOT_ALLOWED = "not in CLUSTERCHECK_ALLOW_FROM"
@@ -15,8 +21,8 @@ NOT_ALLOWED = "not in CLUSTERCHECK_ALLOW_FROM"
 class Door(asyncio.Protocol):
     """One connection with limits. If it exceeds one, it is closed or gets a 400, but never a 503.
 
-    peer: its address as a socket returns it. client: see `client_of`. is_held: a request has
-    arrived, and its answer waits for the node.
+    client: see `client_of`. is_of_this_host: the client has the address that it connects to, or a
+    loopback address.
     """
 
     def __init__(
@@ -24,10 +30,15 @@ class Door(asyncio.Protocol):
     ) -> None:
         self._register = register
         self._answers = answers
-        self.is_held = False
-        self._is_answered = self._has_ended = self._is_head = False
+        self._has_asked = self._has_ended = self._is_head = False
         self._sent = b""
         self._task: asyncio.Task[None] | None = None
+        self.made_at = time.monotonic()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a request has arrived, and its answer waits for the node."""
+        return self._task is not None and not self._task.done()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Register the connection, or refuse it."""
@@ -37,12 +48,16 @@ class Door(asyncio.Protocol):
             # It has left already.
             transport.abort()
             return
-        self.peer: tuple[Any, ...] = peer
-        self.client = client_of(peer[0])
-        if self._register.allows(peer):
-            self._register.add(self, asyncio.get_running_loop())
+        self.address = address_of(peer[0])
+        self.client = client_of(self.address)
+        own = transport.get_extra_info("sockname")
+        self.is_of_this_host = peer[0] in (own[0], "::1") or self.address.startswith(
+            "127."
+        )
+        if self._register.allows(self):
+            self._register.add(self)
         else:
-            self._register.note(REFUSED, peer[0], NOT_ALLOWED)
+            self._register.note(REFUSED, self.address, NOT_ALLOWED)
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (a protocol's signature)
@@ -53,10 +68,9 @@ class Door(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer as soon as the request is known, and drop what follows it."""
-        if self._is_answered or self.is_held:
-            return
-        self._sent = (self._sent + data)[: REQUEST_BYTES + 1]
-        self._answer(read_head(self._sent))
+        if not self._has_asked:
+            self._sent = (self._sent + data)[: REQUEST_BYTES + 1]
+            self._answer(read_head(self._sent))
 
     def eof_received(self) -> bool:
         """Answer a client that half-closes after its request, as nc -N does."""
@@ -66,16 +80,14 @@ class Door(asyncio.Protocol):
 
     def settle(self, *, overdue: bool) -> None:
         """Answer what has been sent, if that is a request. overdue: or else close."""
-        if self.is_held:
-            return
-        if self._is_answered:
-            if overdue:
+        if self._has_asked:
+            if overdue and not self.is_held:
                 self.transport.abort()
             return
         asked = read_head(self._sent, ended=True)
         if isinstance(asked, Request) or overdue or self._has_ended:
             self._answer(asked)
-        if overdue and not (self.is_held or self._is_answered):
+        if overdue and not self._has_asked:
             self._register.end(self, "timed-out")
 
     def _answer(self, asked: Request | str | None) -> None:
@@ -88,22 +100,19 @@ class Door(asyncio.Protocol):
         elif asked:
             cause = asked
             answer = plain_answer(_BAD_REQUEST, f"{CAUSES[cause]}\r\n")
+        self._has_asked = answer is not None
         if isinstance(answer, Answer):
             if answer.status == _BAD_REQUEST:
-                self._register.note(cause, self.peer[0], answer.body.decode().strip())
+                self._register.note(cause, self.address, answer.body.decode().strip())
             self._send(answer)
         elif answer:
-            self.is_held = True
             self._task = asyncio.ensure_future(self._send_later(answer))
 
     async def _send_later(self, answer: Awaitable[Answer]) -> None:
-        try:
-            self._send(await answer)
-        finally:
-            self.is_held = False
+        self._send(await answer)
 
     def _send(self, answer: Answer) -> None:
-        self._is_answered, self._sent = True, b""
+        self._sent = b""
         if self.transport.is_closing():
             return
         self.transport.write(

@@ -14,7 +14,7 @@ import uvicorn
 
 from app.http.answers import Answers
 from app.http.door import Door
-from app.http.register import ConnectionRegister, client_of
+from app.http.register import ConnectionRegister, address_of, client_of
 from app.settings.listening import BACKLOG
 
 _QUEUED, _QUEUED_OF_A_CLIENT = 256, 64
@@ -29,7 +29,7 @@ _TCP_INFO_QUEUED = slice(24, 28)
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that stops when `ended` is set, with exit status 0.
+    """A uvicorn server that stops when `should_exit` is set, with exit status 0.
 
     It waits for the held answers before: each has a deadline. on_signal: called on the event loop
     with the name of each SIGTERM and SIGINT.
@@ -42,12 +42,10 @@ class Server(uvicorn.Server):
         answers: Answers,
         on_signal: Callable[[str], object],
     ) -> None:
-        self.ended = asyncio.Event()
         self._on_signal = on_signal
         self._listening = listening
         self._register = register
         self._make_door = partial(Door, register, answers)
-        register.on_sweep = self._thin_out_queue
         super().__init__(
             uvicorn.Config(
                 answers.to,  # no protocol of uvicorn's will call it
@@ -78,9 +76,11 @@ class Server(uvicorn.Server):
             for door in list(doors) if loop.time() > end else ():
                 door.settle(overdue=True)
 
-    async def main_loop(self) -> None:
-        """Wait. uvicorn's own loop wakes ten times a second."""
-        await self.ended.wait()
+    async def on_tick(self, counter: int) -> bool:  # noqa: ARG002 (uvicorn's signature)
+        """Hold clients to their limits, ten times a second; return whether to stop."""
+        self._thin_out_queue()
+        self._register.sweep()
+        return self.should_exit
 
     def _thin_out_queue(self) -> None:
         """If too many connections wait to be accepted, take a few of each client.
@@ -94,7 +94,7 @@ class Server(uvicorn.Server):
             queued = int.from_bytes(info[_TCP_INFO_QUEUED], sys.byteorder)
             for _ in range(queued if queued > _QUEUED else 0):
                 waiting, (address, *_) = self._listening.accept()
-                client = client_of(address)
+                client = client_of(address_of(address))
                 count[client] += 1
                 if count[client] > _QUEUED_OF_A_CLIENT:
                     waiting.close()

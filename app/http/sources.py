@@ -15,7 +15,7 @@ HealthCheckCounts = Counter[str]
 """How many answers were sent, by "PATH STATUS". No request can add a path."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reload:
     """How the latest reload ended; the start counts as one.
 
@@ -25,7 +25,6 @@ class Reload:
     """
 
     at: datetime
-    successful: bool = True
     complaints: Sequence[str] = ()
     failure: PollFailure | None = None
     shut_out: Sequence[str] = ()

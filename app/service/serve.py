@@ -30,7 +30,6 @@ from app.settings.settings import LISTENING, Settings
 from app.settings.source import Source
 from app.text import host_and_port
 from app.verdict.node_state import PollFailure
-from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
 _FIRST_VERDICT_SECONDS = 1.0
@@ -48,36 +47,15 @@ def serve(source: Source) -> int:
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     log = Log()
-    try:
-        settings, warnings = source.load()
-        prepare_for(settings.database().target())
-        log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
-        _tell_ignored(warnings)
-        service = _Service(settings, log, source)
-    except SettingsError as fault:
-        if not _logs_json(source):
-            raise
-        log.format_as("error", "json")
-        for line in str(fault).splitlines():
-            _log.error("not started", extra={"detail": line})
-        raise SettingsError from None
-    uvloop.run(service.run())
-    # The interpreter drops its signal handlers as it exits. A second signal at that moment would
-    # turn the exit status into a failure.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    # Or else the interpreter looks for garbage as it exits, for half as long as a start takes, and
+    settings, warnings = source.load()
+    prepare_for(settings.database().target())
+    log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
+    _tell_ignored(warnings)
+    uvloop.run(_Service(settings, log, source).run())
+    # The interpreter would look for garbage as it exits, for half as long as a start takes, and
     # health checks wait.
     gc.freeze()
     return 0
-
-
-def _logs_json(source: Source) -> bool:
-    try:
-        settings, _ = source.load("clustercheck_log_format")
-    except SettingsError:
-        return False
-    return settings.clustercheck_log_format == "json"
 
 
 class _Service:
@@ -115,16 +93,20 @@ class _Service:
         """Serve until a signal."""
         self._tell("started")
         polling = asyncio.create_task(self._monitor.run())
-        self._reloading = asyncio.create_task(self._reload_at_each_sighup())
         feeding = asyncio.create_task(
             self._systemd.feed_watchdog(lambda: self._monitor.alive)
         )
+        self._reloading = asyncio.create_task(self._reload_at_each_sighup())
         documents = asyncio.create_task(self._make_documents())
         self._answers.application = documents
-        tasks = (polling, self._reloading, feeding, documents)
         try:
             await self._server.serve([self._listening])
         finally:
+            # The handlers end with the loop. A second signal would turn the exit status into a
+            # failure.
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            tasks = (polling, feeding, self._reloading, documents)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -135,16 +117,16 @@ class _Service:
 
         It is not put off: an upgrade may replace the files.
         """
+
+        def create() -> Application:
+            from app.http.api import create_application  # noqa: PLC0415 (see above)
+
+            return create_application(self._sources)
+
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_VERDICT_SECONDS):
                 await self._monitor.fresh_verdict()
-
-        return await asyncio.to_thread(self._create_application)
-
-    def _create_application(self) -> Application:
-        from app.http.api import create_application  # noqa: PLC0415 (see above)
-
-        return create_application(self._sources)
+        return await asyncio.to_thread(create)
 
     def _switches(self) -> Switches:
         path = self._sources.settings.clustercheck_disabled_file
@@ -177,7 +159,8 @@ class _Service:
         _log.info(
             event, extra={"signal": signal_name, "seconds": drain_seconds or None}
         )
-        asyncio.get_running_loop().call_later(drain_seconds, self._server.ended.set)
+        loop = asyncio.get_running_loop()
+        loop.call_later(drain_seconds, setattr, self._server, "should_exit", True)  # noqa: FBT003 (setattr's own signature)
 
     async def _reload_at_each_sighup(self) -> None:
         """Reload, one at a time, whenever SIGHUP has arrived."""
@@ -187,70 +170,57 @@ class _Service:
             signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set)
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
-        try:
-            while await asked.wait():
-                asked.clear()
-                await self._reload()
-        finally:
-            # The loop is about to end: its handler could not be called any more.
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        while await asked.wait():
+            asked.clear()
+            await self._reload()
 
     async def _reload(self) -> None:
         """Take the settings as they are now, or say why not."""
-        at = datetime.now(UTC)
-        failure: PollFailure | None = None
-        complaints: list[str] = []
-        warnings: Sequence[str] = ()
+        outcome = Reload(datetime.now(UTC))
         try:
-            settings, warnings = self._source.load(strict=True)
-            _tell_ignored(warnings)
-            self._check(settings)
-            failure = await self._take(settings)
-            if failure is not None:
+            settings, outcome.warnings = self._source.load(strict=True)
+            _tell_ignored(outcome.warnings)
+            if failure := await self._try(settings):
+                outcome.failure = failure
                 seen = f"{failure.reason}: {failure.detail}"
-                complaints = [
+                outcome.complaints = [
                     f"the node can be read, and could not be with these settings: {seen}"
                 ]
+            else:
+                allowed = settings.clustercheck_allow_from
+                outcome.shut_out = self._sources.connections.allow(allowed)
+                await self._take(settings)
         except SettingsError as fault:
-            complaints = str(fault).splitlines()
+            outcome.complaints = str(fault).splitlines()
         except Exception:  # noqa: BLE001 (no fault may end the reloading)
             _log.exception("not reloaded")
-            failure = PollFailure(
-                Reason.ERROR, "clustercheckd failed to reload: see its log"
-            )
-            complaints = [failure.detail]
-        self._sources.last_reload = Reload(
-            at,
-            not complaints,
-            complaints,
-            failure,
-            self._sources.connections.shut_out(),
-            warnings,
-        )
-        for line in complaints:
+            outcome.complaints = ["clustercheckd failed to reload: see its log"]
+        self._sources.last_reload = outcome
+        for line in outcome.complaints:
             _log.error("not reloaded", extra={"detail": line})
 
-    def _check(self, settings: Settings) -> None:
-        """Raise `SettingsError` if a reload cannot use these settings."""
+    async def _try(self, settings: Settings) -> PollFailure | None:
+        """Return why the node cannot be read with other settings.
+
+        Raises `SettingsError` if a reload cannot use them.
+        """
         current = self._sources.settings
         if any(getattr(settings, name) != getattr(current, name) for name in LISTENING):
             raise SettingsError(
                 "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
             )
-        prepare_for(settings.database().target())
+        database, seconds = settings.database(), settings.clustercheck_deadline
+        prepare_for(database.target())
+        return await self._monitor.trial(lambda: first_poll(database, seconds))
 
-    async def _take(self, settings: Settings) -> PollFailure | None:
-        """Use other settings, or return why the node cannot be read with them."""
-        monitor, sources = self._monitor, self._sources
-        database, before = settings.database(), sources.settings.database()
-        seconds = settings.clustercheck_deadline
-        if failure := await monitor.trial(lambda: first_poll(database, seconds)):
-            return failure
+    async def _take(self, settings: Settings) -> None:
+        """Use other settings."""
+        sources, database = self._sources, settings.database()
+        is_another = database.server != sources.settings.database().server
         sources.settings = settings
         sources.poller.take(database, _pace(settings))
         polling = _polling(settings, sources.poller)
-        monitor.take(polling, forget=database.server != before.server)
-        sources.connections.allow(settings.clustercheck_allow_from)
+        self._monitor.take(polling, forget=is_another)
         self._log.format_as(
             settings.clustercheck_log_level, settings.clustercheck_log_format
         )
@@ -258,8 +228,7 @@ class _Service:
         # The outcome is shown with the verdict that it has led to.
         with suppress(TimeoutError):
             async with asyncio.timeout(polling.max_age_seconds):
-                await monitor.next_verdict()
-        return None
+                await self._monitor.next_verdict()
 
 
 def _tell_ignored(warnings: Sequence[str]) -> None:

@@ -160,7 +160,7 @@ def _reload(rig: Rig) -> None:
         lambda: rig.service.status()["last_reload"]["at"] != before,
         seconds=30,
     )
-    if not rig.service.status()["last_reload"]["successful"]:
+    if rig.service.status()["last_reload"]["complaints"]:
         raise load.WrongAnswerError(str(rig.service.status()["last_reload"]))
 
 

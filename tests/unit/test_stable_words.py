@@ -86,17 +86,17 @@ STABLE = {
     ),
     "fields of /status": (
         """
-            age_seconds available changes connections detail disabled_since draining failure
-            last_reload login_failure max_age_seconds node otherwise pid policy reason since version
+            age_seconds available changes connections detail draining failure
+            last_reload login_failure node otherwise pid policy reason since version
         """,
         set(Status.model_fields),
     ),
     "fields of connections": (
-        "closed latest open",
+        "closed latest",
         set(StatusConnections.model_fields),
     ),
     "fields of a reload": (
-        "at complaints failure shut_out successful warnings",
+        "at complaints failure shut_out warnings",
         names(Reload),
     ),
     "fields of a change": (
@@ -141,7 +141,6 @@ EVENTS = {
         "login works again",
         "not in sync",
         "not reloaded",
-        "not started",
         "poller failed",
     ),
     *(
