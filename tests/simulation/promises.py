@@ -107,6 +107,7 @@ class Promises:
         self._rejects_since = math.inf
         self._keeps_session = True
         self._in_sync_at = 0.0
+        self._latest = Fate.WELCOME  # what became of the latest client
         server.on_client = self._note_client
 
     @property
@@ -192,11 +193,14 @@ class Promises:
 
     def _note_client(self, fate: Fate) -> None:
         """Note what becomes of a new client."""
+        before, self._latest = self._latest, fate
         if fate is Fate.WELCOME:
             return
         late_seconds = LATE_SECONDS.get(fate, 0.0)
         is_accident = fate is not self._server.fate
-        if not self._server.held or (is_accident and not self._is_calm):
+        # A slow login may have been late: then this one is the second.
+        in_trouble = before is Fate.SLOW or not self._is_calm
+        if not self._server.held or (is_accident and in_trouble):
             self.settle(late_seconds)
         if is_accident:
             self._be_fragile(late_seconds)
