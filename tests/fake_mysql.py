@@ -132,11 +132,9 @@ def server_context(certificate: Certificate) -> ssl.SSLContext:
 class Peer:
     """One connection, as the server sees it."""
 
-    def __init__(
-        self, connection: socket.socket, statements: list[str] | None = None
-    ) -> None:
+    def __init__(self, connection: socket.socket, statements: list[str]) -> None:
         self.connection = connection
-        self._statements = [] if statements is None else statements
+        self._statements = statements
         self._sequence = 0
 
     def send(self, payload: bytes) -> None:
@@ -158,11 +156,9 @@ class Peer:
         """Send the handshake."""
         self.send(greeting(plugin, capabilities))
 
-    def start_tls(
-        self, context: ssl.SSLContext, plugin: str = "mysql_native_password"
-    ) -> None:
+    def start_tls(self, context: ssl.SSLContext) -> None:
         """Greet, offer TLS, and go on within it."""
-        self.greet(plugin, TLS_CAPABILITIES)
+        self.greet(capabilities=TLS_CAPABILITIES)
         self.receive()
         self.connection = context.wrap_socket(self.connection, server_side=True)
 

@@ -24,21 +24,20 @@ def writer(stack: Stack) -> Backend:
     return next(backend for backend in stack.backends if backend.node.name == name)
 
 
-# Each fault, and the bound of the switch. What a node that runs says of itself is tested with mock
-# nodes.
-FAULTS: dict[
-    str, tuple[Callable[[Stack, Node], AbstractContextManager[None]], float]
-] = {
-    "killed": (Stack.killed, SWITCH_SECONDS),
-    "hung": (lambda _, node: node.process.paused(), SILENT_SECONDS),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
+# What a node that runs says of itself is tested with mock nodes.
+@pytest.mark.parametrize(
+    ("failing", "bound"),
+    [
+        (Stack.killed, SWITCH_SECONDS),
+        (lambda _, node: node.process.paused(), SILENT_SECONDS),
+    ],
+    ids=["killed", "hung"],
+)
 def test_writes_move_to_one_other_node_in_time_and_stay_there(
-    stack: Stack, fault: str
+    stack: Stack,
+    failing: Callable[[Stack, Node], AbstractContextManager[None]],
+    bound: float,
 ) -> None:
-    failing, bound = FAULTS[fault]
     old = writer(stack)
     with socket.create_connection((LOOPBACK, stack.haproxy.ports[WRITER])) as session:
         assert session.recv(1)  # the server's greeting
@@ -51,7 +50,7 @@ def test_writes_move_to_one_other_node_in_time_and_stay_there(
             new = writer(stack)
             next_seconds = time.monotonic() - failed_at
     assert new is not old
-    within(f"real writer {fault}: session cut", cut_seconds, bound)
-    within(f"real writer {fault}: next node serves", next_seconds, bound)
+    within("real writer: session cut", cut_seconds, bound)
+    within("real writer: next node serves", next_seconds, bound)
     stack.haproxy.wait_for_status(old.node, writer="UP")
     assert {writer(stack).node.name for _ in range(SAMPLES)} == {new.node.name}

@@ -90,11 +90,9 @@ def connect_silently(port: int) -> socket.socket:
     return connection
 
 
-def connect_hostile(port: int, data: bytes, address: str = LOOPBACK) -> socket.socket:
-    """Connect from an address, and send as much of data as the server takes at once."""
-    connection = socket.create_connection(
-        (LOOPBACK, port), timeout=5, source_address=(address, 0)
-    )
+def connect_hostile(port: int, data: bytes) -> socket.socket:
+    """Connect, and send as much of data as the server takes at once."""
+    connection = socket.create_connection((LOOPBACK, port), timeout=5)
     connection.setblocking(False)  # noqa: FBT003 (socket's own signature)
     with suppress(OSError):
         connection.send(data)

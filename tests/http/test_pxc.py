@@ -35,15 +35,13 @@ def test_a_partition_undoes_a_drain_by_maintenance_mode_but_not_one_by_the_disab
         node.find_majority()
         service.wait_for_verdict(200, "synced")
         service.command("drain")
-        node.lose_majority()
-        wait_for(
-            "the partition",
-            lambda: service.status()["node"]["wsrep_cluster_status"] == "non-Primary",
-        )
-        assert (service.get().status, service.get().reason) == (404, "disabled")
-        node.find_majority()
-        wait_for(
-            "its end",
-            lambda: service.status()["node"]["wsrep_cluster_status"] == "Primary",
-        )
-        assert (service.get().status, service.get().reason) == (404, "disabled")
+        for change, otherwise in (
+            (node.lose_majority, "non-primary"),
+            (node.find_majority, "synced"),
+        ):
+            change()
+            wait_for(
+                otherwise,
+                lambda: service.status()["otherwise"]["reason"] == otherwise,  # noqa: B023 (in turn)
+            )
+            assert (service.get().status, service.get().reason) == (404, "disabled")

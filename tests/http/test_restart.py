@@ -19,13 +19,12 @@ def start_on(
     held: socket.socket,
     node: FakeMySQL,
     services: Services,
-    host: str,
-    names: str = "listening",
+    names: str,
 ) -> Service:
     """Start clustercheckd with a socket that is handed down, and wait until it listens."""
     service = services.start_through(
         handing_down(held, names),
-        {**settings_for(node), "CLUSTERCHECK_HOST": host},
+        settings_for(node),
         port=held.getsockname()[1],
         pass_fds=[held.fileno()],
     )
@@ -52,7 +51,7 @@ def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(
     with ExitStack() as exits:
         held = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=1024))
         names = ":".join([*others, "listening"])
-        service = start_on(held, node, services, LOOPBACK, names)
+        service = start_on(held, node, services, names)
         service.wait_for_verdict(200, "synced")
         # Stopped, it accepts nothing: all of these are the kernel's when it is killed.
         service.process.send(signal.SIGSTOP)

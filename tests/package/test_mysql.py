@@ -42,7 +42,7 @@ class MySQL:
     def __init__(self, root: Path, directory: Path, ports: Ports) -> None:
         self._root = root
         self._directory = directory
-        self._port, self._admin_port = ports.free(), ports.free()
+        self._port = ports.free()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -57,9 +57,7 @@ class MySQL:
         assert installing.exit_code == 0, installing.log.read_text()
         server = self._process(
             f"--port={self._port}",
-            f"--admin-port={self._admin_port}",
             f"--bind-address={LOOPBACK}",
-            f"--admin-address={LOOPBACK}",
             f"--socket={self._inside('s')}",
             "--mysqlx=OFF",
         )
@@ -101,8 +99,6 @@ class MySQL:
             mysql_username=ACCOUNT,
             mysql_password=PASSWORD,
         )
-        if way == "admin port":
-            return replace(over_tcp, mysql_port=self._admin_port)
         if way == "tls":
             # The certificates that the server makes for itself name no host.
             certificate = str(self._directory / "data" / "ca.pem")

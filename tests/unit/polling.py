@@ -108,12 +108,11 @@ def polls_of(
     database: Database,
     *,
     login_interval: float = 0,
-    poll_interval: float = 1.0,
     new_loop: Loop = uvloop.new_event_loop,
 ) -> Iterator[Polls]:
     """Run a poller, and close it in the end."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        pace = Pace(DEADLINE_SECONDS, login_interval, poll_interval)
+        pace = Pace(DEADLINE_SECONDS, login_interval)
         polls = Polls(runner, database, pace)
         try:
             yield polls
@@ -126,7 +125,6 @@ def polling(
     behaviour: Behaviour,
     *,
     login_interval: float = 0,
-    poll_interval: float = 1.0,
 ) -> Iterator[tuple[Polls, FakeMySQL]]:
     """Run a poller and its server."""
     with (
@@ -134,7 +132,6 @@ def polling(
         polls_of(
             database_of(server),
             login_interval=login_interval,
-            poll_interval=poll_interval,
         ) as polls,
     ):
         yield polls, server

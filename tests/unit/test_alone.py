@@ -40,19 +40,19 @@ class Seen:
     is_near: bool = True
 
 
-def causes(seen: Seen, poll_seconds: float = POLL_SECONDS) -> list[tuple[float, str]]:
+def causes(seen: Seen) -> list[tuple[float, str]]:
     """Return what the rule says, and for how long the fault lasts then."""
     stand, counters, committed = Stand(), dict.fromkeys(BUSY, 1000), 1000.0
     said, in_sync_at, waits_since = [], 0.0, math.inf
-    for step in range(int((BEFORE_SECONDS + FAULT_SECONDS) / poll_seconds)):
-        at = step * poll_seconds
+    for step in range(int((BEFORE_SECONDS + FAULT_SECONDS) / POLL_SECONDS)):
+        at = step * POLL_SECONDS
         is_bad = at > BEFORE_SECONDS
         rates = (seen.rates if is_bad else BUSY) or BUSY
-        committed += (seen.committed if is_bad else 20) * poll_seconds
-        if is_bad and at - poll_seconds <= BEFORE_SECONDS:
+        committed += (seen.committed if is_bad else 20) * POLL_SECONDS
+        if is_bad and at - POLL_SECONDS <= BEFORE_SECONDS:
             counters["com"] += seen.ddl
         for name in BUSY:
-            counters[name] += int(rates[name] * poll_seconds)
+            counters[name] += int(rates[name] * POLL_SECONDS)
         if at >= in_sync_at + LOGIN_SECONDS and waits_since == math.inf:
             waits_since = math.inf if seen.in_sync or not is_bad else at
             in_sync_at = at if waits_since == math.inf else in_sync_at

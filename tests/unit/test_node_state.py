@@ -49,11 +49,6 @@ def test_bytes_and_text_and_numbers_are_read_alike_under_names_in_either_case() 
     )
 
 
-def test_a_switch_that_is_1_or_0_is_on_or_off() -> None:
-    values = [parsed(("read_only", value)).read_only for value in (b"1", 0, "NO_LOCK")]
-    assert values == ["ON", "OFF", "NO_LOCK"]
-
-
 def test_rows_nobody_asked_for_are_passed_over() -> None:
     assert NodeState() == parsed(("Uptime", "3"), ("", ""), (None, None))
 

@@ -64,11 +64,8 @@ def report(
     kind: str,
     ours: list[Sample],
     truth: list[Sample],
-    *,
-    ended_at: float = 6.0,
-    node: str = "node1",
 ) -> Report:
-    """Report on a node, about which only clustercheckd said something, with one fault on node1."""
+    """Report on a node, about which only clustercheckd said something, with one fault."""
     said = {
         OURS: ours,
         IN_SYNC: [],
@@ -76,7 +73,7 @@ def report(
         TRUTH: truth,
         WITNESS: always(NOT_DESYNCED),
     }
-    return Report("a test", {node: said}, [Window(1, kind, "node1", 0.2, ended_at)])
+    return Report("a test", {"node1": said}, [Window(1, kind, "node1", 0.2, 6.0)])
 
 
 def test_a_violation_is_told_with_what_was_seen_and_counted_at_its_fault() -> None:
