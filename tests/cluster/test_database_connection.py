@@ -112,15 +112,6 @@ def test_tls_is_verified_unless_switched_off(
     assert words in tls_server.checked(settings)
 
 
-def test_without_tls_the_account_is_refused_and_check_shows_the_login(
-    tls_server: TlsServer,
-) -> None:
-    assert "(with a password), by user id" in tls_server.checked({})
-    assert "(with a password, over TLS), by" in tls_server.checked(
-        CA | {"MYSQL_PASSWORD": "wrong"}
-    )
-
-
 def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_one(
     tls_server: TlsServer,
 ) -> None:

@@ -1,11 +1,11 @@
 """contrib/kubernetes, applied by kustomize to StatefulSets, against the schemas of Kubernetes."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from harness.process import output_of
 from tests.unit.manifests import ROOT
 
 FOLDER = ROOT / "contrib" / "kubernetes"
@@ -13,7 +13,6 @@ KUSTOMIZE = ROOT / "build" / "tools" / "kustomize"
 VALIDATOR = ROOT / "build" / "kubernetes-venv" / "bin" / "kubernetes-validate"
 # A preStop may sleep from the first on; the second is the newest that there are schemas of.
 VERSIONS = ("1.30", "1.37")
-SECONDS = 600
 
 pytestmark = pytest.mark.skipif(
     not (KUSTOMIZE.exists() and VALIDATOR.exists()),
@@ -78,19 +77,9 @@ USERS = pytest.mark.parametrize(
 )
 
 
-def problems(version: str, *files: Path) -> str:
-    """Validate files; empty where nothing is wrong."""
-    command = [
-        str(VALIDATOR),
-        "--strict",
-        "--kubernetes-version",
-        version,
-        *map(str, files),
-    ]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-    return "" if done.returncode == 0 else done.stdout + done.stderr
+def validate(version: str, *files: Path) -> None:
+    """Validate files. Raises AssertionError with what is wrong."""
+    output_of(VALIDATOR, "--strict", "--kubernetes-version", version, *files)
 
 
 def prepare(directory: Path, base: str) -> Path:
@@ -103,30 +92,21 @@ def prepare(directory: Path, base: str) -> Path:
     return component / "kustomization.yaml"
 
 
-def kustomize(directory: Path) -> "subprocess.CompletedProcess[str]":
-    """Run kustomize on a directory."""
-    command = [str(KUSTOMIZE), "build", str(directory)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-
-
-def made_of(directory: Path, base: str) -> str:
-    """Return the manifest that kustomize makes."""
-    prepare(directory, base)
-    done = kustomize(directory)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+def kustomize(directory: Path) -> str:
+    """Return the manifest that kustomize makes. Raises AssertionError with what is wrong."""
+    return output_of(KUSTOMIZE, "build", directory)
 
 
 @USERS
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_kustomize_makes_is_valid(version: str, tmp_path: Path, base: str) -> None:
     made = tmp_path / "made.yaml"
-    made.write_text(made_of(tmp_path, base))
-    assert problems(version, made, FOLDER / "secret.example.yaml") == ""
+    prepare(tmp_path, base)
+    made.write_text(kustomize(tmp_path))
+    validate(version, made, FOLDER / "secret.example.yaml")
     made.write_text(made.read_text().replace("timeoutSeconds", "timeoutSecond"))
-    assert "timeoutSecond" in problems(version, made)
+    with pytest.raises(AssertionError, match="timeoutSecond"):
+        validate(version, made)
 
 
 def test_a_stateful_set_of_another_name_fails_unless_it_is_found_by_its_label(
@@ -134,11 +114,8 @@ def test_a_stateful_set_of_another_name_fails_unless_it_is_found_by_its_label(
 ) -> None:
     other = "  name: another\n  labels: {app: galera}\n"
     component = prepare(tmp_path, ONE_CONTAINER.replace("  name: galera\n", other, 1))
-    done = kustomize(tmp_path)
-    assert done.returncode != 0
-    assert (
-        "failed to find unique target for patch StatefulSet.v1.apps/galera."
-        in done.stderr
-    )
+    fault = r"failed to find unique target for patch StatefulSet\.v1\.apps/galera\."
+    with pytest.raises(AssertionError, match=fault):
+        kustomize(tmp_path)
     component.write_text(component.read_text().replace("# target: ", "target: "))
-    assert "name: clustercheckd\n" in kustomize(tmp_path).stdout
+    assert "name: clustercheckd\n" in kustomize(tmp_path)

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,36 +86,25 @@ class MySQL:
 
     def database(self, way: str) -> Database:
         """Return the settings to connect in this way."""
+        way_there: dict[str, Any] = {"mysql_host": LOOPBACK, "mysql_port": self._port}
         if way == "socket":
-            return Database(
-                mysql_socket=str(self._directory / "s"),
-                mysql_username=ACCOUNT,
-                mysql_password=PASSWORD,
-            )
-        over_tcp = Database(
-            mysql_host=LOOPBACK,
-            mysql_port=self._port,
-            mysql_username=ACCOUNT,
-            mysql_password=PASSWORD,
-        )
-        if way == "tls":
+            way_there = {"mysql_socket": str(self._directory / "s")}
+        elif way == "tls":
             # The certificates that the server makes for itself name no host.
-            certificate = str(self._directory / "data" / "ca.pem")
-            return replace(over_tcp, mysql_ssl_ca=certificate, mysql_ssl_verify="ca")
-        return over_tcp
+            way_there["mysql_ssl_ca"] = str(self._directory / "data" / "ca.pem")
+            way_there["mysql_ssl_verify"] = "ca"
+        return Database(**way_there, mysql_username=ACCOUNT, mysql_password=PASSWORD)
 
     def poll(self, way: str = "socket") -> NodeState | PollFailure:
         """Log in in this way, and poll once."""
         return poll_once(self.database(way), DEADLINE_SECONDS)
 
     def service(self, services: Services) -> Service:
-        """Run the service beside it, and wait until it has read that this is no Galera node."""
+        """Run the service beside it."""
         path = str(self._directory / "s")
-        service = services.start(
+        return services.start(
             MYSQL_SOCKET=path, MYSQL_USERNAME=ACCOUNT, MYSQL_PASSWORD=PASSWORD
         )
-        service.wait_for_verdict(503, "not-galera")
-        return service
 
     def _inside(self, name: str) -> str:
         """Return the path within its system."""
@@ -216,6 +204,7 @@ def test_offline_mode_ends_the_session_and_is_the_reason_at_the_next_login(
     mysql: MySQL, services: Services
 ) -> None:
     service = mysql.service(services)
+    service.wait_for_verdict(503, "not-galera")
     mysql.sql("SET GLOBAL offline_mode=ON")
     assert "(error 3032)" in service.wait_for_verdict(503, "offline").body
     mysql.sql("SET GLOBAL offline_mode=OFF")

@@ -18,7 +18,7 @@ from app.verdict.node_state import (
     PollFailure,
     parse_node_state,
 )
-from app.verdict.reason import POLL_FAILURES, Reason
+from app.verdict.reason import PLANNED, POLL_FAILURES, Reason
 from app.verdict.rules import Policy, Switches, decide, status_of
 from tests import pxc, real_rows
 
@@ -37,15 +37,6 @@ SYNCED = real_rows.parsed(real_rows.SYNCED)
 DONOR = real_rows.parsed(real_rows.DONOR)
 DESYNCED = real_rows.parsed(real_rows.DESYNCED)
 
-DRAINING = {
-    Reason.DISABLED,
-    Reason.SHUTTING_DOWN,
-    Reason.MAINTENANCE,
-    Reason.DONOR,
-    Reason.DESYNCED,
-    Reason.JOINED,
-    Reason.FULL,
-}
 READ_ONLY_TOO = ("super_read_only", "tx_read_only", "transaction_read_only")
 
 but = partial(replace, SYNCED)
@@ -297,7 +288,7 @@ def test_table_row(row: Row) -> None:
     available = row.reason is Reason.SYNCED or (
         row.reason is Reason.DONOR and row.policy.available_when_donor
     )
-    draining = row.reason in DRAINING and not available
+    draining = row.reason in PLANNED and not available
     assert (verdict.available, verdict.reason, verdict.draining) == (
         available,
         row.reason,
