@@ -38,6 +38,8 @@ class Three:
             "MYSQL_USERNAME": ACCOUNT,
             "MYSQL_PASSWORD": PASSWORD,
             "CLUSTERCHECK_HOST": host,
+            # A node that stands still stays, or there were no time to look at the set.
+            "MAX_STALL": "0",
         }
         return Service(self._directory, self._port, settings, name=node.name)
 
