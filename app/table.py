@@ -100,7 +100,8 @@ def _host_in(text: str) -> str:
 
 def _networks_in(text: str) -> list[Any]:
     networks = [ip_network(word) for word in text.replace(",", " ").split()]
-    if not networks:
+    # An IPv4 client is compared as one.
+    if not networks or any("::ffff:" in str(one) for one in networks):
         raise ValueError
     return networks
 

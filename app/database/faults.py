@@ -230,5 +230,5 @@ def _words_of(fault: BaseException) -> str:
             return str(fault.strerror)
         case OSError():
             # Event loops add addresses and phrases to strerror.
-            return os.strerror(fault.errno or 0)
+            return os.strerror(fault.errno) if fault.errno else str(fault)
     return str(fault)

@@ -54,6 +54,7 @@ def _option(line: str) -> tuple[str, str]:
     # It matches an empty text too.
     name, _, text = _BEFORE_COMMENT.match(line)[0].partition("=")  # type: ignore[index]
     name = name.strip().lower().replace("_", "-").removeprefix("loose-")
+    name = name.removeprefix("enable-")
     value = _QUOTED.sub(r"\2", text.strip())
     return "ssl" if name.startswith("ssl") else name, value
 

@@ -34,7 +34,7 @@ def test_without_a_setting_or_an_option_it_is_plain_text(
     assert asked_for(Database(defaults_extra_file=option_file(tmp_path, line))) is None
 
 
-@pytest.mark.parametrize("line", ["ssl", "ssl-ca=/x", "loose_SSL-Mode=REQUIRED"])
+@pytest.mark.parametrize("line", ["enable-ssl", "ssl-ca=/x", "loose_SSL-Mode=REQUIRED"])
 def test_tls_of_an_option_file_has_to_be_set_as_settings(
     tmp_path: Path, line: str
 ) -> None:

@@ -141,6 +141,7 @@ EVENTS = {
         "login works again",
         "not in sync",
         "not reloaded",
+        "not started",
         "poller failed",
     ),
     *(
