@@ -1,6 +1,5 @@
 """Exceptions of polls and logins, into reasons and words; and what they mean for the next login."""
 
-import os
 import socket
 import ssl
 import struct
@@ -84,7 +83,7 @@ FAULTS: list[tuple[Exception, Reason, Outcome, str]] = [
     ),
     (OSError(113, "x"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: No route to host"),
     # Event loops make some without a number.
-    (OSError("odd"), Reason.UNREACHABLE, FAILED, f"{UNREACHABLE}: {os.strerror(0)}"),
+    (OSError("AF_UNIX path too long"), Reason.UNREACHABLE, FAILED, "path too long"),
     (
         socket.gaierror(-2, "not known"),
         Reason.UNREACHABLE,

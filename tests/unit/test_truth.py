@@ -1,8 +1,11 @@
 """The arithmetic of the truth run: what counts as false, and for how long."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench.truth.faults import BROKEN_INIT_CONNECT, NO_THREADS
+from bench.truth.group_faults import ALL_CUT
 from bench.truth.report import IN_SYNC, OURS, SCRIPT, TRUTH, WITNESS, Report, Window
 from bench.truth.stretches import (
     DESYNCED,
@@ -105,3 +108,28 @@ def test_a_200_may_rest_on_a_poll_of_a_quarter_of_a_second_ago_and_on_a_login_of
             Sample(last_200_at + 0.01, 5.0, SAYS_503, ""),
         ]
         assert len(report(kind, said, DOWN).violations()) == violations
+
+
+@pytest.mark.parametrize(
+    ("kind", "others", "truth", "found"),
+    [
+        ("LOCK TABLES", always(SAYS_200), DOWN, []),
+        ("LOCK TABLES", always(SAYS_200), UP, ["out alone for 5.0 s, 4.7 s of it in vain"]),
+        ("LOCK TABLES", always("503 stalled"), DOWN, ["two nodes out alone: node1 (503 cut-off) and node2 (503 stalled) for 5.00 s at 0.00 s; LOCK TABLES"]),
+        (ALL_CUT, always("503 stalled"), DOWN, []),
+    ],
+)  # fmt: skip
+def test_nodes_out_alone_are_so_one_at_a_time_and_not_in_vain(
+    kind: str, others: list[Sample], truth: list[Sample], found: list[str]
+) -> None:
+    nodes = {
+        name: {OURS: said, IN_SYNC: [], SCRIPT: [], TRUTH: seen, WITNESS: []}
+        for name, said, seen in (
+            ("node1", [replace(one, kind=SAYS_503) for one in always("503 cut-off")], truth),
+            ("node2", others, DOWN),
+        )
+    }  # fmt: skip
+    violations = Report(
+        "a test", nodes, [Window(1, kind, "node1", 0.0, 6.0)]
+    ).violations()
+    assert found == [one for one in violations if " alone" in one.partition("\n")[0]]

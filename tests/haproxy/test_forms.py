@@ -1,0 +1,65 @@
+"""The forms of a check that HAProxy can send to the script, which reads none of them."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from harness.haproxy import HAProxy
+from harness.ports import LOOPBACK, Ports
+from harness.waiting import wait_for
+from tests.conftest import Services
+from tests.fake_mysql import fake_mysql, galera
+
+EXPECTS = "\n    tcp-check expect string is\\ synced"
+FORMS = {
+    "proxy": ("option httpchk GET /", "check-send-proxy"),
+    "proxy_of_a_rule": ("option httpchk\n    http-check connect send-proxy", ""),
+    "line_feeds": (
+        f"option tcp-check\n    tcp-check send GET\\ /\\ HTTP/1.0\\n\\n{EXPECTS}",
+        "",
+    ),
+    "http_0_9": (f"option tcp-check\n    tcp-check send GET\\ /\\r\\n{EXPECTS}", ""),
+    "word": (f"option tcp-check\n    tcp-check send PING\\r\\n{EXPECTS}", ""),
+    "silence": (f"option tcp-check{EXPECTS}", ""),
+    "lower_case": ("option httpchk get /", ""),
+    "no_slash": ("option httpchk GET readyz", ""),
+    "no_target": ("option httpchk GET", ""),
+    "tls": ("option httpchk GET /", "check-ssl verify none"),
+}
+
+
+@pytest.mark.long
+def test_each_form_but_tls_is_up(
+    services: Services, ports: Ports, tmp_path: Path
+) -> None:
+    with fake_mysql(galera()) as node:
+        service = services.beside(node, CLUSTERCHECK_ANY_PATH="1")
+        sections = [
+            f"listen {name}\n    mode tcp\n    timeout check 1s\n    {rules}\n"
+            f"    server db1 {LOOPBACK}:{service.port} check inter 300ms fall 1 rise 1 {flags}\n"
+            for name, (rules, flags) in FORMS.items()
+        ]
+        text = (
+            f"global\n    stats socket /var/lib/haproxy/admin.sock\n{''.join(sections)}"
+        )
+        haproxy = HAProxy(tmp_path, ports, [], text=text)
+        haproxy.start()
+        try:
+            down: list[str] = []
+
+            def is_settled() -> bool:
+                rows = list(csv.DictReader(io.StringIO(haproxy.ask("show stat")[2:])))
+                servers = [row for row in rows if row["svname"] == "db1"]
+                down[:] = [
+                    row["pxname"]
+                    for row in servers
+                    if row["check_status"] not in ("L7OK", "* L7OK")
+                ]
+                return down == ["tls"]
+
+            wait_for("the verdicts", is_settled, seconds=15)
+            assert service.status()["connections"]["latest"].keys() == {"tls"}
+        finally:
+            haproxy.kill()
