@@ -40,8 +40,9 @@ command -v ip >/dev/null || packages="$packages iproute2"
 command -v gdb >/dev/null || packages="$packages gdb"
 # promtool checks the alerts, and Prometheus scrapes the services of the tests.
 command -v prometheus >/dev/null || packages="$packages prometheus"
-# A prober of the port, which sends lines of its own.
-command -v prometheus-blackbox-exporter >/dev/null || packages="$packages prometheus-blackbox-exporter"
+# The tests and make truth cut hosts off, and make truth slows disks down.
+command -v nft >/dev/null || packages="$packages nftables"
+command -v strace >/dev/null || packages="$packages strace"
 command -v systemd-analyze >/dev/null || packages="$packages systemd"
 python=$(find_python)
 if [ -z "$python" ]; then
@@ -67,7 +68,7 @@ if [ -n "$packages" ]; then
         -o Dpkg::Options::=--force-confold $packages >/dev/null
     # The packages start services. Stop them: they did not run before.
     if [ -d /run/systemd/system ]; then
-        for service in mariadb haproxy xinetd prometheus prometheus-blackbox-exporter; do
+        for service in mariadb haproxy xinetd prometheus; do
             case "$packages " in *" $service "* | *" $service-server "*)
                 say "stopping the service $service, which its package started (to start it: systemctl enable --now $service)"
                 $sudo systemctl disable --quiet --now "$service" ;;
