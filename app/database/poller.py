@@ -221,6 +221,7 @@ class Poller:
             sync.read_began_at if sync.read is Read.ANSWERED else -math.inf,
             (node.wsrep_received_bytes or 0) + (node.wsrep_replicated_bytes or 0),
             node.wsrep_cert_index_size or 0,
+            node.wsrep_cluster_weight or 0,
             counters_of(session.counted) | around,
         )
         self.stand = self.stand.after(look)

@@ -14,9 +14,11 @@ from pathlib import Path
 from app.verdict.alone import IS_CUT, IS_FULL, USED
 
 _PORT = re.compile(rb"gmcast\.listen_addr = [^;]*:(\d+)")
-# Port, the other end's address (the end of IPv6, which IPv4 is) and port, state, packets sent again
-# in a row, and window probes, which stand for those that could not leave this host.
-_ROW = re.compile(r": \w+:(\w+) \w*(\w{8}):(\w+) (\w+) \S+ \S+ (\w+) +\d+ +(\d+)")
+# Port, the other end's address (as in IPv4, if IPv6 only holds one) and port, state, packets sent
+# again in a row, and window probes, which stand for those that could not leave this host.
+_ROW = re.compile(
+    r": \w+:(\w+) (?:0{16}FFFF0000)?(\w+):(\w+) (\w+) \S+ \S+ (\w+) +\d+ +(\d+)"
+)
 _ESTABLISHED, _LISTENS = "01", "0A"
 _LOST = 3
 """So many without an acknowledgement take 1.4 s or more."""
@@ -54,9 +56,10 @@ class Surroundings:
         lost = lost_peers(
             "".join(map(Path.read_text, tables)), int(port[1]) if port else 0
         )
-        if lost is None:
+        # Of one member there is no other, and of two each has lost the other.
+        if lost is None or members <= 1:
             return
-        seen: dict[str, int] = {IS_CUT: lost >= members - 1 > 0}
+        seen: dict[str, int] = {IS_CUT: lost >= members - 1 > 1}
         data = variables.get(b"datadir", b"")
         logs, _ = os.path.split(variables.get(b"log_bin_basename", b""))
         with contextlib.suppress(OSError):

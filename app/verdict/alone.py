@@ -9,7 +9,7 @@ its group has ordered. They do not say whether the others have. The first row th
 | a read in sync waits; each connection to another member loses its packets    | cut-off       |
 | a read in sync or the queue waits; no room for its data or its binary log    | disk-full     |
 | the queue is empty: others have written nothing that the group has ordered   | the group     |
-| since it kept up, or in the 5 s before: DDL, or a write-set of many keys      | the group     |
+| since it kept up, or 5 s before: DDL, a write-set of many keys, a new view    | the group     |
 | it is at work: it writes pages or its binary log, or reads many rows         | the group     |
 | its disk hangs: it has not flushed its log for 1.5 s                         | the group     |
 | its counters of DDL and work are not known, or its disk is not seen          | the group     |
@@ -44,9 +44,9 @@ SHOW_COUNTERS = (
 """What a look counts, by a word of its name. In session scope, Com_ and Handler_ would be those of
 the session. Not Com_create_temporary_table: such a table is its session's alone."""
 
-_IDLE = {PAGES: 100, ROWS: 100_000, USED: 8 << 20}
-"""More a second is work. Clients read rows too, but pages are written for the group's writes. A
-large transaction writes its binary log at the end."""
+_IDLE = {PAGES: 100, ROWS: 10_000, USED: 8 << 20}
+"""More a second is work. Of rows, more than before the wait: clients read them too. Pages are
+written for the group's writes. A large transaction writes its binary log at the end."""
 
 _LARGE_BYTES, _MANY_KEYS = 4 << 20, 200_000
 """More bytes between two polls may be one write-set. Each node certifies its keys, and removes them
@@ -78,8 +78,9 @@ class Look:
 
     committed, queue: wsrep_last_committed and wsrep_local_recv_queue. wait_seconds: of a read in
     sync. in_sync_at: when the latest that was answered began. exchanged: bytes of write-sets that
-    the node has sent and received. keys: wsrep_cert_index_size. seen: what was counted, and what
-    its host shows; empty if nobody looked.
+    the node has sent and received. keys: wsrep_cert_index_size. weight: wsrep_cluster_weight, which
+    changes with the view, for which each member runs its wsrep_notify_cmd. seen: what was counted,
+    and what its host shows; empty if nobody looked.
     """
 
     at: float = -math.inf
@@ -89,6 +90,7 @@ class Look:
     in_sync_at: float = -math.inf
     exchanged: int = 0
     keys: int = 0
+    weight: int = 0
     seen: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -99,7 +101,7 @@ class Stand:
     look: the latest. counted: the latest that was to count, if the server has flushed its log since
     the one before. applied_at: of the latest that saw the queue empty, the node apply or work, or
     its disk hang. in_touch_at: when it last heard from its group. heavy_at: of the latest that may
-    have seen DDL, or a large write-set.
+    have seen what all members wait for. rows: read a second before the wait.
     """
 
     look: Look = Look()
@@ -107,6 +109,7 @@ class Stand:
     applied_at: float = -math.inf
     in_touch_at: float = -math.inf
     heavy_at: float = -math.inf
+    rows: float = 0.0
 
     def after(self, look: Look) -> "Stand":
         """Return what one more look says."""
@@ -114,23 +117,28 @@ class Stand:
         then, seconds = counted.seen, at - counted.at
         grown = {name: now[name] - then[name] for name in now.keys() & then.keys()}
         has_moved = look.committed != self.look.committed or look.committed <= 0
+        usual = {ROWS: self.rows}
         works = any(
-            abs(grown.get(one, 0)) > most * seconds for one, most in _IDLE.items()
+            abs(grown.get(one, 0)) > (most + usual.get(one, 0)) * seconds
+            for one, most in _IDLE.items()
         )
         hangs = grown.get(FLUSHES) == 0 and seconds > _FLUSH_SECONDS
         applies = has_moved or look.queue <= 0 or works or hangs
-        is_large = (
-            look.exchanged - self.look.exchanged > _LARGE_BYTES
+        is_heavy = (
+            grown.get(DDL)
+            or look.exchanged - self.look.exchanged > _LARGE_BYTES
             or look.keys > _MANY_KEYS
+            or look.weight != self.look.weight
+            # Until the end of the wait, and where nobody knows.
+            or (self.waits and (self.may_be_heavy or DDL not in then))
         )
-        # Until the end of the wait, and where nobody knows.
-        goes_on = self.waits and (self.may_be_heavy or not then)
         return Stand(
             look,
             look if self.counts and grown.get(FLUSHES) != 0 else counted,
             at if applies else self.applied_at,
             max(look.in_sync_at, at if has_moved else self.in_touch_at),
-            at if is_large or grown.get(DDL) or goes_on else self.heavy_at,
+            at if is_heavy else self.heavy_at,
+            self.rows if self.waits or ROWS not in grown else grown[ROWS] / seconds,
         )
 
     @property
@@ -148,7 +156,7 @@ class Stand:
 
     @property
     def may_be_heavy(self) -> bool:
-        """Whether the queue may wait for DDL or a large write-set."""
+        """Whether all members may wait for the same."""
         return self.heavy_at >= self.applied_at - _EARLIER_SECONDS
 
     @property

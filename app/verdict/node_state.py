@@ -79,6 +79,7 @@ class StatusVariables:
     wsrep_received_bytes: Number = None
     wsrep_replicated_bytes: Number = None
     wsrep_cert_index_size: Number = None
+    wsrep_cluster_weight: Number = None
     wsrep_flow_control_active: Word = None
     wsrep_flow_control_status: Word = None
     threads_connected: Number = None

@@ -34,6 +34,8 @@ class Seen:
     ddl: int = 0
     received: int = 0
     keys: int = 900
+    weight: int = 3
+    readers: int = 2400
     is_cut: bool = False
     is_full: bool = False
     written: int = 0
@@ -47,7 +49,8 @@ def causes(seen: Seen) -> list[tuple[float, str]]:
     for step in range(int((BEFORE_SECONDS + FAULT_SECONDS) / POLL_SECONDS)):
         at = step * POLL_SECONDS
         is_bad = at > BEFORE_SECONDS
-        rates = (seen.rates if is_bad else BUSY) or BUSY
+        usual = BUSY | {"read": seen.readers}
+        rates = (seen.rates if is_bad else usual) or usual
         committed += (seen.committed if is_bad else 20) * POLL_SECONDS
         if is_bad and at - POLL_SECONDS <= BEFORE_SECONDS:
             counters["com"] += seen.ddl
@@ -69,6 +72,7 @@ def causes(seen: Seen) -> list[tuple[float, str]]:
             in_sync_at,
             300 * step + (seen.received if is_bad else 0),
             seen.keys,
+            seen.weight if is_bad else 3,
             {
                 **(counters if stand.counts else {}),
                 **(around if stand.waits and seen.is_near else {}),
@@ -88,7 +92,7 @@ ALONE = {
     "table lock, FOR EXPORT, semi-sync, a backup": (Reason.STALLED, Seen(**LOCKED)),
     "table lock, many readers": (
         Reason.STALLED,
-        Seen(0, 9, rates=IDLE | {"read": 90_000}),
+        Seen(0, 9, rates=IDLE | {"read": 97_000}, readers=90_000),
     ),
     "table lock, large rows": (Reason.STALLED, Seen(**LOCKED, received=3 << 20)),
     "rsync donor": (Reason.STALLED, Seen(**LOCKED, in_sync=True)),
@@ -103,6 +107,18 @@ TOGETHER = {
     "UPDATE without a key": (
         GROUP,
         Seen(0, 2, rates=IDLE | {"read": 2_000_000}),
+    ),
+    "UPDATE of wide rows without a key": (
+        GROUP,
+        Seen(0, 2, rates=IDLE | {"read": 50_000}),
+    ),
+    "the same, with many readers": (
+        GROUP,
+        Seen(0, 2, rates=IDLE | {"read": 140_000}, readers=90_000),
+    ),
+    "a member that dies, and a script that hangs on all": (
+        GROUP,
+        Seen(**LOCKED, weight=2),
     ),
     "large UPDATE, FK cascade, rollback": (
         GROUP,
@@ -163,7 +179,8 @@ def test_a_server_that_does_not_count_is_not_out_for_a_lock_and_seldom_asked() -
 def test_what_waits_as_the_service_starts_may_be_ddl() -> None:
     stand = Stand(counted=Look(0.0))
     for second in range(9):
-        counters = IDLE | {"used": 0, "background": second} if stand.counts else {}
+        counters = IDLE | {"background": second} if stand.counts else {}
+        counters["used"] = 0
         stand = stand.after(Look(second, 7, 9, seen=counters))
     assert stand.cause[0] == GROUP
 
@@ -234,6 +251,7 @@ def test_a_server_without_whole_counters_has_none(answers: list[Any]) -> None:
 
 
 US, N1, N2, N3 = "0100A8C0", "0200A8C0", "0300A8C0", "0000000000000000FFFF00000200A8C0"
+V1, V2 = (f"0{n}0000FD000000000000000002000000" for n in (1, 2))
 IN, OUT, OTHER = "11D7", "9C40", "0CEA"
 
 
@@ -268,6 +286,8 @@ LISTENS = connection("00000000", "0A", ports=(IN, "0000"))
         # Galera has closed what did not work, and tries again.
         ([connection(N1, "04", 4), connection(N1, "02"), connection(N2, "02", 1)], 2),
         ([connection(N1, "04", 4), connection(N1, "01"), connection(N2, "02", 1)], 0),
+        # Members of several networks, with equal ends of their addresses.
+        ([connection(V1, "01", 3), connection(V2, "01", 3)], 2),
         # One member by IPv4 and by IPv6.
         ([connection(N1, "06"), connection(N3, "01", 3)], 1),
     ],

@@ -121,7 +121,7 @@ STABLE = {
             wsrep_flow_control_active wsrep_flow_control_status wsrep_last_committed
             wsrep_incoming_addresses wsrep_local_index wsrep_local_recv_queue wsrep_local_state
             wsrep_local_state_comment wsrep_node_name wsrep_on wsrep_provider wsrep_ready
-            wsrep_cert_index_size wsrep_received_bytes wsrep_reject_queries wsrep_replicated_bytes
+            wsrep_cert_index_size wsrep_cluster_weight wsrep_received_bytes wsrep_reject_queries wsrep_replicated_bytes
         """,
         names(NodeState),
     ),

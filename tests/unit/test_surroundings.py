@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,11 @@ def variables_of(port: int, **folders: str) -> Mapping[bytes, bytes]:
 
 
 def wait_to_see(variables: Mapping[bytes, bytes], **expected: bool) -> None:
-    """Look until that is seen. Two members."""
+    """Look until that is seen. Three members."""
     surroundings = Surroundings()
     wait_for(
         f"the host to show {expected}",
-        lambda: expected.items() <= surroundings.look(variables, 2, waits=True).items(),
+        lambda: expected.items() <= surroundings.look(variables, 3, waits=True).items(),
     )
 
 
@@ -45,26 +46,27 @@ def port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_a_member_whose_packets_are_lost_is_cut_off_until_they_arrive() -> None:
+def test_a_node_whose_packets_to_all_are_lost_is_cut_off_until_they_arrive() -> None:
     try:
-        with RemoteHost() as remote:
-            with remote.entered():
-                server = socket.create_server((remote.address, 0))
-            address = server.getsockname()
-            with (
-                server,
-                socket.create_server((LOOPBACK, address[1])),
-                socket.create_connection(address) as connection,
-            ):
-                variables = variables_of(address[1])
-                connection.sendall(b"keepalive")
-                peer, _ = server.accept()
-                with peer:
-                    wait_to_see(variables, is_cut=False)
-                    with remote.cut_off():
-                        connection.sendall(b"keepalive")
-                        wait_to_see(variables, is_cut=True)
-                    wait_to_see(variables, is_cut=False)
+        with ExitStack() as exits:
+            listening = exits.enter_context(socket.create_server((LOOPBACK, 0)))
+            port = listening.getsockname()[1]
+            remotes = [exits.enter_context(RemoteHost(number)) for number in range(2)]
+            connections = []
+            for remote in remotes:
+                address = remote.address, port
+                with remote.entered():
+                    server = exits.enter_context(socket.create_server(address))
+                connections.append(socket.create_connection(address))
+                exits.enter_context(connections[-1])
+                exits.enter_context(server.accept()[0])
+            variables = variables_of(port)
+            wait_to_see(variables, is_cut=False)
+            with remotes[0].cut_off(), remotes[1].cut_off():
+                for connection in connections:
+                    connection.sendall(b"keepalive")
+                wait_to_see(variables, is_cut=True)
+            wait_to_see(variables, is_cut=False)
     except NoNetworkError as fault:
         pytest.skip(str(fault))
 

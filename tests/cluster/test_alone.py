@@ -1,0 +1,111 @@
+"""Nodes on hosts of their own: one that stands still alone takes no traffic by default."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from threading import Event
+
+import pytest
+
+from harness.galera import Installation, Node, can_mount
+from harness.network import RemoteHost, dropping, enter_network_of_our_own
+from harness.stack import Stack
+from tests.cluster.lone import reasons_since
+from tests.measured import within
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not can_mount(), reason="needs root"),
+]
+
+ALONE = {"cut-off", "disk-full", "stalled"}
+BEFORE_SECONDS = 7.0
+"""So long does a service run before it could tell DDL from a lock."""
+OUT_SECONDS, BUSY_SECONDS = 4.0, 1.0
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[ThreadPoolExecutor]:
+    """Move a thread into a network of its own; what it starts is there too."""
+    with ThreadPoolExecutor(1, initializer=enter_network_of_our_own) as thread:
+        yield thread
+
+
+@pytest.fixture(scope="module")
+def apart(there: ThreadPoolExecutor) -> Iterator[Stack]:
+    """Run three nodes on three hosts, with Galera's own timeouts and a disk for their logs each."""
+    exits = ExitStack()
+
+    def start() -> Stack:
+        hosts = [exits.enter_context(RemoteHost(number)) for number in range(3)]
+        installation = Installation(hosts=hosts, binary_logs=True, group_timeouts=())
+        exits.enter_context(installation)
+        stack = exits.enter_context(Stack(installation=installation))
+        stack.wait_until_whole()
+        time.sleep(BEFORE_SECONDS)
+        return stack
+
+    try:
+        yield there.submit(start).result()
+    finally:
+        there.submit(exits.close).result()
+
+
+@contextmanager
+def written(node: Node) -> Iterator[None]:
+    """Have a client commit again and again while the block runs."""
+    ending = Event()
+
+    def write() -> None:
+        while not ending.wait(0.1):
+            node.commits()
+
+    with ThreadPoolExecutor(1) as client:
+        writing = client.submit(write)
+        try:
+            yield
+        finally:
+            ending.set()
+    writing.result()
+
+
+def group_port_cut(node: Node) -> AbstractContextManager[None]:
+    """Drop what goes to or from the node by its group's port, while clients reach it."""
+    return dropping(
+        *(
+            f"ip {side} {node.address} tcp {end} {node.group_port}"
+            for side in ("saddr", "daddr")
+            for end in ("sport", "dport")
+        )
+    )
+
+
+FAULTS: dict[str, Callable[[Node], AbstractContextManager[None]]] = {
+    "cut-off": group_port_cut,
+    "disk-full": Node.with_full_disk,
+}
+
+
+@pytest.mark.parametrize("reason", FAULTS)
+def test_one_that_stands_still_alone_is_out_in_time_and_no_other(
+    there: ThreadPoolExecutor, apart: Stack, reason: str
+) -> None:
+    def check() -> None:
+        others = apart.services[::2]
+        before = [len(service.status()["changes"]) for service in others]
+        with FAULTS[reason](apart.nodes[1]), written(apart.nodes[0]):
+            began_at = time.monotonic()
+            apart.services[1].wait_for_verdict(503, reason)
+            within(
+                f"{reason} shown",
+                time.monotonic() - began_at,
+                OUT_SECONDS + BUSY_SECONDS,
+            )
+            # As long as another one would take.
+            time.sleep(OUT_SECONDS)
+        apart.wait_until_whole()
+        for service, count in zip(others, before, strict=True):
+            assert not ALONE & set(reasons_since(service, count))
+
+    there.submit(check).result()
