@@ -100,8 +100,7 @@ def _host_in(text: str) -> str:
 
 def _networks_in(text: str) -> list[Any]:
     networks = [ip_network(word) for word in text.replace(",", " ").split()]
-    # An IPv4 client is compared as one.
-    if not networks or any("::ffff:" in str(one) for one in networks):
+    if not networks:
         raise ValueError
     return networks
 

@@ -6,6 +6,7 @@ docs/reference/reasons.md has the remedy of each word.
 from collections.abc import Callable, Iterable, Sequence
 
 from app.commands.asking import Answer
+from app.verdict.alone import GROUP
 from app.verdict.node_state import NOT_A_NUMBER, NodeState
 from app.verdict.rules import STANDS_ALONE
 
@@ -52,7 +53,7 @@ def _split(members: Sequence[Answer]) -> str:
     seen = _differences(members, _data) or _differences(current, _view)
     # Views of the same size look alike if the servers show AUTO instead of addresses.
     if not seen and len(set(map(_identity, current))) > len(set(map(_place, current))):
-        seen = f"{_names(current)}: two of them have the same wsrep_local_index"
+        seen = f"{_names(current)}: two with the same wsrep_local_index"
     return seen and f"each side takes writes; {seen}"
 
 
@@ -85,8 +86,10 @@ def _held_up(members: Sequence[Answer], answers: Sequence[Answer]) -> str:
         if one.node.wsrep_local_state is None or one.node.stall in STANDS_ALONE
     ]
     hint = f"look first at {', '.join(suspects)}"
-    if not suspects:
-        hint = "run there: df -h /var/lib/mysql; if all wait, look for DDL or a lost member"
+    if late and all(one.node.stall == GROUP for one in late):
+        hint = "the whole group waits: look for DDL, a large transaction, a lost member"
+    elif not suspects:
+        hint = "run there: df -h /var/lib/mysql"
     return "; ".join([*seen, hint])
 
 

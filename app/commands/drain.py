@@ -10,6 +10,7 @@ from pathlib import Path
 from app.commands.asking import ask, own_address
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
+from app.settings.error import SettingsError
 from app.settings.source import Source
 from app.verdict.reason import Reason
 
@@ -25,7 +26,7 @@ def drain(source: Source, reason: str | None) -> int:
     try:
         Path(disabled_file).touch(exist_ok=False)
     except FileExistsError:
-        say(f"{disabled_file} exists")
+        say(f"{disabled_file} exists, and was not changed")
     except OSError as fault:
         complain(
             f"CLUSTERCHECK_DISABLED_FILE: {disabled_file}: {fault.strerror}: the node is not"
@@ -67,7 +68,11 @@ def _disabled_file(source: Source) -> str:
 
 
 def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:
-    [answer] = ask([own_address(source)])
+    try:
+        [answer] = ask([own_address(source)])
+    except SettingsError as fault:
+        complain(f"not confirmed: {fault}")
+        return FAILED
     name = answer.address.name
     verdict = f"{name} is {answer.verdict}, {answer.words}"
     if answer.fault:

@@ -188,9 +188,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise _mistake(f"{fault.argument_name} {takes} value", command) from None
     if unknown:
         # What follows an unknown flag is probably its value.
-        flags = (word.partition("=")[0] for word in unknown if word.startswith("-"))
-        word = _repeated(next(flags, unknown[0]))
-        raise _mistake(f"{command} does not take {word}", command)
+        flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        words = "takes no more arguments: for another node, run it there"
+        if flags:
+            words = f"does not take {_repeated(flags[0])}"
+        raise _mistake(f"{command} {words}", command)
     typed.flags = {name: text for name, text in vars(typed).items() if name in TABLE}
     return typed
 

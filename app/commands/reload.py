@@ -84,8 +84,8 @@ def _send_signal(pid: str, port: int) -> str:
     except OSError:
         pass
     return (
-        f"process {pid} does not listen there: repeat ExecStart='s flags here, and send SIGHUP to"
-        " one in a container"
+        f"process {pid} does not listen there: give reload the flags of ExecStart=; if the service"
+        " runs in a container, send SIGHUP there"
     )
 
 

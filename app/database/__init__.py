@@ -1,4 +1,4 @@
-"""All that speaks MySQL. Others use `poller`.
+"""All that speaks MySQL. Others use `poller`, and `connection.prepare_for`.
 
 Every failure is a value, which `faults` makes of an exception. `logins` and `sync` are pure.
 """

@@ -113,6 +113,7 @@ class Poller:
         """Poll by other settings from now on. Sessions with the same server go on."""
         if database.server != self.database.server:
             self._give_up()
+            self.stand = Stand()
         if not pace.login_interval_seconds:
             # No read would ever end a wait.
             self.sync = self.sync.nothing_reads()

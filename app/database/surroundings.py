@@ -47,7 +47,9 @@ class Surroundings:
             self._looking = threading.Thread(
                 target=self._look, args=arguments, daemon=True
             )
-            self._looking.start()
+            # At a limit of threads, nobody looks.
+            with contextlib.suppress(RuntimeError):
+                self._looking.start()
         return seen
 
     def _look(self, variables: Mapping[bytes, bytes], members: int) -> None:

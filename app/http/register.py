@@ -3,7 +3,7 @@
 import logging
 import socket
 import time
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -26,8 +26,8 @@ CONNECTIONS = 256
 
 _EVICTED_AT_ONCE = 16
 
-_ASKED, _ASKED_SECONDS = 1000, 60.0
-"""How many connections to remember, and for how long."""
+_ASKED, _ASKED_SECONDS = 64, 60.0
+"""How many clients to remember, and for how long."""
 
 _NETWORK_BYTES = 8  # of an IPv6 address (RFC 4291)
 
@@ -73,14 +73,16 @@ class ConnectionRegister:
         self.closed = dict.fromkeys(causes, 0)
         self.latest: dict[str, TurnedAway] = {}
         self._silent_until: dict[str, float] = {}
-        self._asked: deque[tuple[float, str]] = deque(maxlen=_ASKED)
+        self._asked: dict[
+            str, float
+        ] = {}  # the latest last: none can push out the others
 
     def allow(self, networks: Networks) -> list[str]:
         """Let these networks connect; return who asked in the last minute, and now may not."""
         self.allowed = networks
         self.latest.pop(REFUSED, None)
         since = time.monotonic() - _ASKED_SECONDS
-        recent = {address for at, address in self._asked if at > since}
+        recent = [address for address, at in self._asked.items() if at > since]
         return [address for address in recent if not self._has(address)]
 
     def allows(self, door: "Door") -> bool:
@@ -88,8 +90,12 @@ class ConnectionRegister:
         return door.is_of_this_host or self._has(door.address)
 
     def _has(self, address: str) -> bool:
+        # The setting may have either form of IPv4.
+        forms = [ip_address(address)]
+        if "." in address:
+            forms.append(ip_address(f"::ffff:{address}"))
         return self.allowed is None or any(
-            ip_address(address) in network for network in self.allowed
+            form in network for form in forms for network in self.allowed
         )
 
     def note(self, cause: str, client: str, detail: str) -> None:
@@ -126,7 +132,10 @@ class ConnectionRegister:
                 self.end(other, "evicted")
         self.doors[door] = None
         if not door.is_of_this_host:
-            self._asked.append((door.made_at, door.address))
+            self._asked.pop(door.address, None)
+            self._asked[door.address] = door.made_at
+            if len(self._asked) > _ASKED:
+                del self._asked[next(iter(self._asked))]
 
     def end(self, door: "Door", cause: str) -> None:
         """Close a connection, and count why."""

@@ -260,10 +260,9 @@ class Monitor:
         self.note_change()
 
     def note_change(self) -> None:
-        """Note the verdict from the latest result, if it is a change."""
-        if self.result is not None:
-            self.changes.note(self._decide(0.0, None, self.switches()))
-            self._on_verdict(self.changes[-1].verdict)
+        """Note the verdict from the latest result, or that there is none, if it is a change."""
+        self.changes.note(self._decide(0.0, None, self.switches()))
+        self._on_verdict(self.changes[-1].verdict)
 
     async def _poll(self, polling: Polling) -> PollResult:
         try:

@@ -30,6 +30,7 @@ from app.settings.settings import LISTENING, Settings
 from app.settings.source import Source
 from app.text import host_and_port
 from app.verdict.node_state import PollFailure
+from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
 _FIRST_VERDICT_SECONDS = 1.0
@@ -203,14 +204,17 @@ class _Service:
                     f"the node can be read, and could not be with these settings: {seen}"
                 ]
             else:
+                await self._take(settings)
                 allowed = settings.clustercheck_allow_from
                 outcome.shut_out = self._sources.connections.allow(allowed)
-                await self._take(settings)
         except SettingsError as fault:
             outcome.complaints = str(fault).splitlines()
         except Exception:  # noqa: BLE001 (no fault may end the reloading)
             _log.exception("not reloaded")
-            outcome.complaints = ["clustercheckd failed to reload: see its log"]
+            outcome.failure = PollFailure(
+                Reason.ERROR, "clustercheckd failed to reload: see its log"
+            )
+            outcome.complaints = [outcome.failure.detail]
         self._sources.last_reload = outcome
         for line in outcome.complaints:
             _log.error("not reloaded", extra={"detail": line})

@@ -43,5 +43,5 @@ def listening_socket(
     except OSError as fault:
         raise SettingsError(
             f"cannot listen on CLUSTERCHECK_HOST={settings.clustercheck_host}"
-            f" CLUSTERCHECK_PORT={port}: {os.strerror(fault.errno or 0)}"
+            f"{f' CLUSTERCHECK_PORT={port}' if port else ''}: {os.strerror(fault.errno or 0)}"
         ) from None

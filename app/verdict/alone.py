@@ -101,7 +101,8 @@ class Stand:
     look: the latest. counted: the latest that was to count, if the server has flushed its log since
     the one before. applied_at: of the latest that saw the queue empty, the node apply or work, or
     its disk hang. in_touch_at: when it last heard from its group. heavy_at: of the latest that may
-    have seen what all members wait for. rows: read a second before the wait.
+    have seen what all members wait for. rows: how many were read per
+    second, before the wait.
     """
 
     look: Look = Look()
@@ -138,7 +139,10 @@ class Stand:
             at if applies else self.applied_at,
             max(look.in_sync_at, at if has_moved else self.in_touch_at),
             at if is_heavy else self.heavy_at,
-            self.rows if self.waits or ROWS not in grown else grown[ROWS] / seconds,
+            # Not less than 0: after a restart, the server counts anew.
+            max(0.0, grown[ROWS] / seconds)
+            if ROWS in grown and not self.waits
+            else self.rows,
         )
 
     @property

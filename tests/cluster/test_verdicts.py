@@ -38,6 +38,10 @@ OWN = {
     "wsrep_local_recv_queue",
     "wsrep_flow_control_active",
     "threads_connected",
+    "wsrep_received_bytes",
+    "wsrep_replicated_bytes",
+    "wsrep_cert_index_size",
+    "wsrep_cluster_weight",
 }
 
 

@@ -269,7 +269,7 @@ class TestDrain:
                 f"created {path}; to remove it, run: clustercheckd undrain\n",
                 "draining, disabled: ",
             ),
-            (again, f"{path} exists\n", "draining, disabled: "),
+            (again, f"{path} exists, and was not changed\n", "draining, disabled: "),
             (undrained, f"removed {path}\n", "NOT available, unreachable: "),
             (once_more, f"{path} does not exist\n", "NOT available, unreachable: "),
         ):
@@ -324,8 +324,8 @@ class TestDrain:
         # Without a port, nobody can be asked, but the file is made.
         path.unlink()
         done = run("drain", CLUSTERCHECK_DISABLED_FILE=str(path), CLUSTERCHECK_PORT="x")
-        assert (done.returncode, path.exists()) == (2, True)
-        assert done.stderr.startswith("clustercheckd: CLUSTERCHECK_PORT: must ")
+        assert (done.returncode, path.exists()) == (1, True)
+        assert done.stderr.startswith("clustercheckd: not confirmed: CLUSTERCHECK_PORT")
 
     def test_a_service_that_looks_elsewhere_is_told(
         self, drainable: Service, tmp_path: Path

@@ -53,7 +53,7 @@ FIRST, SECOND, THIRD, FOURTH = (
 )
 ASKED_TWICE = replace(MEMBER, wsrep_node_name="w")
 NO_ONE = "no node that answers takes traffic; do not bootstrap anything yet"
-HINT = "run there: df -h /var/lib/mysql; if all wait, look for DDL or a lost member"
+HINT = "run there: df -h /var/lib/mysql"
 NAME_EACH = "name each: clustercheckd status db1 db2 db3, or one with --all"
 ONE_MORE = f"1 of its members; {NAME_EACH}"
 
@@ -116,7 +116,7 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
             (FIRST, SECOND, THIRD, FOURTH),
             "",
             {
-                "split": "each side takes writes; n1, n2, n3, n4: two of them have the same wsrep_local_index"
+                "split": "each side takes writes; n1, n2, n3, n4: two with the same wsrep_local_index"
             },
         ),
         # One node by two names.
@@ -149,6 +149,14 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
             {
                 "held-up": f"reads in sync wait on n1; {HINT}",
                 "not-asked": f"2 of its members; {NAME_EACH}",
+            },
+        ),
+        (
+            (replace(LATE, stall="group"), replace(LATE, stall="group"), MEMBER),
+            "",
+            {
+                "held-up": "reads in sync wait on n1, n2; the whole group waits: look for DDL, a large"
+                " transaction, a lost member"
             },
         ),
         (

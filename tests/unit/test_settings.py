@@ -122,7 +122,7 @@ def test_the_bounds_of_a_number(
         assert error_of(load, **{name: str(value)}).startswith(f"{name}: must be ")
 
 
-@pytest.mark.parametrize("value", ["db1", "10.0.0.1/8", "::ffff:10.0.0.1", " , ", ""])
+@pytest.mark.parametrize("value", ["db1", "10.0.0.1/8", " , ", ""])
 def test_who_may_connect_is_never_nobody(load: Load, value: str) -> None:
     error = error_of(load, CLUSTERCHECK_ALLOW_FROM=value)
     assert error.endswith("to allow everybody, remove it")
