@@ -32,6 +32,7 @@ from app.settings.database import Database
 from app.verdict.alone import GROUP, SHOW_COUNTERS, Look, Stand, counters_of
 from app.verdict.node_state import NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
+from app.verdict.rules import DONOR
 
 _LIMITS_SECONDS = (1.5, 4.0)
 """The limits of a login, and of the next one: a second or two may be load."""
@@ -223,6 +224,7 @@ class Poller:
             (node.wsrep_received_bytes or 0) + (node.wsrep_replicated_bytes or 0),
             node.wsrep_cert_index_size or 0,
             node.wsrep_cluster_weight or 0,
+            node.wsrep_local_state == DONOR,
             counters_of(session.counted) | around,
         )
         self.stand = self.stand.after(look)

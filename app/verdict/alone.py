@@ -9,7 +9,7 @@ its group has ordered. They do not say whether the others have. The first row th
 | a read in sync waits; each connection to another member loses its packets    | cut-off       |
 | a read in sync or the queue waits; no room for its data or its binary log    | disk-full     |
 | the queue is empty: others have written nothing that the group has ordered   | the group     |
-| since it kept up, or 5 s before: DDL, a write-set of many keys, a new view    | the group     |
+| since it kept up, or 5 s before: DDL, a write-set of many keys, a new view   | the group     |
 | it is at work: it writes pages or its binary log, or reads many rows         | the group     |
 | its disk hangs: it has not flushed its log for 1.5 s                         | the group     |
 | its counters of DDL and work are not known, or its disk is not seen          | the group     |
@@ -49,8 +49,8 @@ _IDLE = {PAGES: 100, ROWS: 10_000, USED: 8 << 20}
 written for the group's writes. A large transaction writes its binary log at the end."""
 
 _LARGE_BYTES, _MANY_KEYS = 4 << 20, 200_000
-"""More bytes between two polls may be one write-set. Each node certifies its keys, and removes them
-from its index long afterwards. A million take seconds each time, and nothing shows that work."""
+"""More bytes between two polls may be one write-set. To certify a million keys, and to remove them
+from the index long afterwards, takes seconds on each node, and nothing shows that work."""
 
 _WAIT_SECONDS = 0.25
 """A read in sync that is answered sooner has not waited."""
@@ -91,6 +91,7 @@ class Look:
     exchanged: int = 0
     keys: int = 0
     weight: int = 0
+    is_donor: bool = False
     seen: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -161,7 +162,9 @@ class Stand:
     @property
     def may_be_heavy(self) -> bool:
         """Whether all members may wait for the same."""
-        return self.heavy_at >= self.applied_at - _EARLIER_SECONDS
+        # A donor stands by what it does alone, and a view with the joiner came before that.
+        is_near = self.heavy_at >= self.applied_at - _EARLIER_SECONDS
+        return is_near and not self.look.is_donor
 
     @property
     def cause(self) -> tuple[str | None, float]:

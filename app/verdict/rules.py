@@ -191,9 +191,9 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
     for reason, name, word in _OF_AN_OPEN_NODE:
         if not _absent_or(getattr(node, name), word):
             return _no(reason, _seen(node, name))
-    if state in (_DONOR, _JOINED) and not policy.available_when_donor:
+    if state in (DONOR, _JOINED) and not policy.available_when_donor:
         return _no(_reason_of_donor(node), f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
-    if state not in (_DONOR, _JOINED, _SYNCED):
+    if state not in (DONOR, _JOINED, _SYNCED):
         return _no(Reason.UNKNOWN_STATE, _state(node))
     return _load_verdict(node, policy) or _yes(node)
 
@@ -243,7 +243,7 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
     return None
 
 
-_JOINING, _DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
+_JOINING, DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = "OFF"
 
 STANDS_ALONE: dict[str, str] = {

@@ -35,6 +35,7 @@ class Seen:
     received: int = 0
     keys: int = 900
     weight: int = 3
+    is_donor: bool = False
     readers: int = 2400
     is_cut: bool = False
     is_full: bool = False
@@ -73,6 +74,7 @@ def causes(seen: Seen) -> list[tuple[float, str]]:
             300 * step + (seen.received if is_bad else 0),
             seen.keys,
             seen.weight if is_bad else 3,
+            seen.is_donor and is_bad,
             {
                 **(counters if stand.counts else {}),
                 **(around if stand.waits and seen.is_near else {}),
@@ -95,7 +97,10 @@ ALONE = {
         Seen(0, 9, rates=IDLE | {"read": 97_000}, readers=90_000),
     ),
     "table lock, large rows": (Reason.STALLED, Seen(**LOCKED, received=3 << 20)),
-    "rsync donor": (Reason.STALLED, Seen(**LOCKED, in_sync=True)),
+    "rsync donor": (
+        Reason.STALLED,
+        Seen(**LOCKED, in_sync=True, weight=4, is_donor=True),
+    ),
 }
 
 TOGETHER = {
