@@ -1,5 +1,6 @@
 """The open connections: who may connect, how many, for how long, and who was turned away."""
 
+import asyncio
 import logging
 import socket
 import time
@@ -7,13 +8,10 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from app.http.head import CAUSES
 from app.settings.settings import Networks
-
-if TYPE_CHECKING:
-    from app.http.door import Door
 
 DEADLINE_SECONDS = 2.0
 """How long a connection may stay open while no answer is held."""
@@ -58,6 +56,23 @@ class TurnedAway:
     detail: str
 
 
+class Door(Protocol):
+    """What the register knows of one connection: see `app.http.door.Door`."""
+
+    transport: asyncio.Transport
+    made_at: float
+    address: str
+    client: str | bytes
+    is_of_this_host: bool
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its answer waits for the node."""
+
+    def settle(self, *, overdue: bool) -> None:
+        """Answer or close it."""
+
+
 class ConnectionRegister:
     """Decides who may connect, and limits the number of connections and their time.
 
@@ -85,7 +100,7 @@ class ConnectionRegister:
         recent = [address for address, at in self._asked.items() if at > since]
         return [address for address in recent if not self._has(address)]
 
-    def allows(self, door: "Door") -> bool:
+    def allows(self, door: Door) -> bool:
         """Return whether a client may connect."""
         return door.is_of_this_host or self._has(door.address)
 
@@ -116,7 +131,7 @@ class ConnectionRegister:
                 },
             )
 
-    def add(self, door: "Door") -> None:
+    def add(self, door: Door) -> None:
         """Register a new connection. If there are too many, close one of the client with the most.
 
         It is the oldest without a complete request, or else the newest: several clients may have
@@ -137,7 +152,7 @@ class ConnectionRegister:
             if len(self._asked) > _ASKED:
                 del self._asked[next(iter(self._asked))]
 
-    def end(self, door: "Door", cause: str) -> None:
+    def end(self, door: Door, cause: str) -> None:
         """Close a connection, and count why."""
         self.closed[cause] += 1
         self.doors.pop(door, None)
