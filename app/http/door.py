@@ -25,9 +25,7 @@ class Door(asyncio.Protocol):
     loopback address.
     """
 
-    def __init__(
-        self, register: ConnectionRegister, answers: Answers, **_of_uvicorn: object
-    ) -> None:
+    def __init__(self, register: ConnectionRegister, answers: Answers) -> None:
         self._register = register
         self._answers = answers
         self._has_asked = self._has_ended = self._is_head = False

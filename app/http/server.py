@@ -23,13 +23,14 @@ _QUEUED, _QUEUED_OF_A_CLIENT = 256, 64
 _LAST_REQUEST_SECONDS = 0.2
 """How long an accepted connection may take to send its request while the service stops."""
 _PAUSE_SECONDS = 0.02
+_TICK_SECONDS = 0.1
 
 _TCP_INFO_QUEUED = slice(24, 28)
 """tcpi_unacked of a listening socket: linux/tcp.h."""
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that stops when `should_exit` is set, with exit status 0.
+    """A uvicorn server that stops when it is told to, with exit status 0.
 
     It waits for the held answers before: each has a deadline. on_signal: called on the event loop
     with the name of each SIGTERM and SIGINT.
@@ -45,7 +46,8 @@ class Server(uvicorn.Server):
         self._on_signal = on_signal
         self._listening = listening
         self._register = register
-        self._make_door = partial(Door, register, answers)
+        self._answers = answers
+        self._has_clients = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 answers.to,  # no protocol of uvicorn's will call it
@@ -76,11 +78,24 @@ class Server(uvicorn.Server):
             for door in list(doors) if loop.time() > end else ():
                 door.settle(overdue=True)
 
-    async def on_tick(self, counter: int) -> bool:  # noqa: ARG002 (uvicorn's signature)
-        """Hold clients to their limits, ten times a second; return whether to stop."""
-        self._thin_out_queue()
-        self._register.sweep()
-        return self.should_exit
+    def stop(self) -> None:
+        """Begin to stop."""
+        self.should_exit = True
+        self._has_clients.set()
+
+    async def main_loop(self) -> None:
+        """Hold clients to their limits. uvicorn's own loop wakes ten times a second without any."""
+        while not self.should_exit:
+            await self._has_clients.wait()
+            await asyncio.sleep(_TICK_SECONDS)
+            self._thin_out_queue()
+            self._register.sweep()
+            if not self._register.doors:
+                self._has_clients.clear()
+
+    def _make_door(self, **_of_uvicorn: object) -> Door:
+        self._has_clients.set()
+        return Door(self._register, self._answers)
 
     def _thin_out_queue(self) -> None:
         """If too many connections wait to be accepted, take a few of each client.

@@ -176,8 +176,7 @@ class _Service:
         _log.info(
             event, extra={"signal": signal_name, "seconds": drain_seconds or None}
         )
-        loop = asyncio.get_running_loop()
-        loop.call_later(drain_seconds, setattr, self._server, "should_exit", True)  # noqa: FBT003 (setattr's own signature)
+        asyncio.get_running_loop().call_later(drain_seconds, self._server.stop)
 
     async def _reload_at_each_sighup(self) -> None:
         """Reload, one at a time, whenever SIGHUP has arrived."""
