@@ -59,6 +59,20 @@ class Finding(BaseModel, frozen=True):
         return f"{self.reason}: {self.detail}"
 
 
+class TurnedAway(BaseModel, frozen=True):
+    """A client that got no verdict."""
+
+    client: _Line
+    at: AwareDatetime
+    detail: _Line
+
+
+class Connections(BaseModel, frozen=True):
+    """The latest client that got no verdict, by cause."""
+
+    latest: dict[_Line, TurnedAway] = {}
+
+
 class ReloadOutcome(BaseModel, frozen=True):
     """How a service's latest reload ended. complaints: why it was refused, if it was."""
 
@@ -86,6 +100,7 @@ class Answer(Finding, frozen=True):
     login_failure: Finding | None = None
     pid: int | None = None
     last_reload: ReloadOutcome = ReloadOutcome()
+    connections: Connections = Connections()
     node: Annotated[NodeState, BeforeValidator(lambda node: node or {})] = NodeState()
 
     @property

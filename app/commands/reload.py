@@ -49,15 +49,19 @@ def reload(source: Source) -> int:
 def _told(before: Answer, after: Answer) -> int:
     """Print the outcome of a reload; return the exit status."""
     outcome = after.last_reload
+    # Of an ExecReload=, the service's own log has all this.
+    in_log = bool(os.environ.get("MAINPID"))
     refused = (f"not reloaded: {line}" for line in outcome.complaints)
-    complain(*outcome.warnings, *refused)
+    if not in_log:
+        complain(*outcome.warnings, *refused)
     if outcome.complaints:
         return FAILED if outcome.failure else MISUSED
     was, now = before.otherwise or before, after.otherwise or after
-    say(
-        f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
-        f" and is {now.words}"
-    )
+    if not in_log:
+        say(
+            f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
+            f" and is {now.words}"
+        )
     lost = []
     if was.available and not now.available:
         lost.append("the node was available and is not any more")

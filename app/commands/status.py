@@ -85,6 +85,9 @@ def _notes(answer: Answer) -> Iterator[str]:
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
         # What to compare before a bootstrap.
         yield f"wsrep_last_committed is {node.wsrep_last_committed}"
+    for cause, latest in answer.connections.latest.items():
+        ago = age_since(latest.at)
+        yield f"turned away {latest.client} {ago} ago: {cause}: {latest.detail}"
     if reload.complaints:
         ago = age_since(reload.at)
         yield f"reload refused {ago} ago, the old settings stay: {'; '.join(reload.complaints)}"

@@ -47,6 +47,18 @@ def client_of(address: str) -> str | bytes:
     return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:_NETWORK_BYTES]
 
 
+def _is_own(address: str) -> bool:
+    """Return whether it is an address of this host."""
+    # The kernel sends to an address of its own from that address, and to no other. Nothing is sent.
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as unsent:
+            unsent.connect((address, 9))
+            return bool(unsent.getsockname()[0] == address)
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class TurnedAway:
     """A client that got no answer, or a 400. detail: why."""
@@ -109,8 +121,10 @@ class ConnectionRegister:
         forms = [ip_address(address)]
         if "." in address:
             forms.append(ip_address(f"::ffff:{address}"))
-        return self.allowed is None or any(
-            form in network for form in forms for network in self.allowed
+        return (
+            self.allowed is None
+            or any(form in network for form in forms for network in self.allowed)
+            or _is_own(address)
         )
 
     def note(self, cause: str, client: str, detail: str) -> None:

@@ -1,6 +1,7 @@
 """Who may connect, and who loses a connection to whom."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable
 from ipaddress import ip_network
 
@@ -91,6 +92,18 @@ async def test_a_client_in_one_of_the_networks_may_connect_and_this_host(
     register.allow([ip_network(network) for network in networks.split()])
     assert connect(register, address).aborted is not allowed
     assert not connect(register, address, own_address=address).aborted
+
+
+@pytest.mark.anyio
+async def test_this_host_is_all_of_its_addresses(register: ConnectionRegister) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:
+        try:
+            unsent.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("no address but the loopback's")
+        own = unsent.getsockname()[0]
+    register.allow([ip_network("192.0.2.0/24")])
+    assert not connect(register, own).aborted
 
 
 @pytest.mark.anyio
