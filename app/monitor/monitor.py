@@ -262,7 +262,9 @@ class Monitor:
     def note_change(self) -> None:
         """Note the verdict from the latest result, or that there is none, if it is a change."""
         self.changes.note(self._decide(0.0, None, self.switches()))
-        self._on_verdict(self.changes[-1].verdict)
+        # systemd takes the first one that is told for the end of the start.
+        if self.result is not None:
+            self._on_verdict(self.changes[-1].verdict)
 
     async def _poll(self, polling: Polling) -> PollResult:
         try:

@@ -383,3 +383,20 @@ async def test_a_pause_of_ours_costs_no_verdict_and_no_earlier_one_is_given(
         assert (await asking).reason is Reason.DONOR
     finally:
         polling.cancel()
+
+
+async def test_before_the_first_poll_has_ended_there_is_a_change_and_nothing_is_told() -> (
+    None
+):
+    told: list[Verdict] = []
+    polling = Polling(
+        ScriptedPoller(SYNCED).poll,
+        INTERVAL_SECONDS,
+        DEADLINE_SECONDS,
+        MAX_AGE_SECONDS,
+        Policy(),
+    )
+    monitor = Monitor(polling, switches=Switches, on_verdict=told.append)
+    monitor.note_change()
+    assert [one.verdict.reason for one in monitor.changes] == [Reason.STARTING]
+    assert told == []
