@@ -100,9 +100,8 @@ class ConnectionRegister:
         self.closed = dict.fromkeys(causes, 0)
         self.latest: dict[str, TurnedAway] = {}
         self._silent_until: dict[str, float] = {}
-        self._asked: dict[
-            str, float
-        ] = {}  # the latest last: none can push out the others
+        # When each client asked, the latest last: so none can push out the others.
+        self._asked: dict[str, float] = {}
 
     def allow(self, networks: Networks) -> list[str]:
         """Let these networks connect; return who asked in the last minute, and now may not."""
@@ -117,15 +116,13 @@ class ConnectionRegister:
         return door.is_of_this_host or self._has(door.address)
 
     def _has(self, address: str) -> bool:
+        if self.allowed is None:
+            return True
         # The setting may have either form of IPv4.
-        forms = [ip_address(address)]
-        if "." in address:
-            forms.append(ip_address(f"::ffff:{address}"))
-        return (
-            self.allowed is None
-            or any(form in network for form in forms for network in self.allowed)
-            or _is_own(address)
-        )
+        texts = (address, f"::ffff:{address}") if "." in address else (address,)
+        forms = list(map(ip_address, texts))
+        has = any(form in network for form in forms for network in self.allowed)
+        return has or _is_own(address)
 
     def note(self, cause: str, client: str, detail: str) -> None:
         """Count a client that was refused, or got a 400. Log one of both a minute."""
