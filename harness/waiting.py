@@ -1,7 +1,10 @@
 """Waiting for conditions, with a deadline."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,3 +33,27 @@ def wait_for(
                 f"not within {seconds:g} s: {what} (last answer: {answer!r})"
             )
         time.sleep(_PAUSE_SECONDS)
+
+
+@contextmanager
+def meanwhile(
+    act: Callable[[Event], object], pause_seconds: float, *, threads: int = 1
+) -> Iterator[None]:
+    """Call act again and again while the block runs, then raise what it has raised.
+
+    It gets the event of the block's end.
+    """
+    ending = Event()
+
+    def repeat() -> None:
+        while not ending.wait(pause_seconds):
+            act(ending)
+
+    with ThreadPoolExecutor(threads) as pool:
+        running = [pool.submit(repeat) for _ in range(threads)]
+        try:
+            yield
+        finally:
+            ending.set()
+    for one in running:
+        one.result()

@@ -16,7 +16,7 @@ from harness.network import dropping
 from harness.process import with_system_path
 from harness.quota import quota
 from harness.stack import Stack
-from harness.waiting import wait_for
+from harness.waiting import meanwhile, wait_for
 
 OfNode = Callable[[Node], AbstractContextManager[None]]
 OfStack = Callable[[Stack, Node], AbstractContextManager[None]]
@@ -61,22 +61,12 @@ def broken_network(kind: str, stack: Stack, node: Node) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _flapping(stack: Stack, node: Node) -> Iterator[None]:
-    ending = threading.Event()
+def _flapping(stack: Stack, node: Node) -> AbstractContextManager[None]:
+    def flap(ending: threading.Event) -> None:
+        with broken_network("group cut", stack, node):
+            ending.wait(_FLAP_SECONDS)
 
-    def flap() -> None:
-        while not ending.wait(_FLAP_SECONDS):
-            with broken_network("group cut", stack, node):
-                ending.wait(_FLAP_SECONDS)
-
-    with ThreadPoolExecutor(1) as pool:
-        flaps = pool.submit(flap)
-        try:
-            yield
-        finally:
-            ending.set()
-    flaps.result()
+    return meanwhile(flap, _FLAP_SECONDS)
 
 
 def _link_down(_: Stack, node: Node) -> AbstractContextManager[None]:

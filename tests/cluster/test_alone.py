@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from threading import Event
+from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 
 from harness.galera import Installation, Node, can_mount
 from harness.network import RemoteHost, dropping, enter_network_of_our_own
 from harness.stack import Stack
+from harness.waiting import meanwhile
 from tests.cluster.lone import reasons_since
 from tests.measured import within
 
@@ -52,24 +52,6 @@ def apart(there: ThreadPoolExecutor) -> Iterator[Stack]:
         there.submit(exits.close).result()
 
 
-@contextmanager
-def written(node: Node) -> Iterator[None]:
-    """Have a client commit again and again while the block runs."""
-    ending = Event()
-
-    def write() -> None:
-        while not ending.wait(0.1):
-            node.commits()
-
-    with ThreadPoolExecutor(1) as client:
-        writing = client.submit(write)
-        try:
-            yield
-        finally:
-            ending.set()
-    writing.result()
-
-
 def group_port_cut(node: Node) -> AbstractContextManager[None]:
     """Drop what goes to or from the node by its group's port, while clients reach it."""
     return dropping(
@@ -93,8 +75,12 @@ def test_one_that_stands_still_alone_is_out_in_time_and_no_other(
 ) -> None:
     def check() -> None:
         others = apart.services[::2]
+
+        def write(_: object) -> None:
+            apart.nodes[0].commits()
+
         before = [len(service.status()["changes"]) for service in others]
-        with FAULTS[reason](apart.nodes[1]), written(apart.nodes[0]):
+        with FAULTS[reason](apart.nodes[1]), meanwhile(write, 0.1):
             began_at = time.monotonic()
             apart.services[1].wait_for_verdict(503, reason)
             within(

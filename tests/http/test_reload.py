@@ -15,7 +15,7 @@ import pytest
 
 from harness.ports import LOOPBACK, Ports
 from harness.service import read_to_end
-from harness.waiting import wait_for
+from harness.waiting import meanwhile, wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import (
     READ_IN_SYNC,
@@ -130,25 +130,18 @@ def asked_all_the_time(port: int) -> Iterator[Counter[str]]:
     Give their answers, and what went wrong.
     """
     answers: Counter[str] = Counter()
-    ended = threading.Event()
 
-    def ask() -> None:
-        # Not as fast as can be: the service would have to share its CPU with the clients.
-        while not ended.wait(0.005):
-            try:
-                with connect(port) as connection:
-                    connection.sendall(HEALTH_CHECK)
-                    answers[read_to_end(connection).partition(b"\r\n")[0].decode()] += 1
-            except OSError as fault:
-                answers[repr(fault)] += 1
-
-    with ThreadPoolExecutor() as clients:
-        for _ in range(4):
-            clients.submit(ask)
+    def ask(_: object) -> None:
         try:
-            yield answers
-        finally:
-            ended.set()
+            with connect(port) as connection:
+                connection.sendall(HEALTH_CHECK)
+                answers[read_to_end(connection).partition(b"\r\n")[0].decode()] += 1
+        except OSError as fault:
+            answers[repr(fault)] += 1
+
+    # Not as fast as can be: the service would have to share its CPU with the clients.
+    with meanwhile(ask, 0.005, threads=4):
+        yield answers
 
 
 def connect(port: int) -> socket.socket:
