@@ -26,7 +26,8 @@ def reload(source: Source) -> int:
     [before] = ask([address])
     sent_at = datetime.now(UTC)
     # systemd sets it for ExecReload=. Another unit's service may answer there.
-    main = os.environ.get("MAINPID") or str(before.pid)
+    by_systemd = os.environ.get("MAINPID")
+    main = by_systemd or str(before.pid)
     if fault := before.fault:
         fault += "; if its address has changed, run: systemctl restart clustercheckd"
     else:
@@ -43,21 +44,20 @@ def reload(source: Source) -> int:
             return FAILED
         time.sleep(_PAUSE_SECONDS)
         [after] = ask([address])
-    return _told(before, after)
+    # The journal has the service's own lines, too.
+    return _told(before, after, is_in_log=bool(by_systemd))
 
 
-def _told(before: Answer, after: Answer) -> int:
+def _told(before: Answer, after: Answer, *, is_in_log: bool) -> int:
     """Print the outcome of a reload; return the exit status."""
     outcome = after.last_reload
-    # Of an ExecReload=, the service's own log has all this.
-    in_log = bool(os.environ.get("MAINPID"))
-    refused = (f"not reloaded: {line}" for line in outcome.complaints)
-    if not in_log:
+    if not is_in_log:
+        refused = (f"not reloaded: {line}" for line in outcome.complaints)
         complain(*outcome.warnings, *refused)
     if outcome.complaints:
         return FAILED if outcome.failure else MISUSED
     was, now = before.otherwise or before, after.otherwise or after
-    if not in_log:
+    if not is_in_log:
         say(
             f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
             f" and is {now.words}"

@@ -215,17 +215,19 @@ class Poller:
         around = self._surroundings.look(
             session.variables, node.wsrep_cluster_size, waits=self.stand.waits
         )
+        in_sync_at = sync.read_began_at if sync.read is Read.ANSWERED else -math.inf
         look = Look(
-            self._now(),
-            node.wsrep_last_committed or 0,
-            node.wsrep_local_recv_queue or 0,
-            self.sync_wait_seconds or 0.0,
-            sync.read_began_at if sync.read is Read.ANSWERED else -math.inf,
-            (node.wsrep_received_bytes or 0) + (node.wsrep_replicated_bytes or 0),
-            node.wsrep_cert_index_size or 0,
-            node.wsrep_cluster_weight or 0,
-            node.wsrep_local_state == DONOR,
-            counters_of(session.counted) | around,
+            at=self._now(),
+            committed=node.wsrep_last_committed or 0,
+            queue=node.wsrep_local_recv_queue or 0,
+            wait_seconds=self.sync_wait_seconds or 0.0,
+            in_sync_at=in_sync_at,
+            exchanged=(node.wsrep_received_bytes or 0)
+            + (node.wsrep_replicated_bytes or 0),
+            keys=node.wsrep_cert_index_size or 0,
+            weight=node.wsrep_cluster_weight or 0,
+            is_donor=node.wsrep_local_state == DONOR,
+            seen=counters_of(session.counted) | around,
         )
         self.stand = self.stand.after(look)
         return self.stand
