@@ -132,9 +132,7 @@ class TestCommand:
     available.
     """
 
-    def test_a_cluster_is_a_table(
-        self, services: Services, unreachable: Service
-    ) -> None:
+    def test_a_cluster_is_a_table(self, services: Services) -> None:
         with (
             fake_mysql(
                 galera({"wsrep_local_recv_queue": "3"}, {"wsrep_node_name": "db1"})
@@ -148,7 +146,7 @@ class TestCommand:
             first, second, third = (
                 services.beside(synced),
                 services.start(**settings_for(donor)),
-                unreachable,
+                services.start(),
             )
             second.wait_for_verdict(503, "donor")
             done = run(
@@ -354,7 +352,8 @@ class TestCommand:
         assert done.returncode == 0
         assert f"{address(service)}: its logins fail: access-denied: " in done.stdout
 
-    def test_watch_goes_on_until_it_is_interrupted(self, drainable: Service) -> None:
+    def test_watch_goes_on_until_it_is_interrupted(self, services: Services) -> None:
+        drainable = services.start()
         with watching(address(drainable)) as process:
             output = process.stdout
             assert output is not None
