@@ -6,8 +6,8 @@ next visit has come in: one open session can read in sync although no login work
 
 There are never more than three sessions: the serving one, which answers the polls, the guest, which
 is the latest visit, and a login under way. A server that hangs keeps a session that is closed
-before its answer. So the first two wait for that as long as it takes, and the login, too, after two
-that were given up.
+before its answer. So the first two wait for that as long as it takes, and the login for a minute or
+more after two that were given up: a thread may never answer, although the server is well again.
 """
 
 import asyncio
@@ -36,6 +36,11 @@ from app.verdict.rules import DONOR
 
 _LIMITS_SECONDS = (1.5, 4.0)
 """The limits of a login, and of the next one: a second or two may be load."""
+
+_HANG_SECONDS = 60.0
+"""The limit of the one after that while the server hangs; each that is given up doubles it."""
+
+_MOST_DOUBLINGS = 6
 
 _NO_GUEST_SECONDS = 0.2
 """How soon to visit without a guest: the node may stand still, or return."""
@@ -158,9 +163,11 @@ class Poller:
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s, after the last poll."""
+        login = self._attempt.login
         self._give_up()
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        ending = self._leaving | ({login} if login else set())
+        if ending:
+            await asyncio.wait(ending)
 
     async def _result(self) -> PollResult:
         self._begin_what_is_due()
@@ -254,9 +261,15 @@ class Poller:
         self._attempt.task = asyncio.create_task(self._log_in(self._attempt))
 
     async def _log_in(self, attempt: Attempt) -> None:
-        seconds = _LIMITS_SECONDS[min(self.logins.rejections, 1)]
+        rejections = self.logins.rejections
+        seconds = _LIMITS_SECONDS[min(rejections, 1)]
+        doublings = max(0, min(rejections - len(_LIMITS_SECONDS), _MOST_DOUBLINGS))
+        longest_seconds = _HANG_SECONDS * 2.0**doublings
         try:
-            async with deadline(seconds, unless=self._server_hangs):
+            async with (
+                deadline(longest_seconds),
+                deadline(seconds, unless=self._server_hangs),
+            ):
                 session = await attempt.session(self._resolver, self.pace.idle_seconds)
         except Exception as fault:  # noqa: BLE001 (as in `_asked`)
             failure = poll_failure(fault, attempt.target, attempt.phase, seconds)

@@ -102,6 +102,7 @@ class Simulation:
             self.world, self.server, self.promises, self.rng, is_calm=story is not None
         )
         self.broken: list[str] = []
+        self.most_on_the_server = promised.MOST_ON_THE_SERVER
         self._reloads = 0
         self._reloading = False
         self._poll: Poll | None = None
@@ -390,7 +391,7 @@ class Simulation:
             most = promised.MOST_DURING_A_RELOAD
         if self.server.held > most:
             self._break(f"{self.server.held} sessions are open")
-        if self.server.held + self.server.left > promised.MOST_ON_THE_SERVER:
+        if self.server.held + self.server.left > self.most_on_the_server:
             self._break(f"the server has {self.server.held} + {self.server.left}")
 
     async def _check_end(self) -> None:
