@@ -21,8 +21,7 @@ NOT_ALLOWED = "not in CLUSTERCHECK_ALLOW_FROM"
 class Door(asyncio.Protocol):
     """One connection with limits. If it exceeds one, it is closed or gets a 400, but never a 503.
 
-    client: see `client_of`. is_of_this_host: the client has the address that it connects to, or a
-    loopback address.
+    client: see `client_of`.
     """
 
     def __init__(self, register: ConnectionRegister, answers: Answers) -> None:
@@ -48,11 +47,7 @@ class Door(asyncio.Protocol):
             return
         self.address = address_of(peer[0])
         self.client = client_of(self.address)
-        own = transport.get_extra_info("sockname")
-        self.is_of_this_host = peer[0] in (own[0], "::1") or self.address.startswith(
-            "127."
-        )
-        if self._register.allows(self):
+        if self._register.allows(self.address):
             self._register.add(self)
         else:
             self._register.note(REFUSED, self.address, NOT_ALLOWED)

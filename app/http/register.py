@@ -75,7 +75,6 @@ class Door(Protocol):
     made_at: float
     address: str
     client: str | bytes
-    is_of_this_host: bool
 
     @property
     def is_held(self) -> bool:
@@ -109,20 +108,17 @@ class ConnectionRegister:
         self.latest.pop(REFUSED, None)
         since = time.monotonic() - _ASKED_SECONDS
         recent = [address for address, at in self._asked.items() if at > since]
-        return [address for address in recent if not self._has(address)]
+        return [address for address in recent if not self.allows(address)]
 
-    def allows(self, door: Door) -> bool:
+    def allows(self, address: str) -> bool:
         """Return whether a client may connect."""
-        return door.is_of_this_host or self._has(door.address)
-
-    def _has(self, address: str) -> bool:
         if self.allowed is None:
             return True
         # The setting may have either form of IPv4.
         texts = (address, f"::ffff:{address}") if "." in address else (address,)
         forms = list(map(ip_address, texts))
         has = any(form in network for form in forms for network in self.allowed)
-        return has or _is_own(address)
+        return has or forms[0].is_loopback or _is_own(address)
 
     def note(self, cause: str, client: str, detail: str) -> None:
         """Count a client that was refused, or got a 400. Log one of both a minute."""
@@ -157,11 +153,10 @@ class ConnectionRegister:
             for other in idle[:_EVICTED_AT_ONCE] or crowd[-1:]:
                 self.end(other, "evicted")
         self.doors[door] = None
-        if not door.is_of_this_host:
-            self._asked.pop(door.address, None)
-            self._asked[door.address] = door.made_at
-            if len(self._asked) > _ASKED:
-                del self._asked[next(iter(self._asked))]
+        self._asked.pop(door.address, None)
+        self._asked[door.address] = door.made_at
+        if len(self._asked) > _ASKED:
+            del self._asked[next(iter(self._asked))]
 
     def end(self, door: Door, cause: str) -> None:
         """Close a connection, and count why."""
