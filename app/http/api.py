@@ -14,9 +14,10 @@ from pydantic import BaseModel
 
 from app import __version__
 from app.http.answers import METRICS_PATH, SCHEMA_PATH, STATUS_PATH
+from app.http.connections import TurnedAway
 from app.http.metrics import Metrics
-from app.http.register import TurnedAway
-from app.http.sources import Reload, Sources
+from app.http.reload_outcome import ReloadOutcome
+from app.http.sources import Sources
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict
@@ -68,7 +69,7 @@ class Status(BaseModel):
     failure: PollFailure | None
     policy: Policy
     login_failure: PollFailure | None
-    last_reload: Reload
+    last_reload: ReloadOutcome
     connections: StatusConnections
     changes: list[StatusChange]
 

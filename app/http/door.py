@@ -5,14 +5,14 @@ import time
 from collections.abc import Awaitable
 
 from app.http.answers import Answer, Answers, plain_answer
-from app.http.head import CAUSES, REQUEST_BYTES, Request, read_head
-from app.http.register import (
+from app.http.connections import (
     PARAMETER,
     REFUSED,
     ConnectionRegister,
     address_of,
     client_of,
 )
+from app.http.head import CAUSES, REQUEST_BYTES, Request, read_head
 
 _BAD_REQUEST = 400
 NOT_ALLOWED = "not in CLUSTERCHECK_ALLOW_FROM"

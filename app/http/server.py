@@ -13,8 +13,8 @@ from types import FrameType
 import uvicorn
 
 from app.http.answers import Answers
+from app.http.connections import ConnectionRegister, address_of, client_of
 from app.http.door import Door
-from app.http.register import ConnectionRegister, address_of, client_of
 from app.settings.listening import BACKLOG
 
 _QUEUED, _QUEUED_OF_A_CLIENT = 256, 64

@@ -17,9 +17,10 @@ from app import __version__
 from app.database.connection import prepare_for
 from app.database.poller import Pace, Poller, first_poll
 from app.http.answers import Answers, Application
-from app.http.register import ConnectionRegister
+from app.http.connections import ConnectionRegister
+from app.http.reload_outcome import ReloadOutcome
 from app.http.server import Server
-from app.http.sources import HealthCheckCounts, Reload, Sources
+from app.http.sources import HealthCheckCounts, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.log import Log
 from app.service.systemd import Systemd, kept_socket
@@ -95,7 +96,7 @@ class _Service:
             self._monitor,
             ConnectionRegister(settings.clustercheck_allow_from),
             HealthCheckCounts(),
-            Reload(datetime.now(UTC)),
+            ReloadOutcome(datetime.now(UTC)),
         )
         kept = kept_socket()
         self._listening = listening_socket(settings, kept)
@@ -192,7 +193,7 @@ class _Service:
 
     async def _reload(self) -> None:
         """Take the settings as they are now, or say why not."""
-        outcome = Reload(datetime.now(UTC))
+        outcome = ReloadOutcome(datetime.now(UTC))
         try:
             settings, outcome.warnings = self._source.load(strict=True)
             _tell_ignored(outcome.warnings)

@@ -15,8 +15,8 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from app.http.connections import DEADLINE_SECONDS
 from app.http.head import REQUEST_BYTES, TARGET_BYTES
-from app.http.register import DEADLINE_SECONDS
 from harness.ports import LOOPBACK
 from harness.quota import quota
 from harness.service import Service

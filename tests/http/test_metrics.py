@@ -16,9 +16,10 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.database.poller import Pace, Poller
+from app.http.connections import ConnectionRegister
 from app.http.metrics import Metrics
-from app.http.register import ConnectionRegister
-from app.http.sources import HealthCheckCounts, Reload, Sources
+from app.http.reload_outcome import ReloadOutcome
+from app.http.sources import HealthCheckCounts, Sources
 from app.settings.database import Database
 from app.settings.disabled_file import switches_now
 from app.settings.settings import Settings
@@ -241,7 +242,7 @@ class TestPolls:
                 now += later
                 settings, register = Settings(), ConnectionRegister()
                 counts, logins = HealthCheckCounts(), Poller(Database(), Pace(1))
-                reload = Reload(datetime.now(UTC))
+                reload = ReloadOutcome(datetime.now(UTC))
                 sources = Sources(settings, logins, monitor, register, counts, reload)
                 return generate_latest(Metrics(sources)).decode()
 

@@ -12,7 +12,7 @@ from app.commands.parser import COMMANDS as NAMES
 from app.commands.parser import parse
 from app.http.answers import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS
 from app.http.api import Status, StatusChange, StatusConnections
-from app.http.sources import Reload
+from app.http.reload_outcome import ReloadOutcome
 from app.settings.database import USUAL_SOCKETS
 from app.settings.env_file import read_env_file
 from app.settings.settings import POLICY, TABLE
@@ -156,7 +156,7 @@ class TestHttpApi:
         for part, model in (
             ("node", NodeState),
             ("policy", Policy),
-            ("last_reload", Reload),
+            ("last_reload", ReloadOutcome),
         ):
             assert set(shown[part]) < {field.name for field in fields(model)}
         assert set(shown["connections"]) < set(StatusConnections.model_fields)

@@ -15,8 +15,8 @@ import pytest
 from app.commands import exit_status
 from app.commands.parser import COMMANDS
 from app.http.api import Status, StatusChange, StatusConnections
-from app.http.register import ConnectionRegister
-from app.http.sources import Reload
+from app.http.connections import ConnectionRegister
+from app.http.reload_outcome import ReloadOutcome
 from app.settings.settings import TABLE
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
@@ -97,7 +97,7 @@ STABLE = {
     ),
     "fields of a reload": (
         "at complaints failure shut_out warnings",
-        names(Reload),
+        names(ReloadOutcome),
     ),
     "fields of a change": (
         "at available detail reason",

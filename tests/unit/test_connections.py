@@ -8,9 +8,9 @@ from ipaddress import ip_network
 import pytest
 
 from app.http.answers import Answer, Answers
+from app.http.connections import CONNECTIONS, ConnectionRegister
 from app.http.door import Door
 from app.http.head import Request
-from app.http.register import CONNECTIONS, ConnectionRegister
 
 
 class Transport(asyncio.Transport):
