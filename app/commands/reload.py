@@ -11,6 +11,7 @@ from app.commands.asking import Answer, ask, own_address
 from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
 from app.settings.source import Source
+from app.verdict.reason import Reason
 
 _SECONDS = 130.0
 """Longer than the new settings may take to read the node, and the old ones after them."""
@@ -39,6 +40,9 @@ def reload(source: Source) -> int:
     after = before
     # One that began before the signal may have read the settings of before.
     while after.last_reload.at is None or after.last_reload.at < sent_at:
+        if after.reason == Reason.SHUTTING_DOWN:
+            complain(f"not reloaded: {address.name}: {after.words}")
+            return FAILED
         if time.monotonic() > end:
             complain(f"{address.name}: no outcome within {_SECONDS:g} s: see its log")
             return FAILED

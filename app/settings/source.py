@@ -50,6 +50,13 @@ class Source(NamedTuple):
             for name, value in self.flags.items()
         ]
         warnings = list(_unknown(environ))
+        known = [one for one in in_file if one.value and one.field in TABLE]
+        last = {one.field: one for one in known}
+        warnings += (
+            f"{one.called} does not count: a later line sets it"
+            for one in known
+            if one is not last[one.field]
+        )
         (mistakes if strict else warnings).extend(_unknown(in_file))
         if names:
             warnings += mistakes

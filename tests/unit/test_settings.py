@@ -234,6 +234,17 @@ def test_a_name_that_is_none_is_a_mistake_in_the_env_file_but_stops_no_start(
     assert str(caught.value) == told
 
 
+def test_of_two_lines_that_set_the_same_the_last_counts_and_the_other_is_told(
+    load: Load,
+) -> None:
+    lines = ["MYSQL_HOST=a", "mysql_host=b", "MYSQL_HOST=", "correct_horse=1"]
+    settings, warnings = load(CLUSTERCHECK_ENV_FILE=file_of(*lines, lines[3]))
+    assert settings.mysql_host == "b"
+    told = "env, line 1: MYSQL_HOST does not count: a later line sets it"
+    unknown = [f"env, line {number} is not a setting" for number in (4, 5)]
+    assert warnings == [told, *unknown]
+
+
 def test_a_name_in_the_environment_is_told_if_it_begins_as_ours_do(load: Load) -> None:
     others = ("MYSQL_ROOT_PASSWORD", "MYSQL_DATABASE", "MYSQL_SERVICE_PORT")
     assert load(**dict.fromkeys(others, "1"))[1] == []
@@ -253,9 +264,3 @@ def test_all_mistakes_are_told_at_once(load: Load) -> None:
     ] == [*("2", "3", "1", "4")]
     # A drain needs none of these.
     assert Source(env_file=path).load("clustercheck_disabled_file")[0] == load()[0]
-
-
-def test_of_a_name_that_is_in_the_file_twice_the_last_one_counts(load: Load) -> None:
-    path = file_of("MYSQL_HOST=db1", "mysql_host=db2")
-    settings, warnings = load(CLUSTERCHECK_ENV_FILE=path, MYSQL_HOST="")
-    assert (settings.mysql_host, warnings) == ("db2", [])
