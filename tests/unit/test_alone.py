@@ -10,8 +10,10 @@ from pymysql.err import MySQLError
 
 from app.database.surroundings import lost_peers
 from app.verdict.alone import GROUP, SHOW_COUNTERS, Look, Stand, counters_of
+from app.verdict.node_state import STATUS_VARIABLES
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy
+from tests import pxc
 
 POLL_SECONDS, LOGIN_SECONDS = 0.25, 2.0
 BEFORE_SECONDS, FAULT_SECONDS = 12.0, 8.0
@@ -302,3 +304,16 @@ def test_how_many_members_the_connections_have_lost(
 ) -> None:
     assert lost_peers("".join([LISTENS, *lines]), 4567) == expected
     assert lost_peers("".join(lines), 4567) is None
+
+
+def test_percona_has_each_status_variable_of_the_group_that_the_rule_reads() -> None:
+    names = {
+        "wsrep_received_bytes",
+        "wsrep_replicated_bytes",
+        "wsrep_cert_index_size",
+        "wsrep_cluster_weight",
+    }
+    assert names < set(STATUS_VARIABLES)
+    known = [dump.name for dump in pxc.dumps() if names <= dump.rows.keys()]
+    # The oldest and the newest whose rows were published whole.
+    assert ["Galera 3.37" in known[0], "Galera 4.24" in known[-1]] == [True, True]
