@@ -99,7 +99,7 @@ def selected(statement: str, variables: Mapping[str, Value]) -> bytes:
     )
 
 
-def _answer(
+def answer_to(
     statement: str, status: Mapping[str, Value], variables: Mapping[str, Value]
 ) -> bytes:
     """Make a node's answer to a statement. As PXC, it refuses each SELECT while it is not ready."""
@@ -193,7 +193,7 @@ class Peer:
                 self.hang()
                 break
             given = [answers[start] for start in answers if statement.startswith(start)]
-            answer = (given or [_answer(statement, status, variables)])[0]
+            answer = (given or [answer_to(statement, status, variables)])[0]
             if not answer:
                 break
             self.connection.sendall(answer)

@@ -5,6 +5,7 @@ When the server changes, which sessions suffer, when our process pauses.
 
 import math
 import random
+from dataclasses import dataclass
 
 from tests.simulation.promises import ACCOUNT, Promises
 from tests.simulation.server import Fate, Server, Session, Sync
@@ -18,44 +19,35 @@ _ACCIDENTS = [Fate.CUT, Fate.DIES, Fate.SILENT, Fate.SILENT]
 _ENDING = (Fate.WELCOME, *ACCOUNT)
 
 
+@dataclass
 class Plan:
     """Lets things happen in a world until `ends_at`; then all is well."""
 
-    def __init__(
-        self,
-        world: World,
-        server: Server,
-        promises: Promises,
-        rng: random.Random,
-        *,
-        is_calm: bool = False,
-    ) -> None:
-        self.world = world
-        self.server = server
-        self.promises = promises
-        self.rng = rng
-        self.ends_at = 0.0 if is_calm else rng.uniform(6.0, 22.0)
+    world: World
+    server: Server
+    promises: Promises
+    rng: random.Random
+    reload: Action
+    is_calm: bool
+
+    def __post_init__(self) -> None:
+        """Choose what happens."""
+        self.ends_at = 0.0 if self.is_calm else self.rng.uniform(6.0, 22.0)
         self.pauses_after_poll: list[float] = []
-        self.on_reload: Action = lambda: None
         self._slept_at = 0.0
-        often = [self.befall] * 4 + [self.pause] * 3 + [self.kill] * 2
-        seldom = [self.hang, self.silence, self.work, self.sleep]
-        seldom += [
-            self.have_accident,
-            self.wait_in_sync,
-            self.pause_all,
-            self.cut_answer,
-        ]
-        seldom += [self.reload]
-        self._kinds = rng.sample(often + seldom, _KINDS)
-        self._later(rng.uniform(0.5, 4.0), self._go_on)
-        world.at(self.ends_at, self.end)
+        kinds: list[Action] = []
+        kinds += [self.befall] * 4 + [self.pause] * 3 + [self.kill] * 2
+        kinds += [self.hang, self.silence, self.work, self.sleep, self.have_accident]
+        kinds += [self.wait_in_sync, self.pause_all, self.cut_answer, self.reload]
+        self._kinds = self.rng.sample(kinds, _KINDS)
+        self._later(self.rng.uniform(0.5, 4.0), self._go_on)
+        self.world.after(self.ends_at, self.end)
 
     def end(self) -> None:
         """Make all well."""
         self.world.tell("all is well from now on")
         self.server.next_fates.clear()
-        self.rest()
+        self._work_for(0.0)
         self.release()
         self.change_sync(Sync.ANSWERED)
         self.change_fate(Fate.WELCOME)
@@ -97,7 +89,6 @@ class Plan:
     def release(self) -> None:
         """Let the server go on."""
         if self.server.hangs:
-            self.world.tell("the server goes on")
             self.server.go_on()
             self.promises.settle()
 
@@ -110,24 +101,16 @@ class Plan:
 
     def silence(self) -> None:
         """Lose what one session sends and is sent."""
-        for session in self._one_of(
-            [session for session in self.server.sessions if session.held]
-        ):
+        for session in self._one_of(self.server.held):
             self.promises.lose_session(silently=True)
             self.server.silence(session)
 
     def cut_answer(self) -> None:
         """Lose all after half an answer to one session."""
-        for session in self._one_of(
-            [session for session in self.server.sessions if session.held]
-        ):
+        for session in self._one_of(self.server.held):
             self.promises.lose_session(silently=True)
             self.world.tell(f"session {session.number} gets half an answer next")
             session.is_cut = True
-
-    def reload(self) -> None:
-        """Let other settings take over."""
-        self.on_reload()
 
     def have_accident(self) -> None:
         """Choose what becomes of the next new client alone."""
@@ -147,9 +130,7 @@ class Plan:
 
     def pause(self) -> None:
         """Pause our process now, or some turns of the loop after the end of a poll."""
-        seconds = self.rng.choice([0.1, 1.0, 3.0, 9.0, 40.0]) * self.rng.uniform(
-            0.7, 1.3
-        )
+        seconds = self._about([0.1, 1.0, 3.0, 9.0, 40.0])
         self.promises.pause(seconds)
         if self.rng.random() < 0.3:
             self.world.pause(seconds)
@@ -158,8 +139,7 @@ class Plan:
 
     def pause_all(self) -> None:
         """Pause the server and our process together, as in a machine that stands still."""
-        seconds = self.rng.choice([1.0, 3.0, 9.0]) * self.rng.uniform(0.7, 1.3)
-        self.stop_all(seconds)
+        self.stop_all(self._about([1.0, 3.0, 9.0]))
 
     def stop_all(self, seconds: float) -> None:
         """Stop the server, and our process for nearly as long."""
@@ -167,13 +147,9 @@ class Plan:
         self.server.stopped = True
         self.world.tell("the server stops with our process")
         self.world.pause(seconds)
-        self.world.after(seconds - 0.01, self.release_quietly)
-
-    def release_quietly(self) -> None:
-        """Let the server go on, which nobody but the clock has noticed."""
-        if self.server.stopped:
-            self.world.tell("the server goes on")
-            self.server.go_on()
+        # Nobody but the clock notices.
+        go_on = self.server.go_on
+        self.world.after(seconds - 0.01, lambda: self.server.stopped and go_on())
 
     def poll_ended(self) -> None:
         """Pause, if it is time."""
@@ -191,16 +167,12 @@ class Plan:
     def work(self) -> None:
         """Let our process work in each turn of the loop, perhaps while the server hangs."""
         if not self.world.turn_seconds:
-            self._change_work(self.rng.choice([0.02, 0.15, 0.3]))
-        self._later(self.rng.uniform(2.0, 20.0), self.rest)
+            self._work_for(self.rng.choice([0.02, 0.15, 0.3]))
+        self._later(self.rng.uniform(2.0, 20.0), lambda: self._work_for(0.0))
         if self.rng.random() < 0.5:
             self._later(1.5, self.hang)
 
-    def rest(self) -> None:
-        """Let our process be as fast as ever."""
-        self._change_work(0.0)
-
-    def _change_work(self, turn_seconds: float) -> None:
+    def _work_for(self, turn_seconds: float) -> None:
         if turn_seconds != self.world.turn_seconds:
             self.world.work(turn_seconds)
             self.promises.settle()
@@ -214,9 +186,11 @@ class Plan:
         self.world.after(seconds, lambda: self.world.now < self.ends_at and action())
 
     def _some_seconds(self) -> float:
-        return self.rng.choice([0.2, 0.7, 2.0, 4.0, 6.0, 12.0]) * self.rng.uniform(
-            0.7, 1.3
-        )
+        return self._about([0.2, 0.7, 2.0, 4.0, 6.0, 12.0])
+
+    def _about(self, seconds: list[float]) -> float:
+        """Choose one of these times, and be inexact."""
+        return self.rng.choice(seconds) * self.rng.uniform(0.7, 1.3)
 
     def _one_of(self, sessions: list[Session]) -> list[Session]:
         return self.rng.sample(sessions, min(1, len(sessions)))

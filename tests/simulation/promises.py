@@ -127,9 +127,9 @@ class Promises:
     @property
     def last_200_at(self) -> float:
         """Until when a 200 may be given, if no login succeeds."""
-        if self._world.turn_seconds or self._server.fate not in REJECTED_WITHIN_SECONDS:
+        if self._world.turn_seconds:
             return math.inf
-        within_seconds = REJECTED_WITHIN_SECONDS[self._server.fate]
+        within_seconds = REJECTED_WITHIN_SECONDS.get(self._server.fate, math.inf)
         return self._rejects_since + within_seconds + POLL_INTERVAL_SECONDS
 
     def fate_changed(self, before: Fate) -> None:

@@ -40,25 +40,13 @@ _FIRST_STATEMENTS = 3
 """One prepares the session. Then a visit reads in sync, and any other session polls."""
 
 _GREETING = fake.packet(0, fake.greeting())
-_STAMP = b"0000000000"
-_STATE = {"wsrep_local_state": "4"}
 _WELL = {
+    "wsrep_local_state": "4",
     "wsrep_cluster_status": "Primary",
     "wsrep_connected": "ON",
     "wsrep_ready": "ON",
 }
-_VALUES = {"wsrep_provider": "galera.so"}
-_APPLIED, _QUEUE = b"1111111111", b"2222222222"
-_STATUS = fake.shown(
-    {
-        **_STATE,
-        **_WELL,
-        "wsrep_cluster_conf_id": _STAMP.decode(),
-        "wsrep_last_committed": _APPLIED.decode(),
-        "wsrep_local_recv_queue": _QUEUE.decode(),
-    }
-)
-_VARIABLES = fake.shown(_VALUES)
+_VARIABLES = {"wsrep_provider": "galera.so"}
 _IN_SYNC = fake.table(["1"], [["1"]])
 _LOCK_WAIT_TIMEOUT = fake.packet(1, fake.error(1205))
 _QUIT = b"\x01"
@@ -89,9 +77,9 @@ class Stand(enum.Enum):
     ALL = 9, 1, False
 
 
-def milliseconds(seconds: float) -> int:
+def milliseconds(seconds: float) -> str:
     """Return the time as it stands in an answer, in place of a number of the component."""
-    return int(seconds * 1000)
+    return str(int(seconds * 1000))
 
 
 class Session:
@@ -128,10 +116,9 @@ class Session:
     def next_packet(self) -> bytes | None:
         """Take the next packet that has arrived: b"" if there is none yet, None after the last."""
         with contextlib.suppress(BlockingIOError):
-            while not self._gone:
-                data = bytes(self.theirs.recv(65536))
+            while data := self.theirs.recv(65536):
                 self._received += data
-                self._gone = not data
+            self._gone = True
         end = _HEADER_BYTES + int.from_bytes(self._received[:3], "little")
         if len(self._received) < end:
             return None if self._gone else b""
@@ -185,12 +172,12 @@ class Server:
         self._count = 0
         self._refusals = 0
         world.loop.connect = self.connect
-        world.each_turn.append(self._listen)
+        world.each_turn = self._listen
 
     @property
-    def held(self) -> int:
-        """How many sessions the client has open."""
-        return sum(session.held for session in self.sessions)
+    def held(self) -> list[Session]:
+        """The sessions that the client has open."""
+        return [session for session in self.sessions if session.held]
 
     @property
     def left(self) -> int:
@@ -218,18 +205,25 @@ class Server:
     @property
     def waits_in_sync(self) -> bool:
         """Whether a read in sync is under way."""
-        return any(
-            session.sync and session.busy and session.held for session in self.sessions
-        )
+        return any(session.sync and session.busy for session in self.held)
 
     def change_stand(self, stand: Stand) -> None:
         """Let somebody stand still, or let all go on."""
         self._world.tell(f"from now on {stand.name} stands still")
         self._applied_until, self.stand = self._world.now, stand
 
+    def _status(self) -> dict[str, str]:
+        queue, _, _ = self.stand.value
+        return {
+            **_WELL,
+            "wsrep_cluster_conf_id": milliseconds(self._world.now),
+            "wsrep_last_committed": milliseconds(self._applied_at),
+            "wsrep_local_recv_queue": str(queue),
+        }
+
     def _counters(self) -> dict[str, str]:
         _, ddl, _ = self.stand.value
-        applied = str(milliseconds(self._applied_at))
+        applied = milliseconds(self._applied_at)
         return {
             "Com_alter_table": str(ddl),
             "Innodb_background_log_sync": str(int(self._world.now)),
@@ -298,6 +292,7 @@ class Server:
 
     def go_on(self) -> None:
         """Do what was held back."""
+        self._world.tell("the server goes on")
         self.stopped = self.holds_statements = False
         held, self._held = self._held, []
         for action in held:
@@ -356,24 +351,13 @@ class Server:
         if session.fate is Fate.DIES:
             session.end()
         session.obey(statement)
-        seconds, answer = self.answer_seconds, fake.packet(1, fake.OK)
+        seconds = self.answer_seconds
         if statement == "SELECT 1" and session.sync:
             seconds, answer = self.sync.value
-        elif statement.startswith("SHOW STATUS"):
-            numbers = {
-                _STAMP: milliseconds(self._world.now),
-                _APPLIED: milliseconds(self._applied_at),
-                _QUEUE: self.stand.value[0],
-            }
-            answer = _STATUS
-            for stamp, number in numbers.items():
-                answer = answer.replace(stamp, b"%010d" % number)
         elif statement.startswith("SHOW GLOBAL STATUS"):
             answer = fake.shown(self._counters())
-        elif statement.startswith("SHOW"):
-            answer = _VARIABLES
-        elif statement.startswith("SELECT"):
-            answer = fake.selected(statement, _VALUES)
+        else:
+            answer = fake.answer_to(statement, self._status(), _VARIABLES)
         self._soon(lambda: self._finish(session, answer), seconds)
 
     def _finish(self, session: Session, answer: bytes) -> None:

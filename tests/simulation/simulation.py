@@ -99,20 +99,24 @@ class Simulation:
         self.server = Server(self.world, self.rng)
         self.promises = Promises(self.world, self.server, 1.5 * self.ask_seconds)
         self.plan = Plan(
-            self.world, self.server, self.promises, self.rng, is_calm=story is not None
+            self.world,
+            self.server,
+            self.promises,
+            self.rng,
+            self._reload,
+            story is not None,
         )
         self.broken: list[str] = []
         self.most_on_the_server = promised.MOST_ON_THE_SERVER
         self._reloads = 0
         self._reloading = False
-        self._poll: Poll | None = None
+        self._polls = False
         self._latest = Poll()
         self._over = False
         self._out_of_sync_at = math.inf
         self._stands_still_at = math.inf
         self._reason: object = None
         self.server.on_session = self._check_sessions
-        self.plan.on_reload = self._reload
 
     def run(self) -> None:
         """Run the world to its end. Raise `BrokenPromiseError` if a promise was broken."""
@@ -141,7 +145,7 @@ class Simulation:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             running = tasks.create_task(self.monitor.run())
-            asking = tasks.create_task(self._ask_again_and_again(tasks))
+            asking = tasks.create_task(self._ask_again_and_again())
             await self._story(self)
             self._over = True
             asking.cancel()
@@ -186,13 +190,15 @@ class Simulation:
         failure = await self.monitor.trial(
             lambda: first_poll(database, promised.DEADLINE_SECONDS, clock)
         )
-        if failure is None and not self._over:
-            self.take_over(database)
-        elif not self._over:
-            self.world.tell(f"other settings are refused: {failure}")
-            if is_well and self._is_well:
-                self._break("settings are refused, though the server was well")
         self._reloading = False
+        if self._over:
+            return
+        if failure is None:
+            self.take_over(database)
+            return
+        self.world.tell(f"other settings are refused: {failure}")
+        if is_well and self._is_well:
+            self._break("settings are refused, though the server was well")
 
     def take_over(self, database: Database) -> None:
         """Poll by other settings from now on."""
@@ -224,12 +230,12 @@ class Simulation:
         match self.rng.choice(["server", "both", "machine"]):
             case "server":
                 self.server.stopped = True
-                await asyncio.sleep(seconds)
             case "both":
                 self.plan.stop_all(seconds)
-                await asyncio.sleep(seconds)
             case "machine":
                 self.world.sleep(seconds)
+                seconds = 0.0
+        await asyncio.sleep(seconds)
         self._out_of_sync_at = self.world.running
         self.plan.release()
         self.promises.settle()
@@ -271,7 +277,7 @@ class Simulation:
     def _settles_in(self) -> float:
         return self.promises.settled_at - self.world.running
 
-    async def _ask_again_and_again(self, tasks: asyncio.TaskGroup) -> None:
+    async def _ask_again_and_again(self) -> None:
         while True:
             seconds = self.ask_seconds * self.rng.uniform(0.5, 1.5)
             if (
@@ -280,7 +286,7 @@ class Simulation:
             ):
                 seconds = _BORING_SECONDS
             is_impatient = self.rng.random() < _IMPATIENT
-            tasks.create_task(
+            self._tasks.create_task(
                 self._ask(self.rng.uniform(0.0, 0.3) if is_impatient else None)
             )
             await asyncio.sleep(seconds)
@@ -295,7 +301,7 @@ class Simulation:
         disturbances = self.world.disturbances
         policy = _STRICT if self.rng.random() < _STRICT_SHARE else None
         known = self.monitor.verdict(policy)
-        is_due = self._settled_at(policy) <= asked_at
+        settled_at = self._settled_at(policy)
         verdict = await self.monitor.fresh_verdict(policy)
         took_seconds = self.world.running - asked_at
         disturbances = self.world.disturbances - disturbances
@@ -304,10 +310,9 @@ class Simulation:
         self._check_time(
             took_seconds, known, disturbed=disturbances or self.world.turn_seconds
         )
+        settled_at = max(settled_at, self._settled_at(policy))
         # Our process may have paused meanwhile, but not twice.
-        is_due = (
-            is_due and self._settled_at(policy) <= asked_at and disturbances < _TOO_MANY
-        )
+        is_due = settled_at <= asked_at and disturbances < _TOO_MANY
         if verdict.available:
             self._check_200(asked_at, is_strict=policy is _STRICT)
         elif verdict.reason in _STANDS_ALONE and self.server.stand is Stand.IT:
@@ -350,23 +355,22 @@ class Simulation:
             )
 
     async def _check_poll(self, polling: int) -> NodeState | PollFailure:
-        if self._poll is not None:
+        if self._polls:
             self._break("two polls are under way")
-        began_at = self.world.now
-        self._poll = poll = Poll(
-            polling, self.world.running, disturbances=self.world.disturbances
-        )
+        self._polls = True
+        began_at = int(milliseconds(self.world.now))
+        poll = Poll(polling, self.world.running, disturbances=self.world.disturbances)
         self._check_gap(poll)
         try:
             result = await self.poller.poll()
         finally:
-            self._poll = None
+            self._polls = False
         poll.ended_at = self.world.running
         if polling == self._reloads:
             self._latest = poll
         if isinstance(result, NodeState):
             said_at = result.wsrep_cluster_conf_id or 0
-            if said_at < milliseconds(began_at):
+            if said_at < began_at:
                 self._break("a poll returned what the server said before it")
         self.plan.poll_ended()
         return result
@@ -389,10 +393,11 @@ class Simulation:
         most = promised.MOST_SESSIONS
         if self._reloading:
             most = promised.MOST_DURING_A_RELOAD
-        if self.server.held > most:
-            self._break(f"{self.server.held} sessions are open")
-        if self.server.held + self.server.left > self.most_on_the_server:
-            self._break(f"the server has {self.server.held} + {self.server.left}")
+        held, left = len(self.server.held), self.server.left
+        if held > most:
+            self._break(f"{held} sessions are open")
+        if held + left > self.most_on_the_server:
+            self._break(f"the server has {held} + {left}")
 
     async def _check_end(self) -> None:
         began_at = self.world.running
@@ -400,12 +405,10 @@ class Simulation:
         if self.world.running > began_at + promised.CLOSE_SECONDS + TURN_SECONDS:
             self._break("to close took too long")
         await asyncio.sleep(TURN_SECONDS)
-        left = [
-            *(asyncio.all_tasks() - {asyncio.current_task()}),
-            *self.world.loop.timers,
-        ]
-        if left or self.server.held:
-            self._break(f"this is left, and {self.server.held} connections: {left}")
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        left = [*tasks, *self.world.loop.timers, *self.server.held]
+        if left:
+            self._break(f"this is left: {left}")
 
     def _tell_change(self, verdict: Verdict) -> None:
         if verdict.reason is not self._reason:

@@ -8,25 +8,29 @@ import pytest
 from tests.simulation.simulation import Simulation
 
 WORLDS, MORE_WORLDS = 100, 3000
+AT_ONCE = 20
 
 
-@pytest.mark.parametrize("first", range(0, WORLDS, 20))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, WORLDS, AT_ONCE),
+        *(
+            pytest.param(first, marks=pytest.mark.long)
+            for first in range(WORLDS, MORE_WORLDS, AT_ONCE)
+        ),
+    ],
+)
 def test_promises_hold(first: int) -> None:
-    for seed in range(first, first + 20):
+    for seed in range(first, first + AT_ONCE):
         Simulation(seed).run()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("first", range(WORLDS, MORE_WORLDS, 100))
-def test_promises_hold_in_more_worlds(first: int) -> None:
-    for seed in range(first, first + 100):
-        Simulation(seed).run()
+def story_of(seed: int) -> list[str]:
+    simulation = Simulation(seed)
+    simulation.run()
+    return simulation.world.story
 
 
 def test_a_seed_tells_the_same_story_again() -> None:
-    stories = []
-    for _ in range(2):
-        simulation = Simulation(4)
-        simulation.run()
-        stories.append(simulation.world.story)
-    assert stories[0] == stories[1]
+    assert story_of(4) == story_of(4)

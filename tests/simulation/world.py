@@ -30,9 +30,9 @@ class World:
         self.turn_seconds = (
             0.0  # for how long our process works in each turn of the loop
         )
-        self.each_turn: list[Action] = []
+        self.each_turn: Action
         self.turn = asyncio.Event()  # set at the end of each turn
-        self._paused_at: float | None = None
+        self._paused_at = math.inf
         self._paused_seconds = 0.0
         self._events: list[tuple[float, int, Action]] = []
         self._numbers = itertools.count()
@@ -46,9 +46,7 @@ class World:
     @property
     def running(self) -> float:
         """For how many seconds our process has run."""
-        return (
-            self.now if self._paused_at is None else self._paused_at
-        ) - self._paused_seconds
+        return min(self.now, self._paused_at) - self._paused_seconds
 
     def boot_seconds(self) -> float:
         """Return the time with what the machine has slept."""
@@ -58,13 +56,10 @@ class World:
         """Add a line to the story."""
         self.story.append(f"{self.now:9.4f}  {event}")
 
-    def at(self, when: float, action: Action) -> None:
-        """Do something at a time, whether our process runs then or not."""
-        heapq.heappush(self._events, (when, next(self._numbers), action))
-
     def after(self, seconds: float, action: Action) -> None:
-        """Do something after so many seconds."""
-        self.at(self.now + seconds, action)
+        """Do something after so many seconds, whether our process runs then or not."""
+        when = self.now + seconds
+        heapq.heappush(self._events, (when, next(self._numbers), action))
 
     def pause(self, seconds: float, turns: int = 0) -> None:
         """Pause our process after so many turns of the loop."""
@@ -84,20 +79,19 @@ class World:
 
     def end_turn(self) -> None:
         """Let time pass between two turns of the loop."""
-        due = [seconds for turns, seconds in self._pauses if turns == 0]
-        self._pauses = [
-            (turns - 1, seconds) for turns, seconds in self._pauses if turns
-        ]
-        for seconds in due:
+        pauses, self._pauses = self._pauses, []
+        for turns, seconds in pauses:
+            if turns:
+                self.pause(seconds, turns - 1)
+                continue
             self.tell(f"our process pauses for {seconds:.2f} s")
             self.disturbances += 1
             self._paused_at = self.now
             self._pass(seconds)
-            self._paused_at = None
+            self._paused_at = math.inf
             self._paused_seconds += seconds
         self._pass(self.turn_seconds)
-        for action in self.each_turn:
-            action()
+        self.each_turn()
         self.turn.set()
 
     def go_on(self, limit: float) -> None:
@@ -142,12 +136,9 @@ class _Loop(async_solipsism.EventLoop):  # type: ignore[misc]
         self,
         factory: Any,
         *_: object,
-        sock: Any = None,
         **__: object,
     ) -> Any:
         """Connect to the server of the world, whatever the address."""
-        if sock is not None:
-            return await super().create_connection(factory, sock=sock)
         session = await self.connect()
         try:
             session.transport, protocol = await super().create_connection(
