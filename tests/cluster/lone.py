@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.galera import Installation, Node
 from harness.ports import Ports
-from harness.service import Service, service_beside
+from harness.service import Reply, Service, service_beside
 from tests.http.test_metrics import wait_until_in_sync
 from tests.measured import within
 
@@ -33,13 +33,17 @@ def watching(
         yield service
 
 
-def reasons_since(service: Service, count: int) -> list[str]:
-    """Return the reasons of the changes of verdict after so many."""
-    return [change["reason"] for change in service.status()["changes"]][count:]
+def reasons_of(service: Service) -> list[str]:
+    """Return the reasons of its verdicts, in order."""
+    return [change["reason"] for change in service.status()["changes"]]
 
 
-def wait_until_back(service: Service, seconds: float) -> None:
-    """Wait for the end of a fault that has just ended to show, and check that it came in time."""
+def wait_until_shown(
+    service: Service, verdict: str, seconds: float, *, target: str = "/"
+) -> Reply:
+    """Wait for what has just begun, or ended, to show; check that it came in time."""
     began_at = time.monotonic()
-    service.wait_for_verdict(200, "synced")
-    within("synced again", time.monotonic() - began_at, seconds)
+    status, reason = verdict.split()
+    reply = service.wait_for_verdict(int(status), reason, target=target)
+    within(f"{verdict} shown", time.monotonic() - began_at, seconds)
+    return reply

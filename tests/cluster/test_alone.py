@@ -11,8 +11,7 @@ from harness.galera import Installation, Node, can_mount
 from harness.network import RemoteHost, dropping, enter_network_of_our_own
 from harness.stack import Stack
 from harness.waiting import meanwhile
-from tests.cluster.lone import reasons_since
-from tests.measured import within
+from tests.cluster.lone import reasons_of, wait_until_shown
 
 pytestmark = [
     pytest.mark.long,
@@ -79,19 +78,14 @@ def test_one_that_stands_still_alone_is_out_in_time_and_no_other(
         def write(_: object) -> None:
             apart.nodes[0].commits()
 
-        before = [len(service.status()["changes"]) for service in others]
         with FAULTS[reason](apart.nodes[1]), meanwhile(write, 0.1):
-            began_at = time.monotonic()
-            apart.services[1].wait_for_verdict(503, reason)
-            within(
-                f"{reason} shown",
-                time.monotonic() - began_at,
-                OUT_SECONDS + BUSY_SECONDS,
+            wait_until_shown(
+                apart.services[1], f"503 {reason}", OUT_SECONDS + BUSY_SECONDS
             )
             # As long as another one would take.
             time.sleep(OUT_SECONDS)
         apart.wait_until_whole()
-        for service, count in zip(others, before, strict=True):
-            assert not ALONE & set(reasons_since(service, count))
+        for service in others:
+            assert not ALONE & set(reasons_of(service))
 
     there.submit(check).result()

@@ -13,8 +13,7 @@ from harness.network import RemoteHost
 from harness.ports import Ports
 from harness.service import Service
 from harness.waiting import wait_for
-from tests.cluster.lone import lone_node, reasons_since, wait_until_back, watching
-from tests.measured import within
+from tests.cluster.lone import lone_node, reasons_of, wait_until_shown, watching
 
 # What a busy machine may add to the asking itself.
 BUSY_SECONDS = 0.5
@@ -32,13 +31,6 @@ def wait_for_descriptors(service: Service, count: int) -> None:
     )
 
 
-def wait_until_shown(service: Service, reason: str) -> None:
-    """Wait for the reason of a fault that has just begun, and check that it came in time."""
-    began_at = time.monotonic()
-    service.wait_for_verdict(503, reason)
-    within(f"{reason} shown", time.monotonic() - began_at, SHOWN_SECONDS)
-
-
 def test_a_server_that_is_killed_or_stopped_is_unreachable_and_back_after_its_restart(
     installation: Installation, ports: Ports, tmp_path: Path
 ) -> None:
@@ -48,14 +40,11 @@ def test_a_server_that_is_killed_or_stopped_is_unreachable_and_back_after_its_re
     ):
         descriptors = service.process.descriptors
         for number in (signal.SIGKILL, signal.SIGTERM):
-            before = len(service.status()["changes"])
             node.process.stop(number)
-            wait_until_shown(service, "unreachable")
+            wait_until_shown(service, "503 unreachable", SHOWN_SECONDS)
             node.start_alone()
-            wait_until_back(service, BACK_SECONDS)
-            reasons = reasons_since(service, before)
-            assert reasons[-1] == "synced"
-            assert not {"stale", "error"} & set(reasons), reasons
+            wait_until_shown(service, "200 synced", BACK_SECONDS)
+        assert not {"stale", "error"} & set(reasons_of(service))
         wait_for_descriptors(service, descriptors)
 
 
@@ -73,15 +62,15 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
     node.sql(f"CREATE USER {ACCOUNT}@'%' IDENTIFIED BY '{PASSWORD}'")
     with watching(node, tmp_path, ports, **over_network) as service:
         descriptors = service.process.descriptors
-        before = len(service.status()["changes"])
+        before = reasons_of(service)
         with remote_host.cut_off():
-            wait_until_shown(service, "timeout")
+            wait_until_shown(service, "503 timeout", SHOWN_SECONDS)
             # Several attempts to connect, each into the void.
             seen_at = time.monotonic()
             wait_for("some attempts", lambda: time.monotonic() - seen_at > 2)
             assert service.get().reason == "timeout"
-        wait_until_back(service, NETWORK_BACK_SECONDS)
-        reasons = reasons_since(service, before)
+        wait_until_shown(service, "200 synced", NETWORK_BACK_SECONDS)
+        reasons = reasons_of(service)[len(before) :]
         # After a hang, the node is available when it has answered a read in sync.
         assert reasons in (["timeout", "synced"], ["timeout", "blocked", "synced"])
         wait_for_descriptors(service, descriptors)
