@@ -64,7 +64,6 @@ DESYNCED = DONOR | {"wsrep_desync": "ON"}
 JOINED = SYNCED | {"wsrep_local_state": "3", "wsrep_local_state_comment": "Joined"}
 """For some milliseconds, when a FLUSH TABLES WITH READ LOCK ends."""
 REJECTING = SYNCED | {"wsrep_reject_queries": "ALL"}
-READ_ONLY = SYNCED | {"read_only": "ON"}
 NON_PRIMARY = SYNCED | {
     "wsrep_local_state": "0",
     "wsrep_local_state_comment": "Initialized",

@@ -1,16 +1,25 @@
-"""Option files and TLS against real MariaDB servers; what MariaDB lacks against a mock server."""
+"""Option files, accounts and TLS against real MariaDB servers."""
 
+import getpass
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from harness.certificates import Certificate, make_certificate
+from harness.certificates import make_certificate
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
+from harness.waiting import wait_for
+from tests import real_rows
+from tests.cluster.test_verdicts import assert_node_is
+from tests.conftest import Services
+from tests.http.test_commands import check_as
 from tests.http.test_process import run
+from tests.unit.manifests import ROOT
 
+NOBODY = 65534
 # The server listens there too, and its certificate does not say so.
 OTHER_ADDRESS = "127.0.0.2"
 
@@ -29,27 +38,23 @@ def test_a_defaults_file_is_enough(lone: Node, tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class TlsServer:
-    """A MariaDB server with a certificate, and accounts that may come over TLS only."""
+    """A MariaDB server with a certificate, and accounts that may come over TLS only.
+
+    files: its authority, a client's certificate and key.
+    """
 
     node: Node
-    authority: Certificate
-    client: Certificate
+    files: Mapping[str, Path]
 
     def checked(self, more: Mapping[str, str]) -> str:
-        """Return what check says about it over TCP."""
-        places = {
-            "ca": self.authority.cert,
-            "cert": self.client.cert,
-            "key": self.client.key,
-        }
-        account = {"MYSQL_USERNAME": "secret", "MYSQL_PASSWORD": "geheim"}
-        settings = account | {
-            name: value.format(**places) for name, value in more.items()
-        }
-        return run(
-            "check",
-            **{"MYSQL_HOST": LOOPBACK, "MYSQL_PORT": str(self.node.port), **settings},
-        ).stdout
+        """Return what check says about it over TCP, with the files' names filled in."""
+        settings = {
+            "MYSQL_HOST": LOOPBACK,
+            "MYSQL_PORT": str(self.node.port),
+            "MYSQL_USERNAME": "secret",
+            "MYSQL_PASSWORD": "geheim",
+        } | {name: value.format(**self.files) for name, value in more.items()}
+        return run("check", **settings).stdout
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +74,9 @@ def tls_server(
     node.wait_until_up()
     node.sql(f"CREATE USER 'secret'@'{LOOPBACK}' IDENTIFIED BY 'geheim' REQUIRE SSL")
     node.sql(f"CREATE USER 'mutual'@'{LOOPBACK}' IDENTIFIED BY 'geheim' REQUIRE X509")
-    yield TlsServer(node, authority, client)
+    yield TlsServer(
+        node, {"ca": authority.cert, "cert": client.cert, "key": client.key}
+    )
     node.stop()
 
 
@@ -128,3 +135,51 @@ def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_
         account = {"MYSQL_USERNAME": user, "MYSQL_PASSWORD": password}
         said = run("check", MYSQL_SOCKET=str(node.socket), **account).stdout
         assert (words or "access-denied: the server refused user neither") in said
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0,
+    reason="becomes another user of the operating system, which needs root",
+)
+def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(
+    tls_server: TlsServer,
+) -> None:
+    node = tls_server.node
+    # The server knows this number by another name than check, which finds it as that of the
+    # service's user.
+    environ = {"MYSQL_SOCKET": str(node.socket), "MYSQL_USERNAME": "nobody"}
+    refused = check_as("root", environ, user_id=NOBODY)
+    assert refused.stdout.startswith("NOT available access-denied: ")
+    assert "user id 65534" in refused.stdout
+    node.sql(
+        "CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket WITH MAX_USER_CONNECTIONS 5"
+    )
+    assert check_as("root", environ, user_id=NOBODY).stdout.startswith(
+        "NOT available not-galera: "
+    )
+    # Root itself may not use that account.
+    assert run("check", **environ).stdout.startswith("NOT available access-denied: ")
+
+
+def test_the_account_for_kubernetes_is_enough(
+    tls_server: TlsServer, tmp_path: Path
+) -> None:
+    node, password = tls_server.node, tmp_path / "password"
+    for (host,) in node.sql("SELECT host FROM mysql.user WHERE user='clustercheck'"):
+        node.sql(f"DROP USER 'clustercheck'@'{host}'")
+    password.write_text("change-me")
+    node.sql((ROOT / "contrib" / "kubernetes" / "account.sql").read_text())
+    account = {"MYSQL_USERNAME": "clustercheck", "MYSQL_PASSWORD": ""}
+    assert READ in tls_server.checked({**account, "MYSQL_PASSWORD_FILE": str(password)})
+
+
+def test_a_server_without_galera_is_not_galera_and_unix_socket_needs_no_password(
+    tls_server: TlsServer, services: Services
+) -> None:
+    node = tls_server.node
+    service = services.start(
+        MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser()
+    )
+    service.wait_for_verdict(503, "not-galera")
+    wait_for("the log", lambda: "(without a password)" in service.log.read_text())
+    assert_node_is(service, real_rows.NOT_GALERA)

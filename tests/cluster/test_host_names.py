@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,37 +46,13 @@ def with_file_in_etc(name: str, path: Path) -> list[str]:
     ]
 
 
-class SilentResolver:
-    """A name server that takes every question and answers none."""
-
-    def __init__(self, directory: Path, listening: socket.socket) -> None:
-        file = directory / "resolv.conf"
-        file.write_text(
-            f"nameserver {listening.getsockname()[0]}\noptions timeout:30 attempts:2\n"
-        )
-        self.wrapper = with_file_in_etc("resolv.conf", file)
-        self._listening = listening
-        self._askers: set[tuple[str, int]] = set()
-
-    @property
-    def lookups(self) -> int:
-        """How many lookups have been begun. Each asks from a port of its own."""
+def askers(resolver: socket.socket) -> set[object]:
+    """Return who has asked a name server that answers nobody: each lookup has a port of its own."""
+    found = set()
+    with suppress(BlockingIOError):
         while True:
-            try:
-                _, asker = self._listening.recvfrom(512)
-            except BlockingIOError:
-                return len(self._askers)
-            self._askers.add(asker)
-
-
-@pytest.fixture
-def resolver(tmp_path: Path) -> Iterator[SilentResolver]:
-    """Listen where resolvers do, at an address that no other run of these tests has."""
-    number = os.getpid()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
-        listening.bind((f"127.53.{number // 254 % 254 + 1}.{number % 254 + 1}", 53))
-        listening.setblocking(False)  # noqa: FBT003 (socket's own signature)
-        yield SilentResolver(tmp_path, listening)
+            found.add(resolver.recvfrom(512)[1])
+    return found
 
 
 def polls_of(service: Service) -> float:
@@ -85,20 +61,30 @@ def polls_of(service: Service) -> float:
 
 
 def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the_end(
-    services: Services, resolver: SilentResolver
+    services: Services, tmp_path: Path
 ) -> None:
+    number = os.getpid()
+    # No other run of these tests has this address.
+    address = f"127.53.{number // 254 % 254 + 1}.{number % 254 + 1}"
+    file = tmp_path / "resolv.conf"
+    file.write_text(f"nameserver {address}\noptions timeout:30 attempts:2\n")
     settings = {**SETTINGS, "MYSQL_SOCKET": "", "CLUSTERCHECK_POLL_INTERVAL": "0.05"}
-    service = services.start_through(resolver.wrapper, settings)
-    service.wait_until_up()
-    reply = service.wait_for_verdict(503, "timeout")
-    assert "while looking up the host's name" in reply.body
-
-    polls = polls_of(service)
-    wait_for("six more polls", lambda: polls_of(service) >= polls + 6)
-    assert resolver.lookups == 1
-    asked_at = time.monotonic()
-    assert service.stop() == 0
-    assert time.monotonic() - asked_at < _AT_ONCE_SECONDS
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as resolver:
+        resolver.bind((address, 53))
+        resolver.setblocking(False)  # noqa: FBT003 (socket's own signature)
+        wrapper = with_file_in_etc("resolv.conf", file)
+        service = services.start_through(wrapper, settings)
+        service.wait_until_up()
+        reply = service.wait_for_verdict(503, "timeout")
+        assert "while looking up the host's name" in reply.body
+        polls = polls_of(service)
+        wait_for(
+            "six more polls", lambda: service.get() and polls_of(service) >= polls + 6
+        )
+        assert len(askers(resolver)) == 1
+        asked_at = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - asked_at < _AT_ONCE_SECONDS
     log = service.log.read_text()
     assert "never retrieved" not in log
     assert "Traceback" not in log

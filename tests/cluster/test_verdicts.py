@@ -1,7 +1,6 @@
 """What clustercheckd says of real Galera nodes in every state they can be brought into."""
 
 import asyncio
-import getpass
 import signal
 import time
 from collections.abc import Mapping
@@ -11,13 +10,12 @@ from dataclasses import asdict
 from app.database.session import Session
 from app.settings.database import Database
 from app.verdict.node_state import SYSTEM_VARIABLES, NodeState, PollFailure
-from harness.galera import ACCOUNT, PASSWORD, Installation, Node
+from harness.galera import ACCOUNT, PASSWORD, Node
 from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests import real_rows
-from tests.conftest import Services
 from tests.http.test_process import run
 from tests.http.test_requests import REQUESTS, check_answer
 from tests.measured import within
@@ -106,15 +104,10 @@ def test_a_synced_node_is_available_to_every_form_of_health_check(stack: Stack) 
 
 def test_a_desynced_node_is_unavailable_unless_donors_are_allowed(stack: Stack) -> None:
     node, service = stack.nodes[1], stack.services[1]
-    lenient = stack.service(node, AVAILABLE_WHEN_DONOR="1")
     with node.setting("wsrep_desync", "ON", "OFF"):
         service.wait_for_verdict(503, "desynced")
         assert_node_is(service, real_rows.DESYNCED)
-        lenient.wait_for_verdict(200, "donor")
         service.wait_for_verdict(200, "donor", target="/?available_when_donor=1")
-        lenient.wait_for_verdict(
-            503, "desynced", target="/readyz?available_when_donor=0"
-        )
     service.wait_for_verdict(200, "synced")
 
 
@@ -214,33 +207,13 @@ def test_a_node_that_rejects_queries_is_unavailable_though_all_else_looks_health
 
 def test_read_only_counts_only_where_it_is_asked_for(stack: Stack) -> None:
     node, service = stack.nodes[0], stack.services[0]
-    strict = stack.service(node, AVAILABLE_WHEN_READONLY="0")
-    strict.wait_for_verdict(200, "synced")
-    with node.setting("read_only", "ON", "OFF"):
-        reply = strict.wait_for_verdict(503, "read-only")
-        assert reply.body.startswith("Percona XtraDB Cluster Node is read-only.\r\n")
-        service.wait_for_verdict(503, "read-only", target="/?available_when_readonly=0")
-        assert_node_is(service, real_rows.READ_ONLY)
-        assert service.get().status == 200
-    with node.setting("tx_read_only", "ON", "OFF"):
-        strict.wait_for_verdict(503, "read-only")
-    strict.wait_for_verdict(200, "synced")
-
-
-def test_a_server_without_galera_is_not_galera_and_unix_socket_needs_no_password(
-    installation: Installation, services: Services
-) -> None:
-    node = installation.node("plain")
-    node.start()
-    node.wait_until_up()
-    service = services.start(
-        MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser()
-    )
-    service.wait_for_verdict(503, "not-galera")
-    wait_for("the log", lambda: "(without a password)" in service.log.read_text())
-    assert_node_is(service, real_rows.NOT_GALERA)
-    assert_select_is_like_show(node)
-    node.stop()
+    strict = "/?available_when_readonly=0"
+    service.wait_for_verdict(200, "synced", target=strict)
+    for variable in ("tx_read_only", "read_only"):
+        with node.setting(variable, "ON", "OFF"):
+            service.wait_for_verdict(503, "read-only", target=strict)
+            assert service.get().status == 200
+        service.wait_for_verdict(200, "synced", target=strict)
 
 
 def test_the_node_is_told_goodbye(stack: Stack) -> None:
