@@ -12,8 +12,8 @@ import pytest
 from harness.process import output_of
 from tests.package.machine import NAMESPACES, Machine, booted
 from tests.unit import pages
+from tests.unit.manifests import ROOT
 
-ROOT = Path(__file__).parents[2]
 NEXT_VERSION = "99.0.0"
 # Those to install the packages in. Releases are built in the oldest.
 GLIBC_OF = {"bookworm": (2, 36), "trixie": (2, 41)}
@@ -51,8 +51,7 @@ def build(*arguments: str) -> str:
 
 def build_all(directory: Path) -> Packages:
     """Build both packages and the bill of materials, as `make package` does."""
-    folders = f"--work={directory}/work", f"--output={directory}"
-    build("build.py", *folders)
+    build("build.py", f"--work={directory}/work", f"--output={directory}")
     (deb,) = directory.glob("*.deb")
     return Packages(directory, deb.name.split("_")[1])
 
@@ -60,12 +59,10 @@ def build_all(directory: Path) -> Packages:
 @pytest.fixture(scope="session")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Packages, Packages]:
     """Build everything twice, in directories of different names."""
-    first, second = (
-        tmp_path_factory.mktemp(name) for name in ("first", "another-build")
-    )
+    directories = map(tmp_path_factory.mktemp, ("first", "another-build"))
     with ThreadPoolExecutor() as executor:
-        one, other = executor.map(build_all, (first, second))
-    return one, other
+        first, second = executor.map(build_all, directories)
+    return first, second
 
 
 @pytest.fixture(scope="session")
@@ -117,9 +114,7 @@ def skip_where_glibc_is_newer_than_of(release: str) -> None:
 def machine(request: pytest.FixtureRequest, namespaces: None) -> Iterator[Machine]:  # noqa: ARG001 (skips)
     """Boot a Debian with a Galera node in it, Synced."""
     skip_where_glibc_is_newer_than_of(request.param)
-    if subprocess.run(
-        ["unshare", "--user", "true"], capture_output=True, check=False
-    ).returncode:
+    if subprocess.call(["unshare", "--user", "true"]):
         pytest.skip(
             "NOT TESTED: the unit's sandbox takes a user namespace, which Linux refuses in a chroot"
         )
@@ -129,14 +124,5 @@ def machine(request: pytest.FixtureRequest, namespaces: None) -> Iterator[Machin
 
 def commands_of(page: str, heading: str, number: int = 0) -> list[str]:
     """Return the commands that a page tells its readers to type in a block under a heading."""
-    return [
-        command.line
-        for command in pages.commands_of(
-            pages.blocks_under(page, heading, "console")[number]
-        )
-    ]
-
-
-def block_of(page: str, heading: str, language: str) -> str:
-    """Return the first block of a language under a heading."""
-    return pages.blocks_under(page, heading, language)[0].text
+    block = pages.blocks_under(page, heading, "console")[number]
+    return [command.line for command in pages.commands_of(block)]

@@ -5,7 +5,6 @@ from a registry. This machine's pip downloads the wheels, because it knows the p
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.process import with_system_path
+from tests.unit.manifests import ROOT
 
-ROOT = Path(__file__).parents[2]
 BASE, IMAGE = "localhost/debian", "localhost/clustercheckd"
 
 _CACHE = ROOT / "build" / "image"
@@ -71,13 +70,8 @@ class Podman:
         return self.command(
             *("run", "--rm", "--cgroups=disabled", "--network=host", *_LIMITS),
             *("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
-            *(
-                f"--user={uid}",
-                "--security-opt=no-new-privileges",
-                *settings,
-                IMAGE,
-                *arguments,
-            ),
+            *("--security-opt=no-new-privileges", f"--user={uid}"),
+            *(*settings, IMAGE, *arguments),
         )
 
     def files(self, image: str) -> Path:
@@ -94,16 +88,17 @@ def image_of(version: str) -> Iterator[Podman]:
         podman(
             *(
                 "build",
-                "--isolation",
-                "chroot",
+                "--isolation=chroot",
                 *_LIMITS,
                 "--pull=never",
-                "--tag",
-                IMAGE,
+                f"--tag={IMAGE}",
             ),
-            *("--build-arg", f"BASE={BASE}", "--build-arg", f"VERSION={version}"),
-            *("--build-arg", "PIP_FIND_LINKS=/wheels", "--build-arg", "PIP_NO_INDEX=1"),
-            *("--volume", f"{_wheels()}:/wheels:ro", str(ROOT)),
+            f"--build-arg=BASE={BASE}",
+            f"--build-arg=VERSION={version}",
+            "--build-arg=PIP_FIND_LINKS=/wheels",
+            "--build-arg=PIP_NO_INDEX=1",
+            f"--volume={_wheels()}:/wheels:ro",
+            str(ROOT),
         )
         try:
             yield podman
@@ -124,18 +119,12 @@ def _base_archive() -> Path:
     with tempfile.TemporaryDirectory(dir=_CACHE) as directory:
         root = Path(directory) / "root"
         _run(["debootstrap", "--variant=minbase", _RELEASE, str(root)])
-        for name in _NOT_IN_SLIM:
-            shutil.rmtree(root / name)
-            (root / name).mkdir()
         made = Path(directory) / "base.tar"
         _run(
             [
-                "tar",
-                "--create",
-                "--numeric-owner",
-                f"--file={made}",
-                f"--directory={root}",
-                ".",
+                *("tar", "--create", "--numeric-owner", f"--file={made}"),
+                *(f"--exclude=./{name}/*" for name in _NOT_IN_SLIM),
+                *(f"--directory={root}", "."),
             ]
         )
         made.rename(archive)
@@ -147,14 +136,8 @@ def _wheels() -> Path:
     directory = _CACHE / "wheels"
     _run(
         [
-            *(
-                sys.executable,
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--disable-pip-version-check",
-            ),
+            *(sys.executable, "-m", "pip", "download", "--quiet"),
+            "--disable-pip-version-check",
             *("--require-hashes", "--only-binary=:all:", "--implementation=cp"),
             *(f"--python-version={_PYTHON_VERSION}", f"--dest={directory}"),
             *(f"--platform={platform}" for platform in _LINUX_WHEELS),

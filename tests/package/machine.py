@@ -23,6 +23,8 @@ SYSTEMS = Path("/var/tmp/clustercheckd-systems")  # noqa: S108 (kept from one ru
 
 NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup")
 
+AVAILABLE = "200 synced"
+
 _HERE = Path(__file__).parent
 _MANAGED = "-managed"
 _MAKE_SECONDS = 900
@@ -87,14 +89,8 @@ class Machine:
         self._directory = directory
         for name in ("root", "written", "work"):
             (directory / name).mkdir()
-        mounted = [
-            "findmnt",
-            "--first-only",
-            "--noheadings",
-            "--output=TARGET",
-            "--types=cgroup2",
-        ]
-        mount = subprocess.check_output(mounted, text=True).strip()
+        find = "findmnt --first-only --noheadings --output=TARGET --types=cgroup2"
+        mount = subprocess.check_output(find.split(), text=True).strip()
         own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
         self._cgroup = Path(mount, own, f"clustercheckd-{os.getpid()}-{directory.name}")
         self._process = self._boot()
@@ -104,16 +100,11 @@ class Machine:
         # Enter a new control group before the namespaces are created, or systemd would see this
         # host's groups.
         enter = f'echo $$ > "{self._cgroup}/cgroup.procs" && exec "$@"'
-        boot = [str(_HERE / "boot.sh"), str(self._base), str(self._directory)]
-        unshare = [
-            "unshare",
-            *NAMESPACES,
-            "--fork",
-            "--kill-child",
-            "--propagation=private",
-            *boot,
+        command = [
+            *("sh", "-c", enter, "sh", "unshare", *NAMESPACES),
+            *("--fork", "--kill-child", "--propagation=private"),
+            *(str(_HERE / "boot.sh"), str(self._base), str(self._directory)),
         ]
-        command = ["sh", "-c", enter, "sh", *unshare]
         return Process(f"Debian {self.release}", command, self._directory / "boot.log")
 
     def wait_until_up(self) -> None:
@@ -153,16 +144,9 @@ class Machine:
 
         Raises `AssertionError` with the output if check is set and the command fails.
         """
-        enter = [
-            "nsenter",
-            f"--target={self.init}",
-            *NAMESPACES,
-            "--",
-            "/bin/bash",
-            "-c",
-        ]
+        enter = ["nsenter", f"--target={self.init}", *NAMESPACES, "--"]
         done = subprocess.run(
-            [*enter, f"cd /root && {command}"],
+            [*enter, "/bin/bash", "-c", f"cd /root && {command}"],
             env=_ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -183,6 +167,11 @@ class Machine:
             "yes\n"
         )
 
+    @property
+    def main_pid(self) -> str:
+        """The number of the service's process; 0 if there is none."""
+        return self.show("MainPID")
+
     def show(self, name: str) -> str:
         """Return what systemd says of the service."""
         return self.run(
@@ -198,11 +187,11 @@ class Machine:
         reason = re.search("^x-clustercheck-reason: (.+)$", head, re.MULTILINE)
         return f"{head[9:12]} {reason[1] if reason else ''}".rstrip(" ")
 
-    def wait_for(self, answer: str, seconds: float = 20) -> None:
+    def wait_for(self, answer: str = AVAILABLE, seconds: float = 20) -> None:
         """Ask until status and reason are these."""
         wait_for(f"the answer {answer}", lambda: self.answer == answer, seconds=seconds)
 
-    def restart(self, answer: str = "200 synced") -> None:
+    def restart(self, answer: str = AVAILABLE) -> None:
         """Restart the service, and ask until status and reason are these."""
         self.run("systemctl restart clustercheckd")
         self.wait_for(answer)

@@ -11,8 +11,10 @@ import pytest
 from harness.galera import ACCOUNT, PASSWORD, Cluster, Installation, Node
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service
+from tests.conftest import settings_for
 from tests.fake_mysql import fake_mysql
-from tests.package.image import BASE, IMAGE, ROOT, Podman, image_of
+from tests.package.image import BASE, IMAGE, Podman, image_of
+from tests.unit.manifests import ROOT
 from tests.unit.test_authentication import PASSWORD as SHA2_PASSWORD
 from tests.unit.test_authentication import asks_for_the_encrypted_password
 
@@ -59,14 +61,8 @@ def test_it_answers_for_a_node_and_stops_when_it_is_told_to(
 def test_an_account_of_mysql_8_is_read_over_plain_tcp(podman: Podman) -> None:
     # That takes the package cryptography, whose library is not Python.
     with fake_mysql(asks_for_the_encrypted_password) as server:
-        settings = {
-            "MYSQL_HOST": LOOPBACK,
-            "MYSQL_PORT": str(server.port),
-            "MYSQL_USERNAME": "someone",
-        }
-        command = podman.run(
-            RANDOM_UID, "check", **settings, MYSQL_PASSWORD=SHA2_PASSWORD
-        )
+        settings = settings_for(server, MYSQL_PASSWORD=SHA2_PASSWORD)
+        command = podman.run(RANDOM_UID, "check", **settings)
         said = subprocess.check_output(command, text=True, timeout=SECONDS)
     assert said == "available synced: wsrep_local_state is 4 (Synced)\n"
 

@@ -14,8 +14,9 @@ import pytest
 
 from app.settings.disabled_file import DISABLED_FILE
 from harness.waiting import wait_for
-from tests.package.conftest import Packages, block_of, commands_of
+from tests.package.conftest import Packages, commands_of
 from tests.package.machine import Machine
+from tests.unit.pages import blocks_under
 
 PAGE = "docs/install.md"
 SETTINGS = "/etc/clustercheckd/clustercheckd.env"
@@ -118,11 +119,11 @@ def test_bash_completes_a_command_line(
 
 
 def test_a_restart_fails_no_health_check(machine: Machine) -> None:
-    before = machine.show("MainPID")
+    before = machine.main_pid
     with no_failed_health_check(machine):
         for _ in range(3):
             machine.restart()
-    assert machine.show("MainPID") != before
+    assert machine.main_pid != before
 
 
 @contextmanager
@@ -138,7 +139,7 @@ def settings(machine: Machine, lines: str) -> Iterator[None]:
 
 def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> None:
     (reload,) = commands_of(PAGE, "Settings")
-    process = machine.show("MainPID")
+    process = machine.main_pid
     with no_failed_health_check(machine):
         with settings(machine, f"{EDIT}\n"):
             machine.run(reload)
@@ -159,22 +160,22 @@ def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> No
         # systemd kills a process that feeds its watchdog no more.
         deadline = time.monotonic() + WATCHDOG_SECONDS + 3
         wait_for("the watchdog's time to pass", lambda: time.monotonic() > deadline)
-    assert (machine.show("MainPID"), machine.show("NRestarts")) == (process, "0")
+    assert (machine.main_pid, machine.show("NRestarts")) == (process, "0")
 
 
 @pytest.mark.parametrize("fault", ["KILL", "STOP"])
 def test_a_process_that_is_killed_or_hangs_is_replaced(
     machine: Machine, fault: str
 ) -> None:
-    before = machine.show("MainPID")
+    before = machine.main_pid
     machine.run(f"systemctl kill --signal {fault} clustercheckd")
     seconds = WATCHDOG_SECONDS + 10
     wait_for(
         "another process",
-        lambda: machine.show("MainPID") not in {before, "0"},
+        lambda: machine.main_pid not in {before, "0"},
         seconds=seconds,
     )
-    machine.wait_for("200 synced", seconds=10)
+    machine.wait_for(seconds=10)
 
 
 def override(machine: Machine, text: str) -> None:
@@ -195,11 +196,12 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(
     with settings(machine, ""):
         keep, name, reload = commands_of(PAGE, "The account")
         machine.run(f"echo geheim | {keep} && {name} && {reload}")
-        machine.wait_for("200 synced")
+        machine.wait_for()
     # Nobody but root may read it now, and no setting names it.
     machine.run("chmod 0600 /etc/clustercheckd/password")
     machine.restart("503 access-denied")
-    override(machine, block_of(PAGE, "The account", "ini"))
+    (credential,) = blocks_under(PAGE, "The account", "ini")
+    override(machine, credential.text)
     machine.restart()
     # Only the unit has the variable.
     said = machine.run("clustercheckd check", check=False)
@@ -278,7 +280,7 @@ def test_with_a_bad_setting_it_is_tried_again_until_it_is_corrected(
         )
     assert len(machine.run(log).splitlines()) < 30
     # By itself.
-    machine.wait_for("200 synced", seconds=60)
+    machine.wait_for(seconds=60)
 
 
 @pytest.mark.parametrize("direction", ["an upgrade", "a rollback"])
@@ -288,11 +290,11 @@ def test_it_fails_no_health_check_and_keeps_what_was_edited(
     to = next_packages if direction == "an upgrade" else packages
     machine.run(f"grep -qx {EDIT} {SETTINGS} || echo {EDIT} >> {SETTINGS}")
     machine.copy(to.deb)
-    before = machine.show("MainPID")
+    before = machine.main_pid
     with no_failed_health_check(machine):
         said = machine.run(f"apt install -y --allow-downgrades ./{to.deb.name}")
-        machine.wait_for("200 synced")
-    assert machine.show("MainPID") not in {before, "0"}
+        machine.wait_for()
+    assert machine.main_pid not in {before, "0"}
     shown = machine.run("dpkg-query --show --showformat '${Version}' clustercheckd")
     assert shown == f"{to.version}-1"
     assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
@@ -345,31 +347,31 @@ def test_an_upgrade_leaves_a_good_service_running_if_the_settings_are_wrong(
     for build in (packages, next_packages):
         machine.copy(build.deb)
     install = f"apt install -y --allow-downgrades ./{next_packages.deb.name}"
-    before = machine.show("MainPID")
+    before = machine.main_pid
     with no_failed_health_check(machine), wrong(machine, lines):
         said = machine.run(install)
     assert re.search(f"^    clustercheckd: .*{re.escape(told)}", said, re.MULTILINE)
     assert "run:\n    systemctl restart clustercheckd\n" in said
-    assert (machine.show("MainPID"), machine.show("NRestarts")) == (before, "0")
+    assert (machine.main_pid, machine.show("NRestarts")) == (before, "0")
     assert (
         machine.run("systemctl list-units --all --no-legend 'clustercheckd-check*'")
         == ""
     )
     # Corrected, the next step takes the new version.
     machine.run(f"apt install -y --allow-downgrades ./{packages.deb.name}")
-    machine.wait_for("200 synced")
-    assert machine.show("MainPID") != before
+    machine.wait_for()
+    assert machine.main_pid != before
 
 
 def test_it_comes_up_by_itself_after_a_reboot_and_starts_while_the_server_is_down(
     machine: Machine,
 ) -> None:
     machine.reboot()
-    machine.wait_for("200 synced")
+    machine.wait_for()
     machine.run("systemctl stop mariadb")
     machine.restart("503 unreachable")
     machine.run("systemctl start mariadb")
-    machine.wait_for("200 synced", seconds=60)
+    machine.wait_for(seconds=60)
 
 
 def test_removed_and_installed_again_it_says_that_it_is_not_enabled(
@@ -386,7 +388,7 @@ def test_removed_and_installed_again_it_says_that_it_is_not_enabled(
     assert machine.show("ActiveState") == "inactive"
     assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
     machine.run("systemctl enable --now clustercheckd")
-    machine.wait_for("200 synced")
+    machine.wait_for()
 
 
 def test_purged_it_leaves_what_it_names(machine: Machine) -> None:
@@ -424,13 +426,13 @@ def test_the_rpms_scripts_do_the_same(
     )
     assert machine.run("rpm --verify --nodeps clustercheckd") == ""
     machine.run("systemctl enable --now clustercheckd")
-    machine.wait_for("200 synced")
+    machine.wait_for()
     machine.run(f"echo {EDIT} >> {SETTINGS}")
-    before = machine.show("MainPID")
+    before = machine.main_pid
     with no_failed_health_check(machine):
         machine.run(f"{rpm} --upgrade {next_packages.rpm.name}")
-        machine.wait_for("200 synced")
-    after = machine.show("MainPID")
+        machine.wait_for()
+    after = machine.main_pid
     assert after not in {before, "0"}
     with (
         no_failed_health_check(machine),
@@ -438,7 +440,7 @@ def test_the_rpms_scripts_do_the_same(
     ):
         said = machine.run(f"{rpm} --upgrade --oldpackage {packages.rpm.name}")
     assert "CLUSTERCHECK_DEADLINE: must be a duration" in said
-    assert machine.show("MainPID") == after
+    assert machine.main_pid == after
     assert EDIT in machine.run(f"cat {SETTINGS}").splitlines()
     said = machine.run(f"touch {PASSWORD_FILE} && {rpm} --erase clustercheckd")
     assert f"clustercheckd leaves {PASSWORD_FILE}\n" in said

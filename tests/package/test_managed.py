@@ -16,12 +16,9 @@ import pytest
 import yaml
 
 from harness.waiting import wait_for
-from tests.package.conftest import (
-    ROOT,
-    Packages,
-    skip_where_glibc_is_newer_than_of,
-)
+from tests.package.conftest import Packages, skip_where_glibc_is_newer_than_of
 from tests.package.machine import Machine, booted
+from tests.unit.manifests import ROOT
 
 PLAYS = ROOT / "contrib" / "ansible"
 PLAYBOOK = ROOT / "build" / "ansible-venv" / "bin" / "ansible-playbook"

@@ -21,8 +21,7 @@ from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.galera import connect_over_socket
 from harness.ports import LOOPBACK, Ports
-from harness.process import Process
-from harness.service import Service
+from harness.process import Process, output_of, with_system_path
 from harness.waiting import wait_for
 from tests.cluster.test_verdicts import check_select_is_like_show
 from tests.conftest import Services
@@ -42,24 +41,24 @@ class MySQL:
         self._root = root
         self._directory = directory
         self._port = ports.free()
+        self.socket = directory / "s"
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Make its data, keys and certificates, and run it while the block runs."""
         shutil.chown(self._directory, NOBODY, NOBODY)
-        installing = self._process("--initialize-insecure")
-        wait_for(
-            "the data of MySQL",
-            lambda: installing.exit_code is not None,
+        output_of(
+            *self._command("--initialize-insecure"),
             seconds=START_SECONDS,
+            env=with_system_path(os.environ),
         )
-        assert installing.exit_code == 0, installing.log.read_text()
-        server = self._process(
+        command = self._command(
             f"--port={self._port}",
             f"--bind-address={LOOPBACK}",
             f"--socket={self._inside('s')}",
             "--mysqlx=OFF",
         )
+        server = Process("mysqld", command, self._directory / "log")
 
         def answers() -> bool:
             server.check()
@@ -76,7 +75,7 @@ class MySQL:
 
     def connect(self) -> "pymysql.Connection[Any]":
         """Connect as the administrator."""
-        return connect_over_socket(self._directory / "s")
+        return connect_over_socket(self.socket)
 
     def sql(self, *statements: str) -> None:
         """Run statements as the administrator."""
@@ -86,44 +85,34 @@ class MySQL:
 
     def database(self, way: str) -> Database:
         """Return the settings to connect in this way."""
-        way_there: dict[str, Any] = {"mysql_host": LOOPBACK, "mysql_port": self._port}
-        if way == "socket":
-            way_there = {"mysql_socket": str(self._directory / "s")}
-        elif way == "tls":
+        tcp = {"mysql_host": LOOPBACK, "mysql_port": self._port}
+        authority = str(self._directory / "data" / "ca.pem")
+        ways: dict[str, dict[str, Any]] = {
+            "socket": {"mysql_socket": str(self.socket)},
+            "plain tcp": tcp,
             # The certificates that the server makes for itself name no host.
-            way_there["mysql_ssl_ca"] = str(self._directory / "data" / "ca.pem")
-            way_there["mysql_ssl_verify"] = "ca"
-        return Database(**way_there, mysql_username=ACCOUNT, mysql_password=PASSWORD)
+            "tls": {**tcp, "mysql_ssl_ca": authority, "mysql_ssl_verify": "ca"},
+        }
+        return Database(**ways[way], mysql_username=ACCOUNT, mysql_password=PASSWORD)
 
     def poll(self, way: str = "socket") -> NodeState | PollFailure:
         """Log in in this way, and poll once."""
         return poll_once(self.database(way), DEADLINE_SECONDS)
 
-    def service(self, services: Services) -> Service:
-        """Run the service beside it."""
-        path = str(self._directory / "s")
-        return services.start(
-            MYSQL_SOCKET=path, MYSQL_USERNAME=ACCOUNT, MYSQL_PASSWORD=PASSWORD
-        )
-
     def _inside(self, name: str) -> str:
         """Return the path within its system."""
         return f"/{(self._directory / name).relative_to(self._root)}"
 
-    def _process(self, *options: str) -> Process:
-        command = [
+    def _command(self, *options: str) -> list[str]:
+        return [
             *("chroot", str(self._root)),
             *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
             *("--pdeathsig=KILL", "/usr/sbin/mysqld", "--no-defaults"),
             *(f"--datadir={self._inside('data')}", f"--pid-file={self._inside('pid')}"),
-            *(
-                "--secure-file-priv=NULL",
-                "--skip-log-bin",
-                "--innodb-buffer-pool-size=64M",
-            ),
+            *("--secure-file-priv=NULL", "--skip-log-bin"),
+            "--innodb-buffer-pool-size=64M",
             *options,
         ]
-        return Process("mysqld", command, self._directory / "log")
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +192,9 @@ def test_select_and_show_give_the_same_variables_of_which_it_lacks_tx_read_only(
 def test_offline_mode_ends_the_session_and_is_the_reason_at_the_next_login(
     mysql: MySQL, services: Services
 ) -> None:
-    service = mysql.service(services)
+    service = services.start(
+        MYSQL_SOCKET=str(mysql.socket), MYSQL_USERNAME=ACCOUNT, MYSQL_PASSWORD=PASSWORD
+    )
     service.wait_for_verdict(503, "not-galera")
     mysql.sql("SET GLOBAL offline_mode=ON")
     assert "(error 3032)" in service.wait_for_verdict(503, "offline").body

@@ -9,7 +9,8 @@ import pytest
 
 from app.commands.parser import COMMANDS
 from harness.process import output_of as run
-from tests.package.conftest import ROOT, Packages, build
+from tests.package.conftest import Packages, build
+from tests.unit.manifests import ROOT
 
 UNITS = "usr/lib/systemd/system"
 SERVICE, TIMER = f"{UNITS}/clustercheckd.service", f"{UNITS}/clustercheckd-retry.timer"

@@ -9,7 +9,7 @@ import pytest
 
 from app import __version__
 from harness.process import output_of
-from tests.package.conftest import ROOT
+from tests.unit.manifests import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
