@@ -44,6 +44,7 @@ _ROOM_BYTES = 4 << 30
 _DATA_BYTES = 8 << 30
 _BINARY_LOG_BYTES = 1 << 30
 """Enough for the commits of some hours, and for a large transaction."""
+_PAGE_BYTES = 4096
 _START_SECONDS = 60.0
 _RESTARTS = 2
 _QUERY_SECONDS = 10
@@ -483,10 +484,10 @@ class Node:
         a minute.
         """
         ballast = self.binary_log / "ballast"
-        with ballast.open("wb") as file:
-            os.posix_fallocate(
-                file.fileno(), 0, shutil.disk_usage(self.binary_log).free
-            )
+        # The server writes meanwhile: how much room is left is known only at its end.
+        with ballast.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(_PAGE_BYTES))
         try:
             yield
         finally:

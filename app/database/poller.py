@@ -37,8 +37,9 @@ from app.verdict.rules import DONOR
 _LIMITS_SECONDS = (1.5, 4.0)
 """The limits of a login, and of the next one: a second or two may be load."""
 
-_HANG_SECONDS = 60.0
-"""The limit of the one after that while the server hangs; each that is given up doubles it."""
+_PATIENT_SECONDS = 60.0
+"""The limit of the one after that while the server hangs; each that is given up doubles it. Also of
+one after a refusal: the server may delay it."""
 
 _MOST_DOUBLINGS = 6
 
@@ -119,7 +120,7 @@ class Poller:
         """Poll by other settings from now on. Sessions with the same server go on."""
         if database.server != self.database.server:
             self._give_up()
-            self.stand = Stand()
+            self.stand, self.sync = Stand(), Sync()
         if not pace.login_interval_seconds:
             # No read would ever end a wait.
             self.sync = self.sync.nothing_reads()
@@ -264,7 +265,9 @@ class Poller:
         rejections = self.logins.rejections
         seconds = _LIMITS_SECONDS[min(rejections, 1)]
         doublings = max(0, min(rejections - len(_LIMITS_SECONDS), _MOST_DOUBLINGS))
-        longest_seconds = _HANG_SECONDS * 2.0**doublings
+        longest_seconds = _PATIENT_SECONDS * 2.0**doublings
+        if self.logins.refusals:
+            seconds = _PATIENT_SECONDS
         try:
             async with (
                 deadline(longest_seconds),

@@ -131,7 +131,9 @@ def _lock_that_waits(node: Node) -> Iterator[None]:
             yield
         finally:
             for number in sessions():
-                node.sql(f"KILL {number}")
+                # The one may end because the other has.
+                with suppress(pymysql.MySQLError):
+                    node.sql(f"KILL {number}")
 
 
 @contextmanager

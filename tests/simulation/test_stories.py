@@ -51,6 +51,20 @@ async def test_a_server_that_hangs_for_15_minutes_keeps_nine_sessions(
 
 
 @in_calm_worlds
+async def test_an_account_that_the_server_delays_after_refusals_gets_in_and_sees_what_follows(
+    world: Simulation,
+) -> None:
+    world.server.refusal_seconds = 4.0
+    world.plan.change_fate(Fate.DENIED)
+    await asyncio.sleep(45.0)
+    world.plan.change_fate(Fate.WELCOME)
+    await world.until_settled()
+    world.plan.change_fate(Fate.NO_THREAD)
+    await asyncio.sleep(_SOON_SECONDS)
+    world.plan.change_fate(Fate.WELCOME)
+
+
+@in_calm_worlds
 async def test_a_login_that_takes_two_seconds_is_one_even_without_a_session(
     world: Simulation,
 ) -> None:
