@@ -2,6 +2,8 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 BUILD_VENV := build/package-venv
+# Each process of the tests, and each service that they start, would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # $(call checked,ARGUMENTS): ruff, then types beside pytest. mypy speaks after pytest has; the failure of either fails the target.
 define checked
@@ -40,7 +42,7 @@ truth: $(VENV)/ready $(if $(findstring --plot,$(ARGS)),$(VENV)/plot)  ## 5 minut
 	@$(PYTHON) -m bench.truth $(ARGS)
 
 check: $(VENV)/ready  ## lint, types and the tests that need no server
-	$(call checked,-q -n 6 -m "not long" tests/unit tests/simulation/test_stories.py)
+	$(call checked,-q -n 4 -m "not long" tests/unit tests/simulation/test_stories.py)
 
 format: $(VENV)/ready  ## put the code into shape
 	$(VENV)/bin/ruff check --fix
