@@ -15,7 +15,6 @@ from harness.waiting import wait_for
 from tests.http.test_process import run
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
-ISOLATE, BOOTSTRAP = ("gmcast.isolate={}", "pc.bootstrap=1")
 
 
 class Three:
@@ -109,7 +108,7 @@ def test_a_healthy_cluster_is_found_from_any_member(three: Three) -> None:
 
 def test_a_node_that_was_cut_off_and_bootstrapped_is_a_split(three: Three) -> None:
     node, names = three.nodes[2], three.addresses
-    options(node, ISOLATE.format(1))
+    options(node, "gmcast.isolate=1")
     wait_for(
         "it to be cut off", lambda: node.status("wsrep_cluster_status") == "non-Primary"
     )
@@ -124,7 +123,7 @@ def test_a_node_that_was_cut_off_and_bootstrapped_is_a_split(three: Three) -> No
 
     def is_bootstrapped() -> bool:
         # In the middle of a change of its view, a node ignores it without an error.
-        options(node, BOOTSTRAP)
+        options(node, "pc.bootstrap=1")
         return node.status("wsrep_cluster_status") == "Primary"
 
     wait_for("a cluster of its own", is_bootstrapped)
