@@ -6,7 +6,7 @@ and finds the same answers, on whichever release of MariaDB it runs.
 
 from collections.abc import Mapping
 
-from app.verdict.node_state import NodeState, parse_node_state
+from app.verdict.node_state import Cell, NodeState, parse_node_state
 
 VERSIONS = (
     "10.11.19-MariaDB-0+deb12u1",
@@ -115,7 +115,7 @@ NOT_GALERA = {
 """A server started without a provider."""
 
 
-def parsed(rows: Mapping[str, str]) -> NodeState:
+def parsed(rows: Mapping[str, Cell]) -> NodeState:
     """Parse rows that must give a state."""
     state = parse_node_state(rows.items())
     assert isinstance(state, NodeState)

@@ -36,20 +36,16 @@ TABLE = [
     # One rejected login may be an accident, a second one is none.
     Row((REJECTED,), 0),
     Row((REJECTED, REJECTED), 1, rejects_logins=True),
-    Row((REJECTED, REJECTED, REJECTED), 1, rejects_logins=True),
     Row((REJECTED, ACCEPTED, REJECTED), 0),
     Row((REJECTED, REJECTED, ACCEPTED), 2),
     # Each refusal is a line in the server's log.
     Row((REFUSED,), 2, account_refused=True, paused_seconds=1),
     Row((REFUSED, REFUSED), 2, account_refused=True, paused_seconds=2),
-    Row((REFUSED,) * 3, 4, account_refused=True, paused_seconds=4),
-    Row((REFUSED,) * 4, 8, account_refused=True, paused_seconds=8),
     Row((REFUSED,) * 6, 32, account_refused=True, paused_seconds=32),
     Row((REFUSED,) * 7, 60, account_refused=True, paused_seconds=60),
     Row((REFUSED,) * 2000, 60, account_refused=True, paused_seconds=60),
     # After a refusal, no answer is a delay for our account alone.
     Row((REFUSED, DELAYED), 2, account_refused=True, paused_seconds=2),
-    Row((REFUSED, REFUSED, DELAYED), 4, account_refused=True, paused_seconds=4),
     Row((REJECTED, REFUSED, DELAYED, REJECTED), 0),
     # But while no client gets in, the next login is not late to see that they do.
     Row(
@@ -62,17 +58,13 @@ TABLE = [
     Row((REFUSED, REFUSED, ACCEPTED), 2),
     # Who refuses our account takes logins.
     Row((REJECTED, REJECTED, REFUSED), 2, account_refused=True, paused_seconds=1),
-    Row((REJECTED, REFUSED, REJECTED), 0),
     # So does one that is full: whether a full node stays is another rule's.
-    Row((ANSWERED,), 2, account_refused=True),
     Row((REJECTED, REJECTED, ANSWERED), 2, account_refused=True),
     Row((REJECTED, ANSWERED, REJECTED), 0),
     # So does one that lets us in, whatever its session cannot do then.
-    Row((UNREAD,), 2, account_refused=True),
     Row((REFUSED, REJECTED, REJECTED, UNREAD), 2, account_refused=True),
     Row((REFUSED, UNREAD, REFUSED), 2, account_refused=True, paused_seconds=1),
     # Nothing is known of the server.
-    Row((FAILED,), 2, account_refused=True),
     Row((REJECTED, FAILED), 2, account_refused=True),
     Row((REJECTED, REJECTED, FAILED), 1, rejects_logins=True, account_refused=True),
     Row((REJECTED, FAILED, REJECTED), 1, rejects_logins=True),

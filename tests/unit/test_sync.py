@@ -64,7 +64,6 @@ WAITS = {
     "a read waits": Row(((15, read),), 5),
     "answered": Row(((15, read), (16, answered)), 0),
     "the next one waits": Row(((15, read), (16, answered), (17, read)), 3),
-    "refused": Row(((15, read), (16, refused)), 5, refused=True),
     "refused, and the next one waits": Row(
         ((15, read), (16, refused), (17, read)), 5, refused=True
     ),
@@ -75,20 +74,14 @@ WAITS = {
     "lost at once, and the next one waits": Row(
         ((15, read), (15.9, lost), (17, read)), 3
     ),
-    "lost after a second": Row(((15, read), (16, lost)), 5),
     "lost after a second, and the next one at once": Row(
         ((15, read), (16, lost), (17, read), (17.1, lost)), 5
     ),
     "refused, and the next one lost": Row(
         ((15, read), (15.1, refused), (15.2, read), (15.3, lost)), 5, refused=True
     ),
-    "no login after an answer": Row(((15, read), (16, answered), (17, no_login)), None),
     "no login after a refusal": Row(((15, read), (16, refused), (17, no_login)), None),
-    "no login after a loss": Row(((15, read), (16, lost), (17, no_login)), None),
     "settings have changed meanwhile": Row(
-        ((15, read), (16, no_login), (17, refused)), None
-    ),
-    "the same, and it is answered": Row(
         ((15, read), (16, no_login), (17, answered)), None
     ),
     "polls make no difference": Row(((15, read), (15, failure), (18, poll)), 5),
@@ -112,7 +105,6 @@ def test_row_of_the_wait(row: Row) -> None:
 
 RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
     "a start": (((10, poll),), False),
-    "no gap": (((8, poll), (9, poll), (10, poll)), False),
     "two seconds": (((8, poll), (10, poll)), False),
     "more than two seconds": (((7.9, poll), (10, poll)), True),
     "polls failed meanwhile": (((7.9, poll), (9, failure), (10, poll)), True),
@@ -139,9 +131,7 @@ RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
         ((7, poll), (9.9, read), (10, poll), (10.1, answered)),
         True,
     ),
-    "one that waits": (((7, poll), (10, poll), (10, read)), True),
     "one refused": (((7, poll), (10, poll), (10, read), (10.1, refused)), True),
-    "one lost": (((7, poll), (10, poll), (10, read), (10.1, lost)), True),
     "a gap in which nothing was to be read": (
         ((5, poll), (6, no_interval), (10, poll)),
         False,
@@ -188,9 +178,7 @@ def test_row_of_the_next_read(
     assert not due_at or not sync.read_is_due(due_at - 0.01, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("suspect_seconds", "seconds"), [(5.0, 2.0), (1.0, 1.1), (10.0, 4.0), (0.0, 1.1)]
-)
+@pytest.mark.parametrize(("suspect_seconds", "seconds"), [(5.0, 2.0), (1.0, 1.1)])
 def test_the_longest_gap_is_shorter_than_the_group_s_patience_and_longer_than_a_pause_between_polls(
     suspect_seconds: float, seconds: float
 ) -> None:
