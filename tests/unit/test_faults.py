@@ -153,7 +153,6 @@ def test_a_fault_has_its_reason_and_words_and_decides_about_the_next_login(
             "Benutzer 'x' hat 'max_queries_per_hour' überschritten",
             "max_queries_per_hour",
         ),
-        ("'x': 'max_connections_per_hour' (9)", "max_connections_per_hour"),
         ("User 'x' has exceeded the 'max_questions' resource", "max_questions"),
         ("a limit that nobody knows", "limit"),
     ],
