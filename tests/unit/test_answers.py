@@ -72,7 +72,6 @@ def test_an_empty_query_changes_nothing() -> None:
             (query, "available_when_donor: must be 0 or 1")
             for query in (
                 b"available_when_donor=maybe",
-                b"available_when_donor=",
                 b"available_when_donor",
             )
         ),
@@ -80,12 +79,9 @@ def test_an_empty_query_changes_nothing() -> None:
             (query, query.decode().partition("=")[0] + ": must be a")
             for query in (
                 b"min_cluster_size=-1",
-                b"min_cluster_size=two",
                 b"max_sync_wait=0",
-                b"max_sync_wait=9999",
                 b"max_sync_wait=",
                 b"max_recv_queue=1e3",
-                b"max_recv_queue=",
             )
         ),
         (

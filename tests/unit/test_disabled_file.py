@@ -1,7 +1,6 @@
 """The disabled file: only one that does not exist is none."""
 
 import os
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -10,7 +9,7 @@ import pytest
 
 from app.settings.disabled_file import switches_now
 from app.verdict.rules import Switches
-from harness.waiting import wait_for
+from harness.waiting import meanwhile, wait_for
 
 
 def described(path: Path) -> str:
@@ -92,23 +91,12 @@ def test_no_path_whatever_raises(path: str) -> None:
 
 
 def test_a_file_that_comes_and_goes_raises_nothing(path: Path) -> None:
-    done = threading.Event()
+    def come_and_go(_: object) -> None:
+        path.touch()
+        path.unlink()
 
-    def come_and_go() -> None:
-        while not done.is_set():
-            path.touch()
-            path.unlink()
-
-    flickering = threading.Thread(target=come_and_go)
-    flickering.start()
-    try:
-        seen: set[bool] = set()
-
-        def both_seen() -> bool:
-            seen.update(described(path) == "" for _ in range(1000))
-            return seen == {True, False}
-
-        wait_for("the file to be seen there and not there", both_seen, seconds=30)
-    finally:
-        done.set()
-        flickering.join()
+    with meanwhile(come_and_go, 0):
+        wait_for(
+            "the file to be seen there and not there",
+            lambda: len({described(path) == "" for _ in range(1000)}) == 2,
+        )

@@ -38,15 +38,8 @@ NO_VALUE = "needs a value"
             "check ",
             "check takes no more arguments: for another node, run it there",
         ),
-        (
-            "drain db2",
-            "drain ",
-            "drain takes no more arguments: for another node, run it there",
-        ),
         ("serve --port --poll-interval 1", "serve ", f"--port {NO_VALUE}"),
         (f'status --watch="{SECRET}\'"', "status ", "--watch takes no value"),
-        (f"status --watch={SECRET}", "status ", "--watch takes no value"),
-        ("CHECK", "", "(not repeated here) is not a command"),
         ("node", "", "node is not a command"),
     ],
 )

@@ -51,52 +51,51 @@ def resets(peer: fake.Peer) -> None:
 
 CONNECTING, LOGGING_IN = "while connecting", "while logging in"
 READING = "while reading the node's state"
-BROKEN: list[tuple[str, fake.Behaviour, Reason, str]] = [
-    ("never greets", fake.Peer.hang, Reason.TIMEOUT, CONNECTING),
+BROKEN: list[tuple[str, fake.Behaviour, str, str]] = [
+    ("never greets", fake.Peer.hang, "timeout", CONNECTING),
     (
         "logs in and never answers",
         fake.greets_then(fake.OK),
-        Reason.TIMEOUT,
+        "timeout",
         LOGGING_IN,
     ),
-    ("never answers a poll", fake.greets_then(*[fake.OK] * 2), Reason.TIMEOUT, READING),
-    ("closes at once", lambda _: None, Reason.CONNECTION_LOST, CONNECTING),
-    ("resets", resets, Reason.CONNECTION_LOST, CONNECTING),
-    ("cuts after login", cuts_after_login, Reason.CONNECTION_LOST, LOGGING_IN),
-    ("cuts mid-packet", cuts_mid_packet, Reason.CONNECTION_LOST, READING),
+    ("never answers a poll", fake.greets_then(*[fake.OK] * 2), "timeout", READING),
+    ("closes at once", lambda _: None, "connection-lost", CONNECTING),
+    ("resets", resets, "connection-lost", CONNECTING),
+    ("cuts after login", cuts_after_login, "connection-lost", LOGGING_IN),
+    ("cuts mid-packet", cuts_mid_packet, "connection-lost", READING),
     (
         "a web server",
         fake.says(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9),
-        Reason.ERROR,
+        "error",
         CONNECTING,
     ),
-    ("zeros", fake.says(bytes(400)), Reason.ERROR, CONNECTING),
     (
         "no greeting",
         fake.says(fake.packet(0, b"\x0a\x00\x01")),
-        Reason.ERROR,
+        "error",
         CONNECTING,
     ),
-    ("an empty packet", fake.says(fake.packet(0, b"")), Reason.ERROR, CONNECTING),
+    ("an empty packet", fake.says(fake.packet(0, b"")), "error", CONNECTING),
     (
         "full",
         fake.says(fake.packet(0, fake.error(1040))),
-        Reason.TOO_MANY_CONNECTIONS,
+        "too-many-connections",
         "1040",
     ),
     (
         "a login refused",
         fake.greets_then(fake.error(1045)),
-        Reason.ACCESS_DENIED,
+        "access-denied",
         "1045",
     ),
     (
         "init_connect fails",
         fake.greets_then(fake.OK, fake.error(1184)),
-        Reason.REJECTS_LOGINS,
+        "rejects-logins",
         "1184",
     ),
-    ("a statement refused", fails_statements, Reason.ERROR, "1205"),
+    ("a statement refused", fails_statements, "error", "1205"),
 ]
 
 
@@ -107,19 +106,19 @@ BROKEN: list[tuple[str, fake.Behaviour, Reason, str]] = [
     ids=[row[0] for row in BROKEN],
 )
 def test_a_failure_is_a_value_with_its_cause(
-    behaviour: fake.Behaviour, reason: Reason, words: str, new_loop: Loop
+    behaviour: fake.Behaviour, reason: str, words: str, new_loop: Loop
 ) -> None:
     with (
         fake.fake_mysql(behaviour) as server,
         polls_of(database_of(server), new_loop=new_loop) as polls,
     ):
         failure = polls.failure()
-        assert failure.reason is reason
+        assert failure.reason == reason
         assert words in failure.detail
         assert "geheim" not in failure.detail
         assert "message of the server" not in failure.detail
         assert server.connections == 1
-        if reason is not Reason.TIMEOUT:
+        if reason != "timeout":
             polls.check_closed(server)
 
 
@@ -178,7 +177,6 @@ def worked_once_then(*payloads: bytes) -> fake.Behaviour:
 HELD_CONNECTION_FAULTS = {
     "closed": (),
     "error 1927, killed by an administrator": (fake.error(1927),),
-    "error 1969, over max_statement_time": (fake.error(1969),),
     "no MySQL packet": (b"",),
     "a result of no columns": (b"\x01", b"\x00"),
 }

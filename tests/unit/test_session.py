@@ -12,28 +12,20 @@ from app.database.session import Session
 from app.settings.database import Database
 from harness.ports import LOOPBACK
 from tests import fake_mysql as fake
+from tests import pxc
 from tests.unit.polling import database_of, polling, polls_of
 
-# All of them, as Percona XtraDB Cluster answers.
-VARIABLES = {
-    "wsrep_desync": "ON",
-    "wsrep_node_name": "pxc1",
-    "read_only": "ON",
-    "super_read_only": "OFF",
-    "offline_mode": "OFF",
-    "pxc_maint_mode": "DISABLED",
-    "version": "8.0.36-28.1",
-}
+
+def serve(peer: fake.Peer, variables: Mapping[str, str]) -> None:
+    """Behave like a Synced node with these variables."""
+    peer.log_in()
+    peer.answer_queries(fake.SYNCED_STATUS, variables)
 
 
 def test_names_from_a_server_are_never_sent_back() -> None:
-    with polling(fake.galera(variables=VARIABLES | {"evil, SLEEP(9)": "1"})) as (
-        polls,
-        server,
-    ):
+    with polling(fake.galera(variables={"evil, SLEEP(9)": "1"})) as (polls, server):
         first = polls.state()
-        assert (first.wsrep_on, first.wsrep_desync) == ("ON", "ON")
-        assert first.super_read_only == "OFF"
+        assert first.wsrep_on == "ON"
         assert [first, first] == [polls.poll(), polls.poll()]
         assert "evil" not in "".join(server.statements)
 
@@ -41,7 +33,7 @@ def test_names_from_a_server_are_never_sent_back() -> None:
 def test_a_node_that_refuses_a_select_or_loses_a_variable_is_read_all_the_same() -> (
     None
 ):
-    status, variables = dict(fake.SYNCED_STATUS), dict(VARIABLES)
+    status, variables = dict(pxc.STATUS), dict(pxc.VARIABLES)
 
     def behaviour(peer: fake.Peer) -> None:
         peer.log_in()
@@ -68,8 +60,7 @@ class AheadLoop(asyncio.SelectorEventLoop):
 
 
 def test_a_variable_that_the_server_did_not_have_is_seen_within_a_minute() -> None:
-    variables = dict(VARIABLES)
-    del variables["pxc_maint_mode"]
+    variables = dict(fake.SYNCED_VARIABLES)
     loop = AheadLoop()
     with (
         fake.fake_mysql(lambda peer: serve(peer, variables)) as server,
@@ -79,12 +70,6 @@ def test_a_variable_that_the_server_did_not_have_is_seen_within_a_minute() -> No
         variables["pxc_maint_mode"] = "MAINTENANCE"
         loop.ahead_seconds = 61.0
         assert polls.state().pxc_maint_mode == "MAINTENANCE"
-
-
-def serve(peer: fake.Peer, variables: Mapping[str, str]) -> None:
-    """Behave like a Synced node with these variables."""
-    peer.log_in()
-    peer.answer_queries(fake.SYNCED_STATUS, variables)
 
 
 def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
@@ -107,11 +92,8 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
     ("period", "seconds"),
     [
         ("PT0.5S", 0.5),
-        ("PT5S", 5),
-        ("PT1M", 60),
         ("PT1M30S", 90),
         ("PT2H", 7200),
-        ("P1D", 86400),
         ("P1DT1S", 86401),
         ("none", 5),
     ],
@@ -154,9 +136,7 @@ def test_rows_that_make_no_sense_end_the_connection() -> None:
         polls.state()
 
 
-@pytest.mark.parametrize(
-    "rows", [[], [["1"]], [["1"], ["1"]]], ids=["none", "half", "two"]
-)
+@pytest.mark.parametrize("rows", [[], [["1"]]], ids=["none", "half"])
 def test_a_select_that_answers_nothing_or_half_ends_the_connection(
     rows: list[list[str]],
 ) -> None:
