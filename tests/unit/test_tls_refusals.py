@@ -1,65 +1,30 @@
 """TLS that ends badly: no descriptor is left behind, and nobody is told anything."""
 
-import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-import uvloop
 
-from harness.certificates import Certificate, make_authority, make_certificate
+from app.database.poller import poll_once
+from app.verdict.node_state import PollFailure
+from harness.certificates import make_authority, make_certificate
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
 from tests.fake_mysql import (
     OK,
     TLS_CAPABILITIES,
-    Behaviour,
-    FakeMySQL,
     Peer,
     error,
     fake_mysql,
     packet,
     server_context,
 )
-from tests.unit.polling import LOOPS, Loop, Polls, database_of, polls_of
+from tests.unit.polling import LOOPS, Loop, database_of, polls_of
 
 ATTEMPTS = 4
 _LONGEST_SECONDS = 10.0
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    """Make an authority that the poller trusts."""
-    return make_authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def context(
-    authority: Certificate, tmp_path_factory: pytest.TempPathFactory
-) -> ssl.SSLContext:
-    """Make a server's side of TLS."""
-    return server_context(
-        make_certificate(
-            tmp_path_factory.mktemp("server"), "server", authority, LOOPBACK
-        )
-    )
-
-
-@contextmanager
-def polling_over_tls(
-    behaviour: Behaviour, authority: Certificate, new_loop: Loop = uvloop.new_event_loop
-) -> Iterator[tuple[Polls, FakeMySQL]]:
-    """Run a poller that asks its server for TLS."""
-    with (
-        fake_mysql(behaviour) as server,
-        polls_of(
-            replace(database_of(server), mysql_ssl_ca=str(authority.cert)),
-            new_loop=new_loop,
-        ) as polls,
-    ):
-        yield polls, server
 
 
 @LOOPS
@@ -73,11 +38,10 @@ def polling_over_tls(
     ],
 )
 def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
-    authority: Certificate,
-    context: ssl.SSLContext,
-    new_loop: Loop,
-    answer: bytes | None,
+    tmp_path: Path, new_loop: Loop, answer: bytes | None
 ) -> None:
+    authority = make_authority(tmp_path)
+    context = server_context(make_certificate(tmp_path, "server", authority, LOOPBACK))
     over = threading.Event()
 
     def neither_reads_nor_closes(peer: Peer) -> None:
@@ -89,29 +53,26 @@ def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
             peer.connection.sendall(answer)
         over.wait(_LONGEST_SECONDS)
 
-    with (
-        polling_over_tls(neither_reads_nor_closes, authority, new_loop) as (
-            polls,
-            server,
-        ),
-        ExitStack() as exits,
-    ):
+    with ExitStack() as exits:
+        server = exits.enter_context(fake_mysql(neither_reads_nor_closes))
+        database = replace(database_of(server), mysql_ssl_ca=str(authority.cert))
+        polls = exits.enter_context(polls_of(database, new_loop=new_loop))
         exits.callback(over.set)
         for _ in range(ATTEMPTS):
             polls.failure()
         polls.check_closed(server)
 
 
-def test_a_server_without_tls_is_told_nothing_where_tls_is_required(
-    authority: Certificate,
-) -> None:
+def test_a_server_without_tls_is_told_nothing_where_tls_is_required() -> None:
     received: list[bytes] = []
 
     def greets_and_listens(peer: Peer) -> None:
         peer.greet()
         received.append(peer.connection.recv(65536))
 
-    with polling_over_tls(greets_and_listens, authority) as (polls, _):
-        assert "offers no TLS, but MYSQL_SSL* requires it" in polls.failure().detail
+    with fake_mysql(greets_and_listens) as server:
+        result = poll_once(replace(database_of(server), mysql_ssl=True), 10.0)
+        assert isinstance(result, PollFailure)
+        assert "offers no TLS, but MYSQL_SSL* requires it" in result.detail
         wait_for("the server to see the end of the connection", lambda: received)
     assert received == [b""]
