@@ -148,30 +148,20 @@ async def test_all_that_ask_meanwhile_wait_for_one_poll() -> None:
         assert {verdict.reason for verdict in verdicts} == {Reason.SYNCED}
 
 
-async def test_a_fault_of_the_poller_is_an_error_and_not_the_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with running(
-        ScriptedPoller(SYNCED, failing, failing, failing, SYNCED)
-    ) as monitor:
-        await asked_until(monitor, lambda: monitor.verdict().reason is Reason.ERROR)
-        await asked_until(monitor, lambda: monitor.verdict().available)
-    assert len([record for record in caplog.records if record.exc_info]) == 1
+# No parser makes such a state.
+UNHEARD_OF = replace(SYNCED, wsrep_local_state="4")  # type: ignore[arg-type]
 
 
-async def test_a_rule_that_raises_is_an_error_logged_once_and_not_the_end(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("step", "event"), [(failing, "poller failed"), (UNHEARD_OF, "rule failed")]
+)
+async def test_a_fault_of_ours_is_an_error_logged_once_and_not_the_end(
+    caplog: pytest.LogCaptureFixture, step: Step, event: str
 ) -> None:
-    # No parser makes such a state.
-    unheard_of = replace(SYNCED, wsrep_local_state="4")  # type: ignore[arg-type]
-    async with running(
-        ScriptedPoller(SYNCED, unheard_of, unheard_of, SYNCED)
-    ) as monitor:
+    async with running(ScriptedPoller(SYNCED, step, step, step, SYNCED)) as monitor:
         await asked_until(monitor, lambda: monitor.verdict().reason is Reason.ERROR)
         await asked_until(monitor, lambda: monitor.verdict().available)
-    assert [record.message for record in caplog.records if record.exc_info] == [
-        "rule failed"
-    ]
+    assert [one.message for one in caplog.records if one.exc_info] == [event]
 
 
 async def test_the_log_says_why_polling_has_ended(

@@ -112,11 +112,6 @@ ROWS = [
         )
         for value in ("ON", "NO_LOCK", None)
     ),
-    *(
-        Row(f"{name} {value}", "read-only", but(**{name: value}), WRITERS)
-        for name in READ_ONLY_TOO
-        for value in ("ON", "?")
-    ),
     Row(
         "queue over its limit",
         "lagging",
