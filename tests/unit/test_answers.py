@@ -45,19 +45,12 @@ def test_no_unavailable_body_holds_the_good_sentence(
     assert b"is synced." not in bytes(body)
 
 
-def test_overrides_replace_the_settings_they_name() -> None:
+def test_overrides_are_written_as_the_settings_that_they_replace() -> None:
     query = (
-        b"available_when_donor=1&available_when_readonly=0&available_when_full=0"
-        b"&min_cluster_size=2&max_recv_queue=100&max_stall=0&max_sync_wait=3"
+        b"available_when_donor=yes&available_when_readonly=0&available_when_full=OFF"
+        b"&min_cluster_size=2&max_recv_queue=100&max_stall=0&max_sync_wait=500ms"
     )
-    assert policy_of(query, POLICY) == Policy(True, False, False, 2, 100, 0.0, 3.0)  # noqa: FBT003 (in the fields' order)
-
-
-def test_an_override_is_written_as_the_setting_is() -> None:
-    query = b"available_when_donor=yes&available_when_full=OFF&max_sync_wait=500ms"
-    assert policy_of(query, POLICY) == Policy(
-        available_when_donor=True, available_when_full=False, max_sync_wait=0.5
-    )
+    assert policy_of(query, POLICY) == Policy(True, False, False, 2, 100, 0.0, 0.5)  # noqa: FBT003 (in the fields' order)
 
 
 def test_an_empty_query_changes_nothing() -> None:

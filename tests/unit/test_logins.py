@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from app.settings.database import Database
 from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from harness.waiting import wait_for
@@ -240,34 +239,16 @@ def test_other_settings_of_the_same_database_touch_no_session() -> None:
         assert polls.state().sync_wait_seconds is None
 
 
-def test_another_account_replaces_the_sessions_of_the_one_before() -> None:
+def test_sessions_of_another_account_or_server_replace_those_before_and_what_they_showed() -> (
+    None
+):
     with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, server):
         polls.poll_until(lambda node: node.sync_refused)
-        counts = polls.poller.login_counts[None]
-        other = replace(polls.poller.database, mysql_username="other")
-        polls.take(other, 60)
-        logins = server.connections
+        polls.ahead_seconds = 1.5
+        counts, logins = polls.poller.login_counts[None], server.connections
+        polls.take(replace(polls.poller.database, mysql_username="other"), 60)
+        assert (polls.state().sync_wait_seconds or 0) >= 1.5
         polls.poll_until(lambda _: server.connections >= logins + 2)
         wait_for("the sessions before", lambda: polls.state() and server.open == 2)
+        assert (polls.poller.sync_wait_seconds or 0) < 1.5
         assert polls.poller.login_counts[None] > counts
-
-
-def test_where_the_name_leads_to_another_server_that_one_counts(
-    tmp_path: Path,
-) -> None:
-    old, new, name = (str(tmp_path / name) for name in ("old", "new", "name"))
-    Path(name).symlink_to(old)
-    database = Database(mysql_socket=name, mysql_username="someone")
-    with (
-        fake_mysql(hanging_at(READ_IN_SYNC), old),
-        fake_mysql(galera({"wsrep_local_recv_queue": "7"}), new),
-        polls_of(database, login_interval=1.0) as polls,
-    ):
-        polls.poll_until(lambda node: node.sync_wait_seconds is not None)
-        Path(name).unlink()
-        Path(name).symlink_to(new)
-        polls.ahead_seconds += 5
-        polls.poll_until(lambda node: node.wsrep_local_recv_queue == 7)
-        # What the old one was asked says nothing of the new one.
-        assert (polls.poller.sync_wait_seconds or 0) < 1
-        polls.poll_until(lambda node: node.sync_wait_seconds == 0)

@@ -16,10 +16,16 @@ from tests import pxc
 from tests.unit.polling import database_of, polling, polls_of
 
 
-def serve(peer: fake.Peer, variables: Mapping[str, str]) -> None:
-    """Behave like a Synced node with these variables."""
-    peer.log_in()
-    peer.answer_queries(fake.SYNCED_STATUS, variables)
+def showing(
+    variables: Mapping[str, str], status: Mapping[str, str] = fake.SYNCED_STATUS
+) -> fake.Behaviour:
+    """Show what these have at that moment."""
+
+    def behaviour(peer: fake.Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(status, variables)
+
+    return behaviour
 
 
 def test_names_from_a_server_are_never_sent_back() -> None:
@@ -34,12 +40,7 @@ def test_a_node_that_refuses_a_select_or_loses_a_variable_is_read_all_the_same()
     None
 ):
     status, variables = dict(pxc.STATUS), dict(pxc.VARIABLES)
-
-    def behaviour(peer: fake.Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(status, variables)
-
-    with polling(behaviour) as (polls, server):
+    with polling(showing(variables, status)) as (polls, server):
         polls.state()
         status["wsrep_ready"] = "OFF"
         state = polls.state()
@@ -63,7 +64,7 @@ def test_a_variable_that_the_server_did_not_have_is_seen_within_a_minute() -> No
     variables = dict(fake.SYNCED_VARIABLES)
     loop = AheadLoop()
     with (
-        fake.fake_mysql(lambda peer: serve(peer, variables)) as server,
+        fake.fake_mysql(showing(variables)) as server,
         polls_of(database_of(server), new_loop=lambda: loop) as polls,
     ):
         assert polls.state().pxc_maint_mode is None
