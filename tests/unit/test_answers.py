@@ -24,7 +24,6 @@ STUCK = (503, b"clustercheckd has stopped polling: restart it\r\n")
         (True, Reason.SYNCED, "is synced.", ""),
         (True, Reason.DONOR, "is synced.", "donor: seen\r\n"),
         (False, Reason.DONOR, "is not synced.", "donor: seen\r\n"),
-        (False, Reason.UNREACHABLE, "is not synced.", "unreachable: seen\r\n"),
         (False, Reason.READ_ONLY, "is read-only.", "read-only: seen\r\n"),
         (False, Reason.DISABLED, "is manually disabled.", "disabled: seen\r\n"),
     ],

@@ -8,7 +8,6 @@ from pathlib import Path
 from tests.unit.manifests import ROOT, documents_in, settings_from
 
 FOLDER = ROOT / "contrib" / "kubernetes"
-(COMPONENT,) = documents_in(FOLDER / "kustomization.yaml")
 (PATCH,) = documents_in(FOLDER / "sidecar.yaml")
 (SECRET,) = documents_in(FOLDER / "secret.example.yaml")
 POD = PATCH["spec"]["template"]["spec"]

@@ -9,7 +9,7 @@ from app.verdict.node_state import PollFailure
 from app.verdict.reason import Reason
 
 ACCEPTED, REJECTED, REFUSED, DELAYED, ANSWERED, UNREAD, FAILED = Outcome
-WHY = {
+WHY: dict[Outcome | None, PollFailure] = {
     outcome: PollFailure(Reason.ERROR, outcome.value)
     for outcome in Outcome
     if outcome is not ACCEPTED
@@ -32,6 +32,7 @@ class Row:
 
 
 TABLE = [
+    Row((), 0),
     Row((ACCEPTED,), 2),
     # One rejected login may be an accident, a second one is none.
     Row((REJECTED,), 0),
@@ -86,7 +87,7 @@ def after(outcomes: tuple[Outcome, ...]) -> Logins:
 )
 def test_row_of_the_table(row: Row) -> None:
     logins = after(row.ended)
-    assert logins.failure == WHY.get(row.ended[-1])
+    assert logins.failure == WHY.get(logins.outcome)
     assert (logins.rejected == WHY[REJECTED]) is row.rejects_logins
     assert logins.account_refused is row.account_refused
     if row.due_after_seconds:
@@ -115,13 +116,6 @@ def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interva
             for at in (0.99, 1.0)
         ] == [False, True]
     assert logins.is_due(0.5, 0.5, session_answers=True)
-
-
-def test_before_the_first_login_one_is_due_and_nothing_is_known() -> None:
-    logins = Logins()
-    assert logins.is_due(0.0, INTERVAL_SECONDS, session_answers=True)
-    assert (logins.failure, logins.rejected, logins.waits(0.0)) == (None, None, False)
-    assert not logins.account_refused
 
 
 @pytest.mark.parametrize(

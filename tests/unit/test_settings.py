@@ -173,8 +173,7 @@ def test_a_password_is_never_shown(load: Load) -> None:
 
 def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load) -> None:
     path = file_of(
-        "MYSQL_HOST=db",
-        "export MYSQL_HOST=db1  # the last one counts",
+        "export MYSQL_HOST=db1  # ours",
         "MYSQL_USERNAME='a b'",
         'MYSQL_PASSWORD="$A${MYSQL_HOST}"',
     )

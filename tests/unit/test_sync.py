@@ -116,17 +116,6 @@ RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
         False,
     ),
     "one answered late": (((7, poll), (10, poll), (10, read), (10.6, answered)), True),
-    "one answered late, and the next one promptly": (
-        (
-            (7, poll),
-            (10, poll),
-            (10, read),
-            (10.6, answered),
-            (10.7, read),
-            (10.7, answered),
-        ),
-        False,
-    ),
     "one that began before": (
         ((7, poll), (9.9, read), (10, poll), (10.1, answered)),
         True,
