@@ -90,7 +90,7 @@ def test_any_file_that_mariadb_takes_is_read_as_mariadb_reads_it(
     assert read_option_file(str(path)) == expected
 
 
-@pytest.mark.parametrize("group", [*GROUPS, "mysqld", "mariadb", "mysqldump"])
+@pytest.mark.parametrize("group", [*GROUPS, "mysqld", "mariadb"])
 def test_a_group_counts_as_for_the_client(tmp_path: Path, group: str) -> None:
     path = written(tmp_path / "my.cnf", f"[{group}]\nport=7\n")
     command = ["mariadb", f"--defaults-file={path}", "--help"]

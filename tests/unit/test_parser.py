@@ -106,7 +106,7 @@ def error_of(typed: str, capfd: pytest.CaptureFixture[str]) -> str:
     return printed.err
 
 
-@pytest.mark.parametrize("typed", ["", "serve", "--port 9300", "serve --port=9300"])
+@pytest.mark.parametrize("typed", ["", "--port 9300", "serve --port=9300"])
 def test_without_a_command_it_serves(typed: str) -> None:
     assert parse(typed.split()).command == "serve"
 
