@@ -1,6 +1,7 @@
 """Fixtures: real processes, started once for all tests that use them, and what runs in parallel."""
 
 import signal
+import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -29,8 +30,6 @@ settings.load_profile("few")
 
 
 TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")
-ALONE = ("unit", "simulation")
-"""The folders whose tests share nothing."""
 CLUSTER = "cluster"
 PROCESSES = 6
 """How many processes run all tests. Tests wait more than they work."""
@@ -57,6 +56,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
     return Groups(config, log)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let pytest-rerunfailures send at once: after each test, it writes twice and then reads."""
+    connection = getattr(getattr(session.config, "failures_db", None), "sock", None)
+    if connection is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the tests of the shared cluster, which take longest."""
@@ -71,8 +77,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def group_of(nodeid: str) -> str:
     """Name the tests that a test has to share a process with: they share servers."""
     path = Path(nodeid.partition("::")[0])
-    if path.parent.name in ALONE:
-        return nodeid
+    match path.parent.name:
+        case "simulation":
+            return nodeid
+        case "unit":
+            # They share nothing, but a row takes less time than to send it alone.
+            return nodeid.partition("[")[0]
     return CLUSTER if _uses_cluster(path) else str(path)
 
 
