@@ -25,7 +25,7 @@ from bench.truth.faults import (
     plan,
     rebuild,
 )
-from bench.truth.group_faults import NEEDING_HOSTS
+from bench.truth.group_faults import NEEDING_HOSTS, NOTIFY_OPTION
 from bench.truth.report import (
     AFTER_SECONDS,
     IN_SYNC,
@@ -51,6 +51,7 @@ _OPTIONS = (
     # As servers are by default: each commit waits for the disk.
     "--innodb-flush-log-at-trx-commit=1",
     "--rpl-semi-sync-master-timeout=100000",
+    NOTIFY_OPTION,
 )
 _FORGOTTEN_SECONDS = 8.0
 """After so long, no rule excuses a node because its tables were made."""

@@ -3,11 +3,15 @@
 Which of them a node suffers alone, and which the whole group, is for the run to find out.
 """
 
+import os
 import subprocess
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import pymysql
 
@@ -20,6 +24,12 @@ from harness.waiting import meanwhile, wait_for
 
 OfNode = Callable[[Node], AbstractContextManager[None]]
 OfStack = Callable[[Stack, Node], AbstractContextManager[None]]
+
+_NOTIFYING = Path(tempfile.gettempdir(), f"clustercheckd-notifying-{os.getpid()}")
+NOTIFY_OPTION = f"--wsrep-notify-cmd=while [ -e {_NOTIFYING} ]; do sleep 0.1; done; :"
+"""Of each server: it appends what it tells, and waits for the end."""
+_NOTIFY_SECONDS = 8.0
+"""The new view comes some 6 s after a death."""
 
 _SLOW_MS = 3000
 _LITTLE_CPU = 0.05
@@ -137,6 +147,56 @@ def _lock_that_waits(node: Node) -> Iterator[None]:
 
 
 @contextmanager
+def _voted_out(stack: Stack, node: Node) -> Iterator[None]:
+    """Have the group find that the node cannot apply a write: it leaves by a vote."""
+    table = f"{DEMO}.voted"
+    other = _other(stack, node)
+    other.sql(f"CREATE OR REPLACE TABLE {table} (id INT PRIMARY KEY, n INT)")
+    other.sql(f"INSERT INTO {table} VALUES (1, 0)")  # noqa: S608
+    wait_for("the row", lambda: node.sql(f"SELECT n FROM {table}"))  # noqa: S608
+    with node.connect() as session, session.cursor() as cursor:
+        cursor.execute("SET SESSION wsrep_on=OFF")
+        cursor.execute(f"DELETE FROM {table}")  # noqa: S608
+    other.sql(f"UPDATE {table} SET n=1")  # noqa: S608
+    yield
+    node.kill()
+    with suppress(FileNotFoundError):
+        node.forget_position()
+    stack.restart_node(node)
+
+
+@contextmanager
+def _much_missed(stack: Stack, node: Node) -> Iterator[None]:
+    """Have the node return by an incremental transfer of all that was written meanwhile."""
+    other = _other(stack, node)
+    table = f"{DEMO}.missed"
+    other.sql(f"CREATE OR REPLACE TABLE {table} (n INT)")
+
+    def write(ending: threading.Event) -> None:
+        with other.connect() as session, session.cursor() as cursor:
+            while not ending.is_set():
+                cursor.execute(f"INSERT INTO {table} VALUES (1)")  # noqa: S608
+
+    node.stop()
+    with meanwhile(write, 0.0):
+        yield
+    stack.restart_node(node)
+
+
+@contextmanager
+def _killed_and_all_notify(stack: Stack, node: Node) -> Iterator[None]:
+    """Kill the node. Each other's wsrep_notify_cmd hangs from the new view on."""
+    _NOTIFYING.touch()
+    try:
+        with stack.killed(node):
+            yield
+            time.sleep(_NOTIFY_SECONDS)
+            _NOTIFYING.unlink()
+    finally:
+        _NOTIFYING.unlink(missing_ok=True)
+
+
+@contextmanager
 def _leaving(stack: Stack, node: Node) -> Iterator[None]:
     """Stop the node in order, and start it again after the block."""
     node.stop()
@@ -158,8 +218,16 @@ OF_NODE: dict[str, OfNode] = {
     "slow disk": _slow_disk,
     "5 % of a core": _little_cpu,
 }
+_RESTARTS: dict[str, OfStack] = {
+    "voted out": _voted_out,
+    "incremental transfer of much": _much_missed,
+    "kill -9, and all run a slow wsrep_notify_cmd": _killed_and_all_notify,
+}
+RESTARTED = tuple(_RESTARTS)
 OF_STACK: dict[str, OfStack] = {
     "slow disk, all": _on_all(_slow_disk),
+    "full disk under the binary log, all": _on_all(Node.with_full_disk),
+    **_RESTARTS,
     "5 % of a core, all": _on_all(_little_cpu),
     "leaves in order": _leaving,
     _FLAPPING: _flapping,

@@ -17,7 +17,7 @@ from bench.truth.faults import (
     SETS,
     SIGSTOP,
 )
-from bench.truth.group_faults import ALL_CUT, ALONE
+from bench.truth.group_faults import ALL_CUT, ALONE, RESTARTED
 from bench.truth.stretches import (
     FALSE_200,
     FALSE_503,
@@ -64,6 +64,7 @@ _GOALS = {
         _WHOLE_GROUP,
     ),
     PREPARING: _WHOLE_GROUP,
+    **dict.fromkeys(RESTARTED, (_ANY, _ANY, _ANY, 1.35, _ANY)),
     **dict.fromkeys(ALONE, _SEEN_ALONE),
     **dict.fromkeys([kind + _OTHERS for kind in ALONE], _WHOLE_GROUP),
     **dict.fromkeys(
@@ -93,7 +94,8 @@ have one in the table. Goals include 0.1 s for the sampling. _USUAL: an answer m
 max_sync_wait: a refused read in sync is repeated after 1 s. _BY_LOGIN: only a login shows the
 fault, every 2 s. _HIDDEN: only a read in sync shows it, every 2 s, which then has to wait for a
 second. _SEEN_ALONE: a node that stands still alone. _WHOLE_GROUP: all may stand still, by flow
-control too, which no read in sync notices. _BY_POLICY: the default policy allows it.
+control too, which no read in sync notices. RESTARTED: the same, and servers end and start.
+_BY_POLICY: the default policy allows it.
 """
 
 _ALONE_REASONS = ("cut-off", "disk-full", "stalled")

@@ -19,6 +19,10 @@ _TABLES = {
         CREATE OR REPLACE TABLE huge (n INT);
         INSERT INTO huge SELECT seq FROM seq_1_to_2000000
     """,
+    "wide": """
+        CREATE OR REPLACE TABLE wide (n INT, pad TEXT);
+        INSERT INTO wide SELECT seq, REPEAT('x', 4000) FROM seq_1_to_20000
+    """,
     "parent": """
         DROP TABLE IF EXISTS child, parent;
         CREATE TABLE parent (id INT PRIMARY KEY);
@@ -60,6 +64,8 @@ STATEMENTS = {
     "UPDATE, no key": "UPDATE keyless SET pad='' WHERE n % 12 = 0",
     "DELETE, no key": "DELETE FROM keyless WHERE n % 12 = 0",
     "UPDATE of few rows, no key": "UPDATE huge SET n=0 WHERE n > 1999997",
+    "UPDATE of wide rows, no key": "UPDATE wide SET pad='' WHERE n % 100 = 0",
+    "INSERT of wide rows": "INSERT INTO filled (pad) SELECT REPEAT('x', 8000) FROM seq_1_to_40000",
     "UPDATE, many rows": "UPDATE big SET k=k+1",
     "DELETE, many rows": "DELETE FROM big",
     "FK cascade": """
