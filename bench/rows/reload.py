@@ -127,9 +127,10 @@ def _seen_by_haproxy(
 def many(rig: Rig) -> Row:
     """Send health checks at a rate, whose answers must all be equal, during hundreds of reloads."""
     process = rig.service.process
+    # Thousands of answers, and reloads beside them, take memory once.
+    with _reloads(rig, _RELOADS, _SECONDS):
+        load.at_rate(rig.service.port, _MANY_RATE, _SECONDS)
     _reload(rig)
-    # Thousands of answers take memory once.
-    load.at_rate(rig.service.port, _MANY_RATE, _SECONDS)
     memory, descriptors = process.resident_kib / 1024, process.descriptors
     before = _count(rig)
     with _reloads(rig, _MANY, _MANY_SECONDS):
