@@ -13,6 +13,12 @@ _REJECTED_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _MOST_DOUBLINGS = 7
 
+_LIMITS_SECONDS = (1.5, 4.0)
+"""The limits of a login, and of the next one: a second or two may be load."""
+
+_PATIENT_SECONDS = 60.0
+_MOST_PATIENT_DOUBLINGS = 6
+
 _HUNG_SECONDS = 2.0
 """While the open session gets no answer, at the latest."""
 
@@ -69,6 +75,19 @@ class Logins:
     def account_refused(self) -> bool:
         """Whether the latest login failed, but was not rejected."""
         return self.failure is not None and self.outcome is not Outcome.REJECTED
+
+    @property
+    def limits_seconds(self) -> tuple[float, float]:
+        """How long the next login may take, and how long while the server hangs.
+
+        The server may delay one that follows a refusal. A server that hangs keeps each that is
+        given up: the third in a row may take a minute, and each after that twice as long.
+        """
+        usual_seconds = _LIMITS_SECONDS[min(self.rejections, 1)]
+        if self.refusals:
+            usual_seconds = _PATIENT_SECONDS
+        doublings = max(0, min(self.rejections - _REJECTIONS, _MOST_PATIENT_DOUBLINGS))
+        return usual_seconds, _PATIENT_SECONDS * 2.0**doublings
 
     def waits(self, at: float) -> bool:
         """Whether the next login waits after a refusal."""

@@ -34,15 +34,6 @@ from app.verdict.node_state import NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
 from app.verdict.rules import DONOR
 
-_LIMITS_SECONDS = (1.5, 4.0)
-"""The limits of a login, and of the next one: a second or two may be load."""
-
-_PATIENT_SECONDS = 60.0
-"""The limit of the one after that while the server hangs; each that is given up doubles it. Also of
-one after a refusal: the server may delay it."""
-
-_MOST_DOUBLINGS = 6
-
 _NO_GUEST_SECONDS = 0.2
 """How soon to visit without a guest: the node may stand still, or return."""
 
@@ -164,11 +155,9 @@ class Poller:
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s, after the last poll."""
-        login = self._attempt.login
         self._give_up()
-        ending = self._leaving | ({login} if login else set())
-        if ending:
-            await asyncio.wait(ending)
+        if self._leaving:
+            await asyncio.wait(self._leaving)
 
     async def _result(self) -> PollResult:
         self._begin_what_is_due()
@@ -262,12 +251,7 @@ class Poller:
         self._attempt.task = asyncio.create_task(self._log_in(self._attempt))
 
     async def _log_in(self, attempt: Attempt) -> None:
-        rejections = self.logins.rejections
-        seconds = _LIMITS_SECONDS[min(rejections, 1)]
-        doublings = max(0, min(rejections - len(_LIMITS_SECONDS), _MOST_DOUBLINGS))
-        longest_seconds = _PATIENT_SECONDS * 2.0**doublings
-        if self.logins.refusals:
-            seconds = _PATIENT_SECONDS
+        seconds, longest_seconds = self.logins.limits_seconds
         try:
             async with (
                 deadline(longest_seconds),
@@ -315,8 +299,9 @@ class Poller:
 
     def _give_up(self) -> None:
         """Log out all sessions, and give up the login."""
-        if self._attempt.login:
-            self._attempt.login.cancel()
+        if login := self._attempt.login:
+            login.cancel()
+            self._await_end(login)
         self._leave_all()
 
     def _leave_all(self) -> None:
@@ -327,7 +312,10 @@ class Poller:
         self.sync = self.sync.nothing_reads()
 
     def _leave(self, session: Session) -> None:
-        leaving = asyncio.create_task(session.quit())
+        self._await_end(asyncio.create_task(session.quit()))
+
+    def _await_end(self, leaving: asyncio.Task[None]) -> None:
+        """Have `aclose` wait for it."""
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
 

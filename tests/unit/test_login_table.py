@@ -131,3 +131,22 @@ def test_a_session_that_gets_no_answer_is_a_reason_to_log_in_whatever_the_interv
             logins.is_due(at, interval_seconds, session_answers=False)
             for at in (1.99, 2.0)
         ] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("ended", "usual_seconds", "in_a_hang_seconds"),
+    [
+        ((), 1.5, 60.0),
+        ((REJECTED,), 4.0, 60.0),
+        ((REJECTED,) * 2, 4.0, 60.0),
+        ((REJECTED,) * 3, 4.0, 120.0),
+        ((REJECTED,) * 99, 4.0, 3840.0),
+        # The server may delay the account.
+        ((REFUSED,), 60.0, 60.0),
+        ((REFUSED, ACCEPTED), 1.5, 60.0),
+    ],
+)
+def test_how_long_the_next_login_may_take(
+    ended: tuple[Outcome, ...], usual_seconds: float, in_a_hang_seconds: float
+) -> None:
+    assert after(ended).limits_seconds == (usual_seconds, in_a_hang_seconds)
