@@ -606,7 +606,7 @@ class Node:
 
     def forget_position(self) -> None:
         """Make the stopped node ask for a full state transfer when it starts again."""
-        (self.data / "grastate.dat").unlink()
+        (self.data / "grastate.dat").unlink(missing_ok=True)
 
     def _galera_options(self, addresses: Sequence[str]) -> list[str]:
         provider = next(path for path in _PROVIDERS if Path(path).exists())

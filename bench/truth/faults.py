@@ -1,6 +1,5 @@
 """The faults: how each one breaks a node, and how it is undone."""
 
-import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -67,8 +66,7 @@ def rebuild(stack: Stack) -> None:
     for node in stack.nodes:
         node.kill()
         # Without this, a node that died with the cluster may refuse to bootstrap a new one.
-        with contextlib.suppress(FileNotFoundError):
-            node.forget_position()
+        node.forget_position()
     stack.cluster.start()
 
 

@@ -159,9 +159,15 @@ def _voted_out(stack: Stack, node: Node) -> Iterator[None]:
         cursor.execute(f"DELETE FROM {table}")  # noqa: S608
     other.sql(f"UPDATE {table} SET n=1")  # noqa: S608
     yield
-    node.kill()
-    with suppress(FileNotFoundError):
+    with stack.killed(node):
         node.forget_position()
+
+
+@contextmanager
+def _leaving(stack: Stack, node: Node) -> Iterator[None]:
+    """Stop the node in order, and start it again after the block."""
+    node.stop()
+    yield
     stack.restart_node(node)
 
 
@@ -177,31 +183,20 @@ def _much_missed(stack: Stack, node: Node) -> Iterator[None]:
             while not ending.is_set():
                 cursor.execute(f"INSERT INTO {table} VALUES (1)")  # noqa: S608
 
-    node.stop()
-    with meanwhile(write, 0.0):
+    with _leaving(stack, node), meanwhile(write, 0.0):
         yield
-    stack.restart_node(node)
 
 
 @contextmanager
 def _killed_and_all_notify(stack: Stack, node: Node) -> Iterator[None]:
     """Kill the node. Each other's wsrep_notify_cmd hangs from the new view on."""
-    _NOTIFYING.touch()
-    try:
-        with stack.killed(node):
+    with stack.killed(node):
+        _NOTIFYING.touch()
+        try:
             yield
             time.sleep(_NOTIFY_SECONDS)
+        finally:
             _NOTIFYING.unlink()
-    finally:
-        _NOTIFYING.unlink(missing_ok=True)
-
-
-@contextmanager
-def _leaving(stack: Stack, node: Node) -> Iterator[None]:
-    """Stop the node in order, and start it again after the block."""
-    node.stop()
-    yield
-    stack.restart_node(node)
 
 
 def _other(stack: Stack, node: Node) -> Node:
