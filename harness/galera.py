@@ -94,6 +94,9 @@ def _has_memory() -> bool:
     return _IN_MEMORY.exists() and shutil.disk_usage(_IN_MEMORY).free >= _ROOM_BYTES
 
 
+RECEIVERS = {"rsync": "rsync", "mariabackup": "socat"}
+"""By the method of a full state transfer, the command that receives it."""
+
 SHORT_TIMEOUTS = (
     "evs.keepalive_period=PT0.5S",
     "evs.suspect_timeout=PT3S",
@@ -134,6 +137,8 @@ class Installation(Block):
                 prefix="clustercheckd-", dir=_IN_MEMORY if _has_memory() else None
             )
         )
+        # Not an option of the command: mariabackup does not take it there.
+        self.option_file = self.directory / "server.cnf"
         self.ports = Ports()
         self._nodes: list[Node] = []
         self._binary_logs = binary_logs
@@ -145,6 +150,7 @@ class Installation(Block):
             # InnoDB never syncs a redo log in /dev/shm.
             self._mount(self.directory, _DATA_BYTES)
         self.give_to_server(self.directory)
+        self.option_file.write_text("[mysqld]\ninnodb_buffer_pool_size=64M\n")
         self.template = template = self.node("template")
         self.install(template)
         # Start it once as a cluster of one node: nodes that copy this data then join without a full
@@ -192,6 +198,22 @@ class Installation(Block):
         for path in (directory, *directory.iterdir()):
             self.give_to_server(path)
         return authority, certificate
+
+    @contextmanager
+    def with_full_disk(self) -> Iterator[None]:
+        """Have no room for any node's data while the block runs. Needs binary logs."""
+
+        def limit(size_bytes: int) -> None:
+            options = f"remount,size={size_bytes}"
+            subprocess.run(
+                ["mount", "-o", options, str(self.directory)], check=True, timeout=10
+            )
+
+        limit(shutil.disk_usage(self.directory).used)
+        try:
+            yield
+        finally:
+            limit(_DATA_BYTES)
 
     def _mount(self, path: Path, room_bytes: int) -> None:
         path.mkdir(exist_ok=True)
@@ -285,7 +307,7 @@ class Node:
         addresses: Sequence[str] | None = None,
         *,
         bootstrap: bool = False,
-        recovered: Sequence[str] = (),
+        options: Sequence[str] = (),
     ) -> None:
         """Start the server as a member of the cluster at these addresses.
 
@@ -293,7 +315,7 @@ class Node:
 
         bootstrap: as the first member of a new component.
 
-        recovered: what `recover` has printed.
+        options: more of them, for this start.
         """
         if not self.data.exists():
             # Not shutil, which does not preserve owners and holes.
@@ -307,21 +329,20 @@ class Node:
         )
         command = [
             "mariadbd",
-            "--no-defaults",
+            f"--defaults-file={self._installation.option_file}",
             f"--datadir={self.data}",
             f"--socket={self.socket}",
             f"--port={self.port}",
             f"--bind-address={self.address}",
             "--binlog-format=ROW",
             "--innodb-autoinc-lock-mode=2",
-            "--innodb-buffer-pool-size=64M",
             "--innodb-log-file-size=16M",
             "--innodb-flush-log-at-trx-commit=0",
             *galera,
             *logs,
             *self._options,
             *(["--wsrep-new-cluster"] if bootstrap else []),
-            *recovered,
+            *options,
         ]
         user = self._installation.user
         self._process = Process(
@@ -587,7 +608,7 @@ class Node:
         ).stdout
 
     @contextmanager
-    def holding_up_transfer(self) -> Iterator[None]:
+    def holding_up_transfer(self, receiver: str) -> Iterator[None]:
         """Stop the receiver of this node's full state transfer while the block runs.
 
         The donor stays one meanwhile.
@@ -598,11 +619,11 @@ class Node:
             f"{self.name} to wait for a state transfer",
             lambda: listens(self._sst_port, self.process.pid),
         )
-        self.process.send_to_session("rsync", signal.SIGSTOP)
+        self.process.send_to_session(receiver, signal.SIGSTOP)
         try:
             yield
         finally:
-            self.process.send_to_session("rsync", signal.SIGCONT)
+            self.process.send_to_session(receiver, signal.SIGCONT)
 
     def forget_position(self) -> None:
         """Make the stopped node ask for a full state transfer when it starts again."""
@@ -708,11 +729,11 @@ class Cluster:
             self.wait_until_synced(node)
 
     def start_node(
-        self, node: Node, *, bootstrap: bool = False, recovered: Sequence[str] = ()
+        self, node: Node, *, bootstrap: bool = False, options: Sequence[str] = ()
     ) -> None:
         """Start one node, as the first of a new component or to join the others."""
         members = [f"{member.address}:{member.group_port}" for member in self.nodes]
-        node.start(members, bootstrap=bootstrap, recovered=recovered)
+        node.start(members, bootstrap=bootstrap, options=options)
 
     def wait_until_synced(self, node: Node) -> None:
         """Wait until a node that has been started is Synced.
@@ -748,14 +769,14 @@ class Cluster:
         altered.result()
 
     @contextmanager
-    def full_transfer_to(self, node: Node) -> Iterator[None]:
+    def full_transfer_to(self, node: Node, method: str = "rsync") -> Iterator[None]:
         """Restart a node with a full state transfer that lasts as long as the block runs.
 
-        Its donor stays one meanwhile.
+        Its donor stays one meanwhile. method: a key of RECEIVERS.
         """
         node.stop()
         node.forget_position()
-        self.start_node(node)
-        with node.holding_up_transfer():
+        self.start_node(node, options=[f"--wsrep-sst-method={method}"])
+        with node.holding_up_transfer(RECEIVERS[method]):
             yield
         self.wait_until_synced(node)

@@ -25,7 +25,7 @@ from bench.truth.faults import (
     plan,
     rebuild,
 )
-from bench.truth.group_faults import NEEDING_HOSTS, NOTIFY_OPTION
+from bench.truth.group_faults import MARIABACKUP_OPTION, NEEDING_HOSTS, NOTIFY_OPTION
 from bench.truth.report import (
     AFTER_SECONDS,
     IN_SYNC,
@@ -52,6 +52,7 @@ _OPTIONS = (
     "--innodb-flush-log-at-trx-commit=1",
     "--rpl-semi-sync-master-timeout=100000",
     NOTIFY_OPTION,
+    MARIABACKUP_OPTION,
 )
 _FORGOTTEN_SECONDS = 8.0
 """After so long, no rule excuses a node because its tables were made."""

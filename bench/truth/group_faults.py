@@ -28,6 +28,7 @@ OfStack = Callable[[Stack, Node], AbstractContextManager[None]]
 _NOTIFYING = Path(tempfile.gettempdir(), f"clustercheckd-notifying-{os.getpid()}")
 NOTIFY_OPTION = f"--wsrep-notify-cmd=while [ -e {_NOTIFYING} ]; do sleep 0.1; done; :"
 """Of each server: it appends what it tells, and waits for the end."""
+MARIABACKUP_OPTION = f"--wsrep-sst-auth={DEMO}:{DEMO}"
 _NOTIFY_SECONDS = 8.0
 """The new view comes some 6 s after a death."""
 
@@ -38,6 +39,7 @@ _PATIENT_SECONDS = 120.0
 
 SEMI_SYNC = "semi-sync without a replica"
 ALL_CUT = "all cut from all"
+_FULL_DISKS = "full disk under the binary log, all"
 NETWORK = {
     "group cut": ("ip saddr NODE", "ip daddr NODE"),
     "cannot send": ("ip saddr NODE",),
@@ -188,6 +190,18 @@ def _much_missed(stack: Stack, node: Node) -> Iterator[None]:
 
 
 @contextmanager
+def _transfer_by_mariabackup(stack: Stack, node: Node) -> Iterator[None]:
+    """Have the node return by a copy of all, whose donor commits meanwhile."""
+    user = f"{DEMO}@localhost"
+    rights = "RELOAD, PROCESS, LOCK TABLES, BINLOG MONITOR"
+    other = _other(stack, node)
+    other.sql(f"CREATE USER IF NOT EXISTS {user} IDENTIFIED BY '{DEMO}'")
+    other.sql(f"GRANT {rights} ON *.* TO {user}")
+    with stack.cluster.full_transfer_to(node, "mariabackup"):
+        yield
+
+
+@contextmanager
 def _killed_and_all_notify(stack: Stack, node: Node) -> Iterator[None]:
     """Kill the node. Each other's wsrep_notify_cmd hangs from the new view on."""
     with stack.killed(node):
@@ -216,12 +230,16 @@ OF_NODE: dict[str, OfNode] = {
 _RESTARTS: dict[str, OfStack] = {
     "voted out": _voted_out,
     "incremental transfer of much": _much_missed,
+    "full state transfer by mariabackup": _transfer_by_mariabackup,
     "kill -9, and all run a slow wsrep_notify_cmd": _killed_and_all_notify,
 }
 RESTARTED = tuple(_RESTARTS)
 OF_STACK: dict[str, OfStack] = {
     "slow disk, all": _on_all(_slow_disk),
-    "full disk under the binary log, all": _on_all(Node.with_full_disk),
+    _FULL_DISKS: _on_all(Node.with_full_disk),
+    "full disk under the data, all": lambda stack, _: (
+        stack.installation.with_full_disk()
+    ),
     **_RESTARTS,
     "5 % of a core, all": _on_all(_little_cpu),
     "leaves in order": _leaving,
@@ -229,6 +247,8 @@ OF_STACK: dict[str, OfStack] = {
     _LINK_DOWN: _link_down,
 }
 NEEDING_HOSTS = (*NETWORK, _FLAPPING, _LINK_DOWN)
+ALL_ALONE = (ALL_CUT, _FULL_DISKS)
+"""Those by which each node stands still for a cause of its own, and no client can use any."""
 ALONE = (
     *(_LINK_DOWN, "group cut", "cannot send", "cannot receive"),
     *("LOCK TABLES", "LOCK TABLES, wsrep_on=OFF", "FLUSH TABLES FOR EXPORT"),

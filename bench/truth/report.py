@@ -17,7 +17,7 @@ from bench.truth.faults import (
     SETS,
     SIGSTOP,
 )
-from bench.truth.group_faults import ALL_CUT, ALONE, RESTARTED
+from bench.truth.group_faults import ALL_ALONE, ALONE, RESTARTED
 from bench.truth.stretches import (
     FALSE_200,
     FALSE_503,
@@ -226,7 +226,7 @@ class Report:
             f" {both[0] - self._began_at:.2f} s; {self._window_of(both).kind}"
             for one, other in combinations(self.nodes, 2)
             for both in intersection(self._alone(one), self._alone(other))
-            if self._window_of(both).kind != ALL_CUT
+            if self._window_of(both).kind not in ALL_ALONE
         ]
 
     def _seen(self, node: str, during: Stretch) -> str:

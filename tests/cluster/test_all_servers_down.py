@@ -42,13 +42,13 @@ class Hosts:
         words = shlex.split(line.replace(DATA, str(node.data)))
         match words:
             case ["systemctl", "start", *_]:
-                self.cluster.start_node(node, recovered=node.recover())
+                self.cluster.start_node(node, options=node.recover())
             case ["systemctl", "stop", *_] if line.endswith(
                 "systemctl kill -s KILL mariadb"
             ):
                 node.kill()
             case ["galera_new_cluster"]:
-                self.cluster.start_node(node, bootstrap=True, recovered=node.recover())
+                self.cluster.start_node(node, bootstrap=True, options=node.recover())
             case ["galera_recovery"]:
                 return " ".join(node.recover())
             case ["cat" | "sed" | "rm", *_]:
