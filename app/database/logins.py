@@ -17,7 +17,6 @@ _LIMITS_SECONDS = (1.5, 4.0)
 """The limits of a login, and of the next one: a second or two may be load."""
 
 _PATIENT_SECONDS = 60.0
-_MOST_PATIENT_DOUBLINGS = 6
 
 _HUNG_SECONDS = 2.0
 """While the open session gets no answer, at the latest."""
@@ -61,13 +60,14 @@ class Logins:
     """What all logins so far say. A method that names an event returns the value after it.
 
     failure: why the latest was not accepted. rejected: why the server takes no logins. rejections
-    and refusals: see `EFFECTS`.
+    and refusals: see `EFFECTS`. rejecting_since: when the first of those rejections began.
     """
 
     began_at: float = -math.inf
     outcome: Outcome | None = None
     failure: PollFailure | None = None
     rejections: int = 0
+    rejecting_since: float = math.inf
     rejected: PollFailure | None = None
     refusals: int = 0
 
@@ -81,13 +81,14 @@ class Logins:
         """How long the next login may take, and how long while the server hangs.
 
         The server may delay one that follows a refusal. A server that hangs keeps each that is
-        given up: the third in a row may take a minute, and each after that twice as long.
+        given up: the next may take a minute, or as long as the server has taken no logins.
         """
         usual_seconds = _LIMITS_SECONDS[min(self.rejections, 1)]
         if self.refusals:
             usual_seconds = _PATIENT_SECONDS
-        doublings = max(0, min(self.rejections - _REJECTIONS, _MOST_PATIENT_DOUBLINGS))
-        return usual_seconds, _PATIENT_SECONDS * 2.0**doublings
+        return usual_seconds, max(
+            _PATIENT_SECONDS, self.began_at - self.rejecting_since
+        )
 
     def waits(self, at: float) -> bool:
         """Whether the next login waits after a refusal."""
@@ -123,8 +124,11 @@ class Logins:
         """Note how one ended."""
         (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
         rejections = keep_rejections * self.rejections + rejected_now
+        since = min(self.began_at, self.rejecting_since) if rejections else math.inf
         refusals = keep_refusals * self.refusals + refused_now
         rejected = failure if outcome is Outcome.REJECTED else self.rejected
         if rejections < _REJECTIONS:
             rejected = None
-        return Logins(self.began_at, outcome, failure, rejections, rejected, refusals)
+        return Logins(
+            self.began_at, outcome, failure, rejections, since, rejected, refusals
+        )

@@ -134,19 +134,24 @@ def test_a_session_that_gets_no_answer_is_a_reason_to_log_in_whatever_the_interv
 
 
 @pytest.mark.parametrize(
-    ("ended", "usual_seconds", "in_a_hang_seconds"),
+    ("ended", "at", "usual_seconds", "in_a_hang_seconds"),
     [
-        ((), 1.5, 60.0),
-        ((REJECTED,), 4.0, 60.0),
-        ((REJECTED,) * 2, 4.0, 60.0),
-        ((REJECTED,) * 3, 4.0, 120.0),
-        ((REJECTED,) * 99, 4.0, 3840.0),
+        ((), 900.0, 1.5, 60.0),
+        ((REJECTED,), 2.0, 4.0, 60.0),
+        ((REJECTED,) * 9, 60.0, 4.0, 60.0),
+        ((REJECTED,) * 2, 61.0, 4.0, 61.0),
+        ((REJECTED,) * 3, 900.0, 4.0, 900.0),
+        ((REJECTED, ACCEPTED), 900.0, 1.5, 60.0),
         # The server may delay the account.
-        ((REFUSED,), 60.0, 60.0),
-        ((REFUSED, ACCEPTED), 1.5, 60.0),
+        ((REFUSED,), 900.0, 60.0, 60.0),
+        ((REFUSED, ACCEPTED), 900.0, 1.5, 60.0),
     ],
 )
 def test_how_long_the_next_login_may_take(
-    ended: tuple[Outcome, ...], usual_seconds: float, in_a_hang_seconds: float
+    ended: tuple[Outcome, ...],
+    at: float,
+    usual_seconds: float,
+    in_a_hang_seconds: float,
 ) -> None:
-    assert after(ended).limits_seconds == (usual_seconds, in_a_hang_seconds)
+    logins = after(ended).begun(at)
+    assert logins.limits_seconds == (usual_seconds, in_a_hang_seconds)
