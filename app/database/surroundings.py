@@ -53,22 +53,26 @@ class Surroundings:
         return seen
 
     def _look(self, variables: Mapping[bytes, bytes], members: int) -> None:
-        port = _PORT.search(variables.get(b"wsrep_provider_options", b""))
-        tables = Path("/proc/self/net").glob("tcp*")
-        lost = lost_peers(
-            "".join(map(Path.read_text, tables)), int(port[1]) if port else 0
-        )
-        # Of one member there is no other, and of two each has lost the other.
-        if lost is None or members <= 1:
-            return
-        seen: dict[str, int] = {IS_CUT: lost >= members - 1 > 1}
-        data = variables.get(b"datadir", b"")
-        logs, _ = os.path.split(variables.get(b"log_bin_basename", b""))
-        with contextlib.suppress(OSError):
-            disks = map(os.statvfs, (data, logs or data))
-            rooms = [disk.f_bavail * disk.f_frsize for disk in disks]
-            seen |= {IS_FULL: min(rooms) < _FULL_BYTES, USED: -sum(rooms)}
-        self._seen = seen
+        # At a limit of open files, or of a path that cannot be one, nothing is seen.
+        with contextlib.suppress(OSError, ValueError):
+            self._seen = _seen(variables, members)
+
+
+def _seen(variables: Mapping[bytes, bytes], members: int) -> dict[str, int]:
+    port = _PORT.search(variables.get(b"wsrep_provider_options", b""))
+    tables = Path("/proc/self/net").glob("tcp*")
+    lost = lost_peers("".join(map(Path.read_text, tables)), int(port[1]) if port else 0)
+    # Of one member there is no other, and of two each has lost the other.
+    if lost is None or members <= 1:
+        return {}
+    seen: dict[str, int] = {IS_CUT: lost >= members - 1 > 1}
+    data = variables.get(b"datadir", b"")
+    logs, _ = os.path.split(variables.get(b"log_bin_basename", b""))
+    with contextlib.suppress(OSError):
+        disks = map(os.statvfs, (data, logs or data))
+        rooms = [disk.f_bavail * disk.f_frsize for disk in disks]
+        seen |= {IS_FULL: min(rooms) < _FULL_BYTES, USED: -sum(rooms)}
+    return seen
 
 
 def lost_peers(table: str, port: int) -> int | None:
@@ -78,7 +82,9 @@ def lost_peers(table: str, port: int) -> int | None:
     """
     peers = set()
     is_here = works = False
-    for ours, address, theirs, state, again, probes in _ROW.findall(table):
+    # The loop runs between two rows, but not within one search for all.
+    for row in _ROW.finditer(table):
+        ours, address, theirs, state, again, probes = row.groups()
         if state == _LISTENS:
             is_here |= ours == f"{port:04X}"
         elif f"{port:04X}" in (ours, theirs):

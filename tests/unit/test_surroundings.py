@@ -97,6 +97,12 @@ def test_a_host_without_the_group_shows_no_disk() -> None:
                 assert surroundings.look(variables, 2, waits=True) == NOTHING
 
 
+def test_a_path_that_cannot_be_one_shows_nothing(port: int) -> None:
+    variables, surroundings = variables_of(port, datadir="\0"), Surroundings()
+    for _ in range(50):
+        assert surroundings.look(variables, 2, waits=True) == NOTHING
+
+
 class Hangs(dict[bytes, bytes]):
     """Variables that nobody can read until they are let go."""
 
