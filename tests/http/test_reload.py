@@ -371,6 +371,29 @@ def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
     wait_for("no session to be left", lambda: node.open == 0, seconds=SECONDS)
 
 
+def test_a_service_that_dies_in_a_reload_is_told_at_once(
+    ending: Reloaded, node: FakeMySQL
+) -> None:
+    # Then only a reload logs in.
+    assert ending.reload("CLUSTERCHECK_LOGIN_INTERVAL=0")[0] == 0
+    is_tried = threading.Event()
+
+    def hang(peer: Peer) -> None:
+        is_tried.set()
+        peer.hang()
+
+    node.behaviour = hang
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(ending.reload)
+        assert is_tried.wait(SECONDS)
+        ending.service.process.kill()
+        status, output = told.result(SECONDS)
+    assert (status, output) == (
+        1,
+        f"clustercheckd: not reloaded: {LOOPBACK}:{ending.port}: Connection refused\n",
+    )
+
+
 def test_a_process_that_is_not_clustercheckd_gets_no_signal() -> None:
     # Any user may answer while the service is down. For kill(2), some of these are many processes.
     with watching(f"{LOOPBACK}:1") as looks_like_it:
