@@ -117,6 +117,4 @@ NOT_GALERA = {
 
 def parsed(rows: Mapping[str, Cell]) -> NodeState:
     """Parse rows that must give a state."""
-    state = parse_node_state(rows.items())
-    assert isinstance(state, NodeState)
-    return state
+    return parse_node_state(rows.items())

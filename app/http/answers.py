@@ -16,7 +16,7 @@ from app.http.head import Request
 from app.http.sources import Sources
 from app.settings.env_file import Variable
 from app.settings.error import SettingsError
-from app.settings.settings import POLICY
+from app.settings.settings import NOTHING_READS, POLICY
 from app.settings.source import values_of
 from app.text import one_line
 from app.verdict.body import body_of
@@ -70,13 +70,22 @@ class Answers:
             path, query = OTHER_PATHS, b""
         monitor = self._sources.monitor
         try:
-            policy = policy_of(query, monitor.policy) if query else None
+            policy = self._policy_of(query) if query else None
         except SettingsError as fault:
             return self._counted(path, plain_answer(400, f"{fault}\r\n"))
         verdict = monitor.verdict_if_fresh(policy)
         if verdict is None:
             return self._after_a_poll(path, policy)
         return self._verdict(path, verdict)
+
+    def _policy_of(self, query: bytes) -> Policy:
+        policy = policy_of(query, self._sources.monitor.polling.policy)
+        if (
+            policy.max_sync_wait
+            and not self._sources.settings.clustercheck_login_interval
+        ):
+            raise SettingsError(NOTHING_READS)
+        return policy
 
     async def _after_a_poll(self, path: str, policy: Policy | None) -> Answer:
         return self._verdict(path, await self._sources.monitor.fresh_verdict(policy))

@@ -18,21 +18,13 @@ from app.http.connections import TurnedAway
 from app.http.metrics import Metrics
 from app.http.reload_outcome import ReloadOutcome
 from app.http.sources import Sources
+from app.monitor.changes import Change
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict
 
 _PATIENCE_SECONDS = 1.0
 """How long /status waits for a poll. The commands wait for 2 s, and the deadline may be longer."""
-
-
-class StatusChange(BaseModel):
-    """A change of the verdict under the configured policy."""
-
-    at: datetime
-    available: bool
-    reason: Reason
-    detail: str
 
 
 class StatusConnections(BaseModel, from_attributes=True):
@@ -71,7 +63,7 @@ class Status(BaseModel):
     login_failure: PollFailure | None
     last_reload: ReloadOutcome
     connections: StatusConnections
-    changes: list[StatusChange]
+    changes: list[Change]
 
 
 def create_application(sources: Sources) -> FastAPI:
@@ -145,11 +137,10 @@ def _status(sources: Sources) -> Status:
         "age_seconds": round(monitor.age_seconds, 3),
         "node": seen if isinstance(seen, NodeState) else None,
         "failure": seen if isinstance(seen, PollFailure) else None,
-        "policy": monitor.policy,
+        "policy": monitor.polling.policy,
         "login_failure": sources.poller.logins.failure,
         "last_reload": sources.last_reload,
         "connections": sources.connections,
-        "changes": [{"at": one.at, **asdict(one.verdict)} for one in monitor.changes],
+        "changes": list(monitor.changes),
     }
-    # Makes a time of each number of seconds.
     return Status(**fields)

@@ -86,7 +86,7 @@ def _rows(sources: Sources) -> Iterator[tuple[Any, ...]]:
     yield (
         "verdict_changed_timestamp_seconds",
         "When the verdict last changed, in Unix time.",
-        changes[-1].at,
+        changes[-1].at.timestamp(),
     )
     yield (
         "disabled_timestamp_seconds",

@@ -1,9 +1,9 @@
 """The changes of the verdict: kept, counted and logged."""
 
 import logging
-import time
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 
 from app.verdict.reason import Reason
 from app.verdict.rules import Verdict
@@ -14,11 +14,10 @@ _KEPT = 50
 
 
 @dataclass(frozen=True)
-class Change:
-    """A change of the verdict. at: when it happened, in Unix time."""
+class Change(Verdict):
+    """A change of the verdict under the configured policy. at: when it happened."""
 
-    at: float
-    verdict: Verdict
+    at: datetime
 
 
 class Changes(deque[Change]):
@@ -30,13 +29,13 @@ class Changes(deque[Change]):
 
     def note(self, verdict: Verdict) -> None:
         """Record and log the verdict if it differs from the last recorded one."""
-        last = self[-1].verdict if self else None
+        last = self[-1] if self else None
         if last is not None and (last.available, last.reason) == (
             verdict.available,
             verdict.reason,
         ):
             return
-        self.append(Change(time.time(), verdict))
+        self.append(Change(**asdict(verdict), at=datetime.now(UTC)))
         self.counts[verdict.reason] += 1
         _log.log(
             logging.INFO if verdict.available or verdict.draining else logging.WARNING,

@@ -15,7 +15,6 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
 
 from app.deadline import boot_seconds, deadline
 from app.monitor.changes import Changes
@@ -32,7 +31,6 @@ REFUSAL_SECONDS = 0.05
 """How long an answer waits that would be 503."""
 
 _TRIES = 2  # one login may be lost
-_POLICIES_KEPT = 64  # no client can make memory grow
 _SLACK_SECONDS = 0.1
 _DURATION_BOUNDS_SECONDS = (
     0.001,
@@ -122,20 +120,11 @@ class Monitor:
         self.duration_seconds = 0.0
         self.now = clock
         self._began_at = self._ended_at = clock()
-        # The verdicts of the latest poll, by policy.
-        self._decided = lru_cache(_POLICIES_KEPT)(
-            partial(self._decide, 0.0, switches=Switches())
-        )
         self._rule_failed = False
         self._asked = False
         self._question = asyncio.Event()
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
         self._on_verdict = on_verdict
-
-    @property
-    def policy(self) -> Policy:
-        """The configured policy."""
-        return self.polling.policy
 
     def take(self, polling: Polling, *, forget: bool) -> None:
         """Poll in another way. forget: whether the latest result no longer counts."""
@@ -164,7 +153,11 @@ class Monitor:
         if switches.any_on:
             return self.verdict(policy, switches=switches)
         is_old = self.age_seconds > self.polling.interval_seconds
-        return None if is_old or self.result is None else self._decided(policy)
+        return (
+            None
+            if is_old or self.result is None
+            else self._decide(0.0, policy, switches)
+        )
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from a fresh result, or from a poll that has just ended.
@@ -192,7 +185,7 @@ class Monitor:
     def _decide(
         self, age_seconds: float, policy: Policy | None, switches: Switches
     ) -> Verdict:
-        policy, limit = policy or self.policy, self.polling.max_age_seconds
+        policy, limit = policy or self.polling.policy, self.polling.max_age_seconds
         try:
             return decide(self.result, age_seconds, policy, switches, limit)
         except Exception:  # noqa: BLE001 (no fault of a rule may end the polling)
@@ -244,7 +237,6 @@ class Monitor:
 
     def _keep(self, result: PollResult | None, began_at: float) -> None:
         self.result = result
-        self._decided.cache_clear()
         # From its start: a value may have changed right after the server sent it.
         self._began_at, self._ended_at = began_at, self.now()
 
@@ -264,7 +256,7 @@ class Monitor:
         self.changes.note(self._decide(0.0, None, self.switches()))
         # systemd takes the first one that is told for the end of the start.
         if self.result is not None:
-            self._on_verdict(self.changes[-1].verdict)
+            self._on_verdict(self.changes[-1])
 
     async def _poll(self, polling: Polling) -> PollResult:
         try:

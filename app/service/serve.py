@@ -49,31 +49,16 @@ def serve(source: Source) -> int:
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     log = Log()
-    try:
-        settings, warnings = source.load()
-        prepare_for(settings.database().target())
-        log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
-        _tell_ignored(warnings)
-        service = _Service(settings, log, source)
-    except SettingsError as fault:
-        if not _logs_json(source):
-            raise
-        log.format_as("error", "json")
-        for line in str(fault).splitlines():
-            _log.error("not started", extra={"detail": line})
-        raise SettingsError from None
+    settings, warnings = source.load()
+    prepare_for(settings.database().target())
+    log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
+    _tell_ignored(warnings)
+    service = _Service(settings, log, source)
     uvloop.run(service.run())
     # The interpreter would look for garbage as it exits, for half as long as a start takes, and
     # health checks wait.
     gc.freeze()
     return 0
-
-
-def _logs_json(source: Source) -> bool:
-    with suppress(SettingsError):
-        settings, _ = source.load("clustercheck_log_format")
-        return settings.clustercheck_log_format == "json"
-    return False
 
 
 class _Service:
@@ -159,7 +144,7 @@ class _Service:
                 "database": str(settings.database()),
                 "listen": host_and_port(*self._listening.getsockname()[:2]),
                 "max_age_seconds": self._monitor.polling.max_age_seconds,
-                **asdict(self._monitor.policy),
+                **asdict(self._monitor.polling.policy),
             },
         )
 

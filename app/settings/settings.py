@@ -20,6 +20,10 @@ from app.table import (
 )
 from app.verdict.rules import Policy
 
+NOTHING_READS = (
+    "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
+)
+
 Networks = list[IPv4Network | IPv6Network] | None
 
 
@@ -69,9 +73,7 @@ class Settings(Policy, Database):
                 "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
             )
         if self.max_sync_wait and not self.clustercheck_login_interval:
-            raise SettingsError(
-                "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
-            )
+            raise SettingsError(NOTHING_READS)
 
     def database(self) -> Database:
         """Return the database settings, for the poller."""

@@ -10,6 +10,7 @@ from app.http.answers import Answer, Answers, policy_of, verdict_answer
 from app.http.head import Request
 from app.http.sources import HealthCheckCounts
 from app.settings.error import SettingsError
+from app.settings.settings import NOTHING_READS
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Verdict
 
@@ -97,6 +98,17 @@ def test_no_query_whatever_does_anything_else(query: bytes) -> None:
         assert isinstance(policy_of(query, POLICY), Policy)
     except SettingsError as fault:
         assert str(fault).isprintable()  # noqa: PT017 (either outcome is right)
+
+
+def test_a_limit_for_reads_in_sync_is_refused_if_nothing_reads() -> None:
+    sources = SimpleNamespace(
+        monitor=SimpleNamespace(polling=SimpleNamespace(policy=POLICY)),
+        settings=SimpleNamespace(clustercheck_login_interval=0.0),
+        health_checks=HealthCheckCounts(),
+    )
+    answer = Answers(sources).to(Request("/", b"max_sync_wait=3"))  # type: ignore[arg-type]
+    assert isinstance(answer, Answer)
+    assert (answer.status, answer.body) == (400, f"{NOTHING_READS}\r\n".encode())
 
 
 @pytest.mark.parametrize(("alive", "expected"), [(True, ALIVE), (False, STUCK)])

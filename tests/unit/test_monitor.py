@@ -108,7 +108,7 @@ async def running(
 
 def reasons_of(monitor: Monitor) -> list[Reason]:
     """Return the reasons for all verdicts so far."""
-    return [change.verdict.reason for change in monitor.changes]
+    return [change.reason for change in monitor.changes]
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -14,9 +14,10 @@ import pytest
 
 from app.commands import exit_status
 from app.commands.parser import COMMANDS
-from app.http.api import Status, StatusChange, StatusConnections
+from app.http.api import Status, StatusConnections
 from app.http.connections import ConnectionRegister
 from app.http.reload_outcome import ReloadOutcome
+from app.monitor.changes import Change
 from app.settings.settings import TABLE
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
@@ -101,7 +102,7 @@ STABLE = {
     ),
     "fields of a change": (
         "at available detail reason",
-        set(StatusChange.model_fields),
+        names(Change),
     ),
     "fields of a failure": ("detail reason", names(PollFailure)),
     "fields of the policy": (
@@ -141,7 +142,6 @@ EVENTS = {
         "login works again",
         "not in sync",
         "not reloaded",
-        "not started",
         "poller failed",
     ),
     *(
