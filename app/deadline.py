@@ -24,8 +24,8 @@ async def deadline(
     """Raise TimeoutError in the body after so many seconds, as `asyncio.timeout` does.
 
     unless: asked then whether to go on. A pause of any length costs at most one of eight steps. If
-    the last one ends more than a step late, it is repeated: the loop still has to read what has
-    arrived. It is repeated at most eight times, for a loop that is always late.
+    the last one ends more than a step late, it is repeated, at most eight times: the loop still has
+    to read what has arrived.
     """
     loop = asyncio.get_running_loop()
     step_seconds = seconds / _STEPS

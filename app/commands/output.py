@@ -13,8 +13,7 @@ REASONS_PAGE = _INSTALLED if _INSTALLED.exists() else _PAGE
 def open_missing_streams() -> None:
     """Replace each closed stream by /dev/null.
 
-    Otherwise the next file or socket takes the number: libuv aborts the process over it, and a
-    message may go to the database's server.
+    Otherwise the next socket takes the number, and a message may go to the database's server.
     """
     for descriptor in range(3):
         try:

@@ -1,8 +1,8 @@
 """Polls one node, one poll at a time, and visits it beside the polls. Every failure is a value.
 
 The session that was opened first goes on answering the polls. It cannot show that a new client gets
-in. Therefore a visit logs in every few seconds, gets an answer, reads in sync, and leaves when the
-next visit has come in: one open session can read in sync although no login works.
+in. Therefore a visit logs in every few seconds, reads in sync, and leaves when the next visit has
+come in.
 
 There are never more than three sessions: the serving one, which answers the polls, the guest, which
 is the latest visit, and a login under way. A server that hangs keeps a session that is closed

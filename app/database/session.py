@@ -110,7 +110,7 @@ class Session(Connection):
         self.close()
 
     async def read(self, *more: str) -> NodeState:
-        """Read the node's state, and more. Raises whatever the driver raises."""
+        """Read the node's state, and more. Raises any exception."""
         at = asyncio.get_running_loop().time()
         names = self._names if at < self._show_at else ()
         select = "SELECT " + ", ".join(f"@@global.{name}" for name in names)
@@ -132,7 +132,7 @@ class Session(Connection):
     async def read_in_sync(self) -> bool:
         """Wait until the node has applied all that its group had ordered; False if it refuses.
 
-        Raises whatever the driver raises.
+        Raises any exception.
         """
         self.phase = "reading in sync"
         async with deadline(SYNC_SECONDS):

@@ -30,10 +30,9 @@ _TCP_INFO_QUEUED = slice(24, 28)
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that stops when it is told to, with exit status 0.
+    """A uvicorn server that stops when it is told to, after the held answers.
 
-    It waits for the held answers before: each has a deadline. on_signal: called on the event loop
-    with the name of each SIGTERM and SIGINT.
+    on_signal: called on the event loop with the name of each SIGTERM and SIGINT.
     """
 
     def __init__(

@@ -195,7 +195,7 @@ class Monitor:
             return _RULE_FAILED
 
     async def next_verdict(self, policy: Policy | None = None) -> Verdict:
-        """Wait for a poll that ends now: after a pause of ours, an earlier one says nothing."""
+        """Wait for a poll that ends now: one from before a pause says nothing."""
         while True:
             self._ask()
             await self._poll_ended.wait()

@@ -1,4 +1,4 @@
-"""The composition root of the service: what runs without a command."""
+"""What runs without a command."""
 
 import asyncio
 import gc

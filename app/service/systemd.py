@@ -1,6 +1,6 @@
 """Notifications to systemd, and the listening socket that it keeps over a restart.
 
-The protocol is that of sd_notify(3): datagrams of NAME=value lines to $NOTIFY_SOCKET.
+sd_notify(3): datagrams of NAME=value lines to $NOTIFY_SOCKET.
 """
 
 import asyncio

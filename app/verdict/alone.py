@@ -1,7 +1,7 @@
 """Whether a node stands still alone, or waits with its whole group. Pure.
 
-A read in sync that waits, and a queue that gets no shorter, say that the node has not applied what
-its group has ordered. They do not say whether the others have. The first row that matches:
+A read in sync that waits, or a queue that gets no shorter, does not say whether the others keep up.
+The first row that matches:
 
 | what the node shows                                                          | what it is    |
 |------------------------------------------------------------------------------|---------------|
@@ -15,8 +15,7 @@ its group has ordered. They do not say whether the others have. The first row th
 | its counters of DDL and work are not known, or its disk is not seen          | the group     |
 | none of these                                                                | stalled       |
 
-DDL and a large transaction keep the other members waiting or at work as well. What cannot be seen
-changes no verdict: a cause that all members share must not remove them all.
+What cannot be seen changes no verdict: a cause that all members share must not remove them all.
 """
 
 import itertools
@@ -45,8 +44,8 @@ SHOW_COUNTERS = (
 the session. Not Com_create_temporary_table: such a table is its session's alone."""
 
 _IDLE = {PAGES: 100, ROWS: 10_000, USED: 8 << 20}
-"""More a second is work. Of rows, more than before the wait: clients read them too. Pages are
-written for the group's writes. A large transaction writes its binary log at the end."""
+"""More a second is work. Of rows, more than before the wait: clients read them too. A large
+transaction writes its binary log at the end."""
 
 _LARGE_BYTES, _MANY_KEYS = 4 << 20, 200_000
 """More bytes between two polls may be one write-set. To certify a million keys, and to remove them
