@@ -50,7 +50,7 @@ class Source(NamedTuple):
             for name, value in self.flags.items()
         ]
         warnings = list(_unknown(environ))
-        known = [one for one in in_file if one.value and one.field in TABLE]
+        known = [one for one in in_file if _counts(one)]
         last = {one.field: one for one in known}
         warnings += (
             f"{one.called} does not count: a later line sets it"
@@ -62,12 +62,17 @@ class Source(NamedTuple):
             warnings += mistakes
             mistakes = []
         used = {
-            name: variable
-            for variable in (*in_file, *environ, *typed)
-            if (name := variable.field) in (names or TABLE)
-            if variable.value or TABLE[name].kind is NETWORKS
+            one.field: one
+            for one in (*in_file, *environ, *typed)
+            if _counts(one) and one.field in (names or TABLE)
         }
         return Settings(**values_of(used, mistakes)), warnings
+
+
+def _counts(variable: Variable) -> bool:
+    row = TABLE.get(variable.field)
+    # An empty list of clients is a mistake, and not none.
+    return row is not None and (variable.value != "" or row.kind is NETWORKS)
 
 
 def _unknown(variables: Iterable[Variable]) -> Iterator[str]:

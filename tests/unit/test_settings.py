@@ -237,11 +237,16 @@ def test_of_two_lines_that_set_the_same_the_last_counts_and_the_other_is_told(
     load: Load,
 ) -> None:
     lines = ["MYSQL_HOST=a", "mysql_host=b", "MYSQL_HOST=", "correct_horse=1"]
-    settings, warnings = load(CLUSTERCHECK_ENV_FILE=file_of(*lines, lines[3]))
+    # Even an empty list of clients counts.
+    lists = ["CLUSTERCHECK_ALLOW_FROM=", "CLUSTERCHECK_ALLOW_FROM=::1"]
+    settings, warnings = load(CLUSTERCHECK_ENV_FILE=file_of(*lines, lines[3], *lists))
     assert settings.mysql_host == "b"
-    told = "env, line 1: MYSQL_HOST does not count: a later line sets it"
+    told = [
+        f"env, line {name} does not count: a later line sets it"
+        for name in ("1: MYSQL_HOST", "6: CLUSTERCHECK_ALLOW_FROM")
+    ]
     unknown = [f"env, line {number} is not a setting" for number in (4, 5)]
-    assert warnings == [told, *unknown]
+    assert warnings == [*told, *unknown]
 
 
 def test_a_name_in_the_environment_is_told_if_it_begins_as_ours_do(load: Load) -> None:
