@@ -1,6 +1,7 @@
 """Mock nodes for the tests of one file."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from tests.haproxy.front import Front, MockNodes
 @pytest.fixture
 def nodes(tmp_path: Path, ports: Ports) -> Iterator[MockNodes]:
     """Start three mock nodes."""
-    with MockNodes(tmp_path, ports) as running:
-        yield running
+    with ExitStack() as exits:
+        yield MockNodes(tmp_path, ports, exits)
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
-from harness.block import Block
 from harness.haproxy import EXAMPLE, READER, WRITER, HAProxy
 from harness.ports import Ports
 from harness.waiting import wait_for
@@ -24,43 +24,43 @@ SILENT_SECONDS = 3.5
 AT_ONCE_SECONDS = 0.5
 """The most that a client may wait for what needs no waiting."""
 
-CROWD = 100
-"""How many clients connect at the same moment, to find one that strays."""
-
 PAGE, VARIATIONS = "docs/haproxy.md", "docs/haproxy-variations.md"
 
 _SAMPLE = 20
+_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Front:
-    """One HAProxy, and clients of both of its sections."""
+    """One HAProxy, the nodes behind it, and clients of both of its sections."""
 
     haproxy: HAProxy
+    nodes: Sequence[MockNode]
     writers: Clients
     readers: Clients
 
-    def fail_over(self, node: MockNode) -> str:
-        """Have the writer fail and return, with a client meanwhile.
+    def turn(self, state: str, *nodes: MockNode, **wanted: str) -> None:
+        """Change the state of some nodes, and wait until HAProxy has noticed.
 
-        Return the name of the node that took over.
+        wanted: HAProxy's status of each, by section, such as `writer="UP"`.
         """
-        node.become("non-primary")
-        self.haproxy.wait_for_status(node, writer="DOWN")
-        new = self.writers.lands_on()
-        node.become("synced")
-        self.haproxy.wait_for_status(node, writer="UP")
-        return str(new)
+        for node in nodes:
+            node.become(state)
+        for node in nodes:
+            self.haproxy.wait_for_status(node, seconds=_SECONDS, **wanted)
 
 
-class MockNodes(Block):
+class MockNodes:
     """Three mock nodes, and any number of HAProxies before them."""
 
-    def __init__(self, directory: Path, ports: Ports) -> None:
+    def __init__(self, directory: Path, ports: Ports, exits: ExitStack) -> None:
         self._directory = directory
         self._ports = ports
-        self._haproxies: list[HAProxy] = []
+        self._exits = exits
         self.nodes = [MockNode(ports, f"node{number}") for number in (1, 2, 3)]
+        for node in self.nodes:
+            exits.callback(node.become, "killed")
+            node.become("synced")
 
     def front(
         self,
@@ -77,42 +77,43 @@ class MockNodes(Block):
         haproxy = HAProxy(
             self._directory, self._ports, servers, name=name, text=text, replace=replace
         )
-        self._haproxies.append(haproxy)
+        self._exits.callback(haproxy.kill)
         haproxy.start()
-
-        def checked() -> bool:
-            rows = [row for row in haproxy.servers().values() if row["check_status"]]
-            return bool(rows) and all(row["check_status"] == "L7OK" for row in rows)
-
-        wait_for("HAProxy to check every node", checked)
-        return Front(
-            haproxy, Clients(haproxy.ports[WRITER]), Clients(haproxy.ports[READER])
+        # What is no server has no check.
+        wait_for(
+            "HAProxy to check every node",
+            lambda: (
+                {row["check_status"] for row in haproxy.servers().values()}
+                == {"", "L7OK"}
+            ),
         )
-
-    def close(self) -> None:
-        """End the HAProxies and the mock nodes."""
-        for haproxy in self._haproxies:
-            haproxy.kill()
-        for node in self.nodes:
-            node.become("killed")
-
-    def _start(self) -> None:
-        for node in self.nodes:
-            node.become("synced")
+        writers, readers = (Clients(haproxy.ports[name]) for name in (WRITER, READER))
+        return Front(haproxy, self.nodes, writers, readers)
 
 
-def cut_within(
-    what: str, held: Sequence[Client], began_at: float, bound: float = SWITCH_SECONDS
-) -> None:
-    """Wait until these sessions have ended, and fail if that took longer than bound, in seconds."""
+@contextmanager
+def at_once(what: str) -> Iterator[None]:
+    """Fail if the block takes longer than `AT_ONCE_SECONDS`."""
+    began_at = time.monotonic()
+    yield
+    within(what, time.monotonic() - began_at, AT_ONCE_SECONDS)
+
+
+@contextmanager
+def cutting(
+    what: str, held: Sequence[Client], bound: float = SWITCH_SECONDS
+) -> Iterator[None]:
+    """Wait until what the block does has ended these sessions.
+
+    Fail if that took longer than bound, in seconds.
+    """
+    began_at = time.monotonic()
+    yield
     wait_for(
         f"{what}: the sessions to end", lambda: all(client.ended_at for client in held)
     )
-    within(
-        f"{what}: sessions cut",
-        max(client.ended_at for client in held) - began_at,
-        bound,
-    )
+    ended_at = max(client.ended_at for client in held)
+    within(f"{what}: sessions cut", ended_at - began_at, bound)
 
 
 @contextmanager
@@ -126,22 +127,22 @@ def switched(
     held = front.writers.open(_SAMPLE)
     assert {client.node for client in held} == {old.name}
 
-    def elsewhere() -> list[Client]:
-        return [client for client in came if client.node not in {old.name, None}]
+    def runs() -> list[list[Client]]:
+        served = [client for client in came if client.node]
+        return [list(run) for _, run in groupby(served, key=lambda one: one.node)]
 
     with front.writers.arriving() as came:
-        wait_for("a client", lambda: came)
+        wait_for("a client on the old node", runs)
         failed_at = time.monotonic()
-        yield
-        cut_within("writer fails", held, failed_at, bound)
-        wait_for("some clients on the next node", lambda: len(elsewhere()) > _SAMPLE)
-    assert len({client.node for client in elsewhere()}) == 1
-    first = min(elsewhere(), key=lambda client: client.asked_at)
-    # Once a client is on the next node, no later one is on the old one.
-    assert all(
-        client.node != old.name for client in came if client.asked_at > first.asked_at
-    )
-    next_seconds = min(client.served_at for client in elsewhere()) - failed_at
+        with cutting("writer fails", held, bound):
+            yield
+        wait_for(
+            "some clients on the next node",
+            lambda: any(len(run) > _SAMPLE for run in runs()[1:]),
+        )
+    # Once a client is on the next node, no later one is on another.
+    assert [run[0].node for run in runs()[:-1]] == [old.name]
+    next_seconds = min(client.served_at for client in runs()[-1]) - failed_at
     within("writer fails: next node serves", next_seconds, bound)
 
 

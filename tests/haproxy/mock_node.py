@@ -15,7 +15,11 @@ from http.client import responses
 
 from harness.haproxy import Server
 from harness.ports import LOOPBACK, Ports
-from tests.fake_mysql import FakeMySQL, Peer, fake_mysql
+from harness.waiting import meanwhile
+from tests.fake_mysql import Behaviour, FakeMySQL, Peer, fake_mysql
+
+CROWD = 100
+"""How many clients connect at the same moment, to find one that strays."""
 
 _CLIENT_SECONDS = 10.0
 _ARRIVAL_SECONDS = 0.02
@@ -50,7 +54,7 @@ class MockNode:
         self.checks: list[tuple[float, str]] = []
         """When HAProxy asked, and what."""
         self.server = Server(name, ports.free(), ports.free())
-        self._listening: dict[str, ExitStack] = {}
+        self._listening: dict[Behaviour, ExitStack] = {}
         self._servers: list[FakeMySQL] = []
 
     def become(self, state: str) -> None:
@@ -59,16 +63,16 @@ class MockNode:
         A port that opens is in the network namespace that this thread has entered.
         """
         self.state = state
-        for kind, port, behaviour, closed_in in (
-            ("clients", self.server.port, self._serve_client, {"refusing", "killed"}),
-            ("checks", self.server.check_port, self._answer_check, {"killed"}),
+        for port, behaviour, closed_in in (
+            (self.server.port, self._serve_client, {"refusing", "killed"}),
+            (self.server.check_port, self._answer_check, {"killed"}),
         ):
-            if state not in closed_in and kind not in self._listening:
-                self._listening[kind] = exits = ExitStack()
+            if state not in closed_in and behaviour not in self._listening:
+                self._listening[behaviour] = exits = ExitStack()
                 listening = fake_mysql(behaviour, (self.server.address, port))
                 self._servers.append(exits.enter_context(listening))
-            elif state in closed_in and kind in self._listening:
-                self._listening.pop(kind).close()
+            elif state in closed_in and behaviour in self._listening:
+                self._listening.pop(behaviour).close()
         if state == "killed":
             for server in self._servers:
                 server.drop_connections()
@@ -83,21 +87,19 @@ class MockNode:
             self.checks.append((time.monotonic(), question))
             time.sleep(self.holds_seconds)
             status = _STATES[self.state](question)
-            headers = f"x-clustercheck-reason: {self.state}\r\ncontent-length: 0\r\n"
-            check.connection.sendall(
-                f"HTTP/1.1 {status} {responses[status]}\r\n{headers}\r\n".encode()
+            answer = (
+                f"HTTP/1.1 {status} {responses[status]}\r\ncontent-length: 0\r\n"
+                f"x-clustercheck-reason: {self.state}\r\n\r\n"
             )
+            check.connection.sendall(answer.encode())
             check.hang()
 
 
 class Client(threading.Thread):
-    """A client of HAProxy: when it asked, which node serves it since when, and its end."""
+    """A client of HAProxy: which node serves it, since when, and its end."""
 
-    def __init__(
-        self, port: int, *, stays: bool, seconds: float = _CLIENT_SECONDS
-    ) -> None:
+    def __init__(self, port: int, *, stays: bool) -> None:
         super().__init__(daemon=True)
-        self.asked_at = time.monotonic()
         self.node: str | None = None
         self.served_at = self.ended_at = 0.0
         self.knows = threading.Event()
@@ -105,7 +107,7 @@ class Client(threading.Thread):
         self._port = port
         self._stays = stays
         self._socket = socket.socket()
-        self._socket.settimeout(seconds)
+        self._socket.settimeout(_CLIENT_SECONDS)
         self.start()
 
     @property
@@ -120,15 +122,16 @@ class Client(threading.Thread):
             if name := self._socket.recv(100).decode():
                 self.node, self.served_at = name, time.monotonic()
                 self.knows.set()
-                if self._stays:
-                    self._socket.settimeout(None)
-                    _wait_for_end(self._socket)
+                self._socket.settimeout(None)
+                while self._stays and self._socket.recv(100):
+                    pass
         self.ended_at = time.monotonic()
         self.knows.set()
 
     def leave(self) -> None:
-        """End the session."""
-        _shut(self._socket)
+        """End the session. The client's own thread closes the socket."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self.join()
 
 
@@ -138,57 +141,37 @@ class Clients:
     def __init__(self, port: int) -> None:
         self._port = port
 
-    def open(self, count: int = 1, *, seconds: float = _CLIENT_SECONDS) -> list[Client]:
-        """Connect so many at the same moment, and hold their sessions.
+    def connect(self) -> Client:
+        """Connect one that stays, without waiting for a node."""
+        return Client(self._port, stays=True)
 
-        Each waits so long for a node.
-        """
-        clients = [
-            Client(self._port, stays=True, seconds=seconds) for _ in range(count)
-        ]
+    def open(self, count: int) -> list[Client]:
+        """Connect so many at the same moment, and hold their sessions."""
+        clients = [self.connect() for _ in range(count)]
         for client in clients:
             client.knows.wait()
         return clients
 
-    def landings(self, count: int = 1) -> Counter[str | None]:
+    def landings(self, count: int = CROWD) -> Counter[str | None]:
         """Connect so many at the same moment, count where they land, and end their sessions."""
         clients = self.open(count)
         for client in clients:
             client.leave()
         return Counter(client.node for client in clients)
 
-    def lands_on(self) -> str | None:
-        """Name the node that one new client lands on; None where it lands on none."""
-        (node,) = self.landings()
-        return node
+    def lands_on(self, count: int = CROWD) -> set[str | None]:
+        """Name the nodes that so many clients land on; None where some land on none."""
+        return set(self.landings(count))
 
     @contextmanager
     def arriving(self) -> Iterator[list[Client]]:
         """Have one client after the other come and go while the block runs: those that came."""
         came: list[Client] = []
-        ended = threading.Event()
 
-        def arrive() -> None:
-            while not ended.wait(_ARRIVAL_SECONDS):
-                came.append(Client(self._port, stays=False))
+        def arrive(_: threading.Event) -> None:
+            came.append(Client(self._port, stays=False))
 
-        arrivals = threading.Thread(target=arrive)
-        arrivals.start()
-        try:
+        with meanwhile(arrive, _ARRIVAL_SECONDS):
             yield came
-        finally:
-            ended.set()
-            arrivals.join()
-            for client in came:
-                client.join()
-
-
-def _shut(connection: socket.socket) -> None:
-    """End what another thread waits for on a socket. That thread closes it."""
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _wait_for_end(connection: socket.socket) -> None:
-    while connection.recv(100):
-        pass
+        for client in came:
+            client.join()

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from harness.galera import Node
-from harness.haproxy import WRITER, Backend
+from harness.haproxy import WRITER
 from harness.ports import LOOPBACK
 from harness.stack import Stack
 from harness.waiting import wait_for
@@ -18,10 +18,10 @@ from tests.measured import within
 SAMPLES = 6
 
 
-def writer(stack: Stack) -> Backend:
+def writer(stack: Stack) -> Node:
     """Find the node that writes land on, once they land."""
     name = wait_for("a writer to land", lambda: stack.haproxy.lands_on(WRITER))
-    return next(backend for backend in stack.backends if backend.node.name == name)
+    return next(node for node in stack.nodes if node.name == name)
 
 
 # What a node that runs says of itself is tested with mock nodes.
@@ -43,7 +43,7 @@ def test_writes_move_to_one_other_node_in_time_and_stay_there(
         assert session.recv(1)  # the server's greeting
         session.settimeout(20)
         failed_at = time.monotonic()
-        with failing(stack, old.node):
+        with failing(stack, old):
             while session.recv(1000):
                 pass
             cut_seconds = time.monotonic() - failed_at
@@ -52,5 +52,5 @@ def test_writes_move_to_one_other_node_in_time_and_stay_there(
     assert new is not old
     within("real writer: session cut", cut_seconds, bound)
     within("real writer: next node serves", next_seconds, bound)
-    stack.haproxy.wait_for_status(old.node, writer="UP")
-    assert {writer(stack).node.name for _ in range(SAMPLES)} == {new.node.name}
+    stack.haproxy.wait_for_status(old, writer="UP")
+    assert {writer(stack).name for _ in range(SAMPLES)} == {new.name}

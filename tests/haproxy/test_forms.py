@@ -1,7 +1,5 @@
 """The forms of a check that HAProxy can send to the script, which reads none of them."""
 
-import csv
-import io
 from pathlib import Path
 
 import pytest
@@ -14,19 +12,16 @@ from tests.fake_mysql import fake_mysql, galera
 
 EXPECTS = "\n    tcp-check expect string is\\ synced"
 FORMS = {
-    "proxy": ("option httpchk GET /", "check-send-proxy"),
-    "proxy_of_a_rule": ("option httpchk\n    http-check connect send-proxy", ""),
-    "line_feeds": (
-        f"option tcp-check\n    tcp-check send GET\\ /\\ HTTP/1.0\\n\\n{EXPECTS}",
-        "",
-    ),
-    "http_0_9": (f"option tcp-check\n    tcp-check send GET\\ /\\r\\n{EXPECTS}", ""),
-    "word": (f"option tcp-check\n    tcp-check send PING\\r\\n{EXPECTS}", ""),
-    "silence": (f"option tcp-check{EXPECTS}", ""),
-    "lower_case": ("option httpchk get /", ""),
-    "no_slash": ("option httpchk GET readyz", ""),
-    "no_target": ("option httpchk GET", ""),
-    "tls": ("option httpchk GET /", "check-ssl verify none"),
+    "proxy": "option httpchk GET /\n    default-server check-send-proxy",
+    "proxy_of_a_rule": "option httpchk\n    http-check connect send-proxy",
+    "line_feeds": f"option tcp-check\n    tcp-check send GET\\ /\\ HTTP/1.0\\n\\n{EXPECTS}",
+    "http_0_9": f"option tcp-check\n    tcp-check send GET\\ /\\r\\n{EXPECTS}",
+    "word": f"option tcp-check\n    tcp-check send PING\\r\\n{EXPECTS}",
+    "silence": f"option tcp-check{EXPECTS}",
+    "lower_case": "option httpchk get /",
+    "no_slash": "option httpchk GET readyz",
+    "no_target": "option httpchk GET",
+    "tls": "option httpchk GET /\n    default-server check-ssl verify none",
 }
 
 
@@ -38,8 +33,8 @@ def test_each_form_but_tls_is_up(
         service = services.beside(node, CLUSTERCHECK_ANY_PATH="1")
         sections = [
             f"listen {name}\n    mode tcp\n    timeout check 1s\n    {rules}\n"
-            f"    server db1 {LOOPBACK}:{service.port} check inter 300ms fall 1 rise 1 {flags}\n"
-            for name, (rules, flags) in FORMS.items()
+            f"    server db1 {LOOPBACK}:{service.port} check inter 300ms fall 1 rise 1\n"
+            for name, rules in FORMS.items()
         ]
         text = (
             f"global\n    stats socket /var/lib/haproxy/admin.sock\n{''.join(sections)}"
@@ -47,19 +42,15 @@ def test_each_form_but_tls_is_up(
         haproxy = HAProxy(tmp_path, ports, [], text=text)
         haproxy.start()
         try:
-            down: list[str] = []
 
-            def is_settled() -> bool:
-                rows = list(csv.DictReader(io.StringIO(haproxy.ask("show stat")[2:])))
-                servers = [row for row in rows if row["svname"] == "db1"]
-                down[:] = [
-                    row["pxname"]
-                    for row in servers
-                    if row["check_status"] not in ("L7OK", "* L7OK")
+            def down() -> list[str]:
+                return [
+                    section
+                    for (section, server), row in haproxy.servers().items()
+                    if server == "db1" and not row["check_status"].endswith("L7OK")
                 ]
-                return down == ["tls"]
 
-            wait_for("the verdicts", is_settled, seconds=15)
+            wait_for("all but TLS to be up", lambda: down() == ["tls"], seconds=15)
             assert service.status()["connections"]["latest"].keys() == {"tls"}
         finally:
             haproxy.kill()

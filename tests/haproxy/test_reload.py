@@ -12,16 +12,20 @@ from bench.table import Row
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a control group takes root")
-@pytest.mark.parametrize("row", [with_little_cpu, restarts])
-def test_nothing_takes_a_server_line_down_at_a_quarter_of_a_core(
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a control group takes root")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(with_little_cpu, marks=needs_root),
+        pytest.param(restarts, marks=needs_root),
+        many,
+    ],
+)
+def test_reloads_and_restarts_cost_no_answer_no_server_line_and_no_descriptor(
     row: Callable[[Rig], Row],
 ) -> None:
-    with Rig(print) as rig:
-        assert row(rig).met
-
-
-def test_hundreds_of_reloads_cost_no_answer_and_no_descriptor() -> None:
     # An answer that is wrong or does not come, and a descriptor that stays, raise.
     with Rig(print) as rig:
-        assert many(rig).met
+        assert row(rig).met
