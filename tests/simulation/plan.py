@@ -35,10 +35,20 @@ class Plan:
         self.ends_at = 0.0 if self.is_calm else self.rng.uniform(6.0, 22.0)
         self.pauses_after_poll: list[float] = []
         self._slept_at = 0.0
-        kinds: list[Action] = []
-        kinds += [self.befall] * 4 + [self.pause] * 3 + [self.kill] * 2
-        kinds += [self.hang, self.silence, self.work, self.sleep, self.have_accident]
-        kinds += [self.wait_in_sync, self.pause_all, self.cut_answer, self.reload]
+        kinds: list[Action] = [
+            *[self.befall] * 4,
+            *[self.pause] * 3,
+            *[self.kill] * 2,
+            self.hang,
+            self.silence,
+            self.work,
+            self.sleep,
+            self.have_accident,
+            self.wait_in_sync,
+            self.pause_all,
+            self.cut_answer,
+            self.reload,
+        ]
         self._kinds = self.rng.sample(kinds, _KINDS)
         self._later(self.rng.uniform(0.5, 4.0), self._go_on)
         self.world.after(self.ends_at, self.end)

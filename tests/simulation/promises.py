@@ -95,19 +95,18 @@ class Promises:
     A single accident in a calm world costs no verdict. Trouble that comes on top of trouble does.
     """
 
+    _settled_at = 0.0
+    _hangs_until = -math.inf  # the login, or the session, of the latest accident
+    _rejects_since = math.inf
+    _keeps_session = True
+    _in_sync_at = 0.0
+    _latest = Fate.WELCOME  # what became of the latest client
+
     def __init__(self, world: World, server: Server, ask_seconds: float) -> None:
         poll_seconds = min(IDLE_SECONDS, POLL_INTERVAL_SECONDS + ask_seconds)
         self._back_seconds = BACK_SECONDS + 2 * poll_seconds
         self._world = world
         self._server = server
-        self._settled_at = 0.0
-        self._hangs_until = (
-            -math.inf
-        )  # the login, or the session, of the latest accident
-        self._rejects_since = math.inf
-        self._keeps_session = True
-        self._in_sync_at = 0.0
-        self._latest = Fate.WELCOME  # what became of the latest client
         server.on_client = self._note_client
 
     @property

@@ -7,6 +7,7 @@ import errno
 import random
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from async_solipsism.socket import socketpair
 
@@ -68,8 +69,16 @@ class Sync(enum.Enum):
     LOST = 3600.0, b""
 
 
-class Stand(enum.Enum):
-    """Who stands still: what the node shows of its queue, of DDL, and whether it applies."""
+class _Shown(NamedTuple):
+    """What a node shows: its queue, how much DDL it has done, and whether it applies."""
+
+    queue: int
+    ddl: int
+    applies: bool
+
+
+class Stand(_Shown, enum.Enum):
+    """Who stands still, and what the node then shows."""
 
     NOBODY = 0, 0, True
     IT = 9, 0, False
@@ -85,26 +94,25 @@ def milliseconds(seconds: float) -> str:
 class Session:
     """One client, as the server sees it."""
 
+    transport: asyncio.Transport | None = None
+    given_up = False
+    logged_in = False
+    silent = False
+    ended = False
+    busy = False
+    sync = False
+    is_cut = False  # whether the next answer is but half of one
+    statements = 0  # since it has logged in
+    heard_at = 0.0
+    idle_seconds = 28800.0  # after so long without a statement the server ends it
+    _received = b""
+    _gone = False
+
     def __init__(self, number: int, fate: Fate, silent_at: int) -> None:
         self.number = number
         self.fate = fate
         self.silent_at = silent_at
         self.ours, self.theirs = socketpair(None, *_NAMES)
-        self.transport: asyncio.Transport | None = None
-        self.given_up = False
-        self.logged_in = False
-        self.silent = False
-        self.ended = False
-        self.busy = False
-        self.sync = False
-        self.is_cut = False  # whether the next answer is but half of one
-        self.statements = 0  # since it has logged in
-        self.heard_at = 0.0
-        self.idle_seconds = (
-            28800.0  # after so long without a statement the server ends it
-        )
-        self._received = b""
-        self._gone = False
 
     @property
     def held(self) -> bool:
@@ -148,29 +156,29 @@ class Session:
 class Server:
     """Serves its clients as its attributes say."""
 
+    on_client: Callable[[Fate], object]
+    on_session: Action
+    fate = Fate.WELCOME
+    sync = Sync.ANSWERED
+    stand = Stand.NOBODY
+    _applied_until = 0.0
+    stopped = False
+    holds_statements = False
+    _count = 0
+    _refusals = 0
+
     def __init__(self, world: World, rng: random.Random) -> None:
-        self.fate = Fate.WELCOME
         self._ungreeted: list[Session] = []
         self.next_fates: list[Fate] = []
-        self.has_keepalive = (
-            rng.random() < 0.7
-        )  # not where the server alone hangs, or a proxy
+        # Not where the server alone hangs, or a proxy.
+        self.has_keepalive = rng.random() < 0.7
         self.answer_seconds = rng.choice([0.0, 0.0, 0.02])
         self.refusal_seconds = rng.choice([0.0, 1.0, 4.0])
-        self.sync = Sync.ANSWERED
-        self.stand = Stand.NOBODY
-        self._applied_until = 0.0
-        self.stopped = False
-        self.holds_statements = False
         self.sessions: list[Session] = []
         self.next_client = asyncio.Event()
-        self.on_client: Callable[[Fate], object] = lambda _: None
-        self.on_session: Action = lambda: None
         self._world = world
         self._rng = rng
         self._held: list[Action] = []
-        self._count = 0
-        self._refusals = 0
         world.loop.connect = self.connect
         world.each_turn = self._listen
 
@@ -213,19 +221,17 @@ class Server:
         self._applied_until, self.stand = self._world.now, stand
 
     def _status(self) -> dict[str, str]:
-        queue, _, _ = self.stand.value
         return {
             **_WELL,
             "wsrep_cluster_conf_id": milliseconds(self._world.now),
             "wsrep_last_committed": milliseconds(self._applied_at),
-            "wsrep_local_recv_queue": str(queue),
+            "wsrep_local_recv_queue": str(self.stand.queue),
         }
 
     def _counters(self) -> dict[str, str]:
-        _, ddl, _ = self.stand.value
         applied = milliseconds(self._applied_at)
         return {
-            "Com_alter_table": str(ddl),
+            "Com_alter_table": str(self.stand.ddl),
             "Innodb_background_log_sync": str(int(self._world.now)),
             "Innodb_buffer_pool_write_requests": applied,
             "Handler_read_next": applied,
@@ -233,8 +239,7 @@ class Server:
 
     @property
     def _applied_at(self) -> float:
-        _, _, applies = self.stand.value
-        return self._world.now if applies else self._applied_until
+        return self._world.now if self.stand.applies else self._applied_until
 
     async def connect(self) -> Session:
         """Connect a new client."""
@@ -253,9 +258,6 @@ class Server:
         silent_at = self._rng.randint(1, _FIRST_STATEMENTS) if is_accident else 1
         session = Session(self._count, fate, silent_at)
         session.heard_at = self._world.now
-        self.sessions = [
-            other for other in self.sessions if not other.ended or other.held
-        ]
         self.sessions.append(session)
         self.on_session()
         self._meet(session)

@@ -90,6 +90,15 @@ class Poll:
 class Simulation:
     """One world, from one seed."""
 
+    most_on_the_server = promised.MOST_ON_THE_SERVER
+    _reloads = 0
+    _reloading = False
+    _polls = False
+    _over = False
+    _out_of_sync_at = math.inf
+    _stands_still_at = math.inf
+    _reason: object = None
+
     def __init__(self, seed: int, story: Story | None = None) -> None:
         self.seed = seed
         self._story = story or Simulation.live_through_all
@@ -107,19 +116,14 @@ class Simulation:
             story is not None,
         )
         self.broken: list[str] = []
-        self.most_on_the_server = promised.MOST_ON_THE_SERVER
-        self._reloads = 0
-        self._reloading = False
-        self._polls = False
         self._latest = Poll()
-        self._over = False
-        self._out_of_sync_at = math.inf
-        self._stands_still_at = math.inf
-        self._reason: object = None
         self.server.on_session = self._check_sessions
 
-    def run(self) -> None:
-        """Run the world to its end. Raise `BrokenPromiseError` if a promise was broken."""
+    def run(self) -> list[str]:
+        """Run the world to its end, and return its story.
+
+        Raises `BrokenPromiseError` if a promise was broken.
+        """
         logging.disable()
         try:
             with (
@@ -134,6 +138,7 @@ class Simulation:
         if self.broken:
             title = f"seed {self.seed} (python -m tests.simulation {self.seed}):"
             raise BrokenPromiseError("\n".join([title, *self.broken]))
+        return self.world.story
 
     async def _live(self) -> None:
         self.poller = Poller(
@@ -212,7 +217,7 @@ class Simulation:
     def _is_well(self) -> bool:
         """Whether a new client gets in, and the node has been available for long."""
         calm = self.server.fate is Fate.WELCOME and not self.server.next_fates
-        return calm and self.promises.settled_at <= self.world.running
+        return calm and self._settles_in <= 0
 
     async def until_settled(self) -> None:
         """Wait until the node must be available, and has been for a while."""
@@ -313,11 +318,10 @@ class Simulation:
         settled_at = max(settled_at, self._settled_at(policy))
         # Our process may have paused meanwhile, but not twice.
         is_due = settled_at <= asked_at and disturbances < _TOO_MANY
+        stands_alone = verdict.reason in _STANDS_ALONE and self.server.stand is Stand.IT
         if verdict.available:
             self._check_200(asked_at, is_strict=policy is _STRICT)
-        elif verdict.reason in _STANDS_ALONE and self.server.stand is Stand.IT:
-            pass
-        elif is_due and not self._over:
+        elif is_due and not stands_alone and not self._over:
             self._break(
                 f"{verdict.reason} asked at {asked_at:.3f}, though the server was well"
             )

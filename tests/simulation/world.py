@@ -22,18 +22,17 @@ _TICK_SECONDS = 1e-6
 class World:
     """What happens around an event loop, and when."""
 
+    each_turn: Action
+    slept_seconds = 0.0
+    disturbances = 0  # how often something has kept our process from its work
+    turn_seconds = 0.0  # for how long our process works in each turn of the loop
+    _paused_at = math.inf
+    _paused_seconds = 0.0
+
     def __init__(self) -> None:
         self.loop = _Loop(self)
         self.story: list[str] = []
-        self.slept_seconds = 0.0
-        self.disturbances = 0  # how often something has kept our process from its work
-        self.turn_seconds = (
-            0.0  # for how long our process works in each turn of the loop
-        )
-        self.each_turn: Action
         self.turn = asyncio.Event()  # set at the end of each turn
-        self._paused_at = math.inf
-        self._paused_seconds = 0.0
         self._events: list[tuple[float, int, Action]] = []
         self._numbers = itertools.count()
         self._pauses: list[tuple[int, float]] = []
