@@ -85,19 +85,18 @@ def next_packages(packages: Packages) -> Packages:
 def tree(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Unpack the deb."""
     directory = tmp_path_factory.mktemp("tree")
-    subprocess.run(["dpkg-deb", "--extract", packages.deb, directory], check=True)
+    output_of("dpkg-deb", "--extract", packages.deb, directory)
     return directory
 
 
 @pytest.fixture(scope="session")
 def namespaces() -> None:
     """Skip a test that runs another system where this user may create no namespaces."""
-    done = subprocess.run(
-        ["unshare", *NAMESPACES, "true"], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
+    try:
+        output_of("unshare", *NAMESPACES, "true")
+    except AssertionError as fault:
         pytest.skip(
-            f"NOT TESTED: {done.stderr.strip()}; it needs root, in a container a privileged one"
+            f"NOT TESTED: {fault}; it needs root, in a container a privileged one"
         )
 
 

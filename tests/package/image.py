@@ -68,10 +68,19 @@ class Podman:
         """Return the command line that runs the image as the pages say: it can write nowhere."""
         settings = [f"--env={name}={value}" for name, value in environ.items()]
         return self.command(
-            *("run", "--rm", "--cgroups=disabled", "--network=host", *_LIMITS),
-            *("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
-            *("--security-opt=no-new-privileges", f"--user={uid}"),
-            *(*settings, IMAGE, *arguments),
+            "run",
+            "--rm",
+            "--cgroups=disabled",
+            "--network=host",
+            *_LIMITS,
+            "--read-only",
+            "--read-only-tmpfs=false",
+            "--cap-drop=ALL",
+            "--security-opt=no-new-privileges",
+            f"--user={uid}",
+            *settings,
+            IMAGE,
+            *arguments,
         )
 
     def files(self, image: str) -> Path:
@@ -86,13 +95,11 @@ def image_of(version: str) -> Iterator[Podman]:
         podman = Podman(store)
         podman("import", str(_base_archive()), BASE)
         podman(
-            *(
-                "build",
-                "--isolation=chroot",
-                *_LIMITS,
-                "--pull=never",
-                f"--tag={IMAGE}",
-            ),
+            "build",
+            "--isolation=chroot",
+            *_LIMITS,
+            "--pull=never",
+            f"--tag={IMAGE}",
             f"--build-arg=BASE={BASE}",
             f"--build-arg=VERSION={version}",
             "--build-arg=PIP_FIND_LINKS=/wheels",
@@ -122,9 +129,13 @@ def _base_archive() -> Path:
         made = Path(directory) / "base.tar"
         _run(
             [
-                *("tar", "--create", "--numeric-owner", f"--file={made}"),
+                "tar",
+                "--create",
+                "--numeric-owner",
+                f"--file={made}",
                 *(f"--exclude=./{name}/*" for name in _NOT_IN_SLIM),
-                *(f"--directory={root}", "."),
+                f"--directory={root}",
+                ".",
             ]
         )
         made.rename(archive)
@@ -136,10 +147,17 @@ def _wheels() -> Path:
     directory = _CACHE / "wheels"
     _run(
         [
-            *(sys.executable, "-m", "pip", "download", "--quiet"),
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
             "--disable-pip-version-check",
-            *("--require-hashes", "--only-binary=:all:", "--implementation=cp"),
-            *(f"--python-version={_PYTHON_VERSION}", f"--dest={directory}"),
+            "--require-hashes",
+            "--only-binary=:all:",
+            "--implementation=cp",
+            f"--python-version={_PYTHON_VERSION}",
+            f"--dest={directory}",
             *(f"--platform={platform}" for platform in _LINUX_WHEELS),
             f"--requirement={ROOT}/requirements/service.txt",
         ]

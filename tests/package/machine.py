@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.process import Process
+from harness.process import Process, output_of
 from harness.waiting import wait_for
 
 SYSTEMS = Path("/var/tmp/clustercheckd-systems")  # noqa: S108 (kept from one run to the next; root's own)
@@ -90,7 +90,7 @@ class Machine:
         for name in ("root", "written", "work"):
             (directory / name).mkdir()
         find = "findmnt --first-only --noheadings --output=TARGET --types=cgroup2"
-        mount = subprocess.check_output(find.split(), text=True).strip()
+        mount = output_of(*find.split()).strip()
         own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
         self._cgroup = Path(mount, own, f"clustercheckd-{os.getpid()}-{directory.name}")
         self._process = self._boot()
@@ -101,9 +101,18 @@ class Machine:
         # host's groups.
         enter = f'echo $$ > "{self._cgroup}/cgroup.procs" && exec "$@"'
         command = [
-            *("sh", "-c", enter, "sh", "unshare", *NAMESPACES),
-            *("--fork", "--kill-child", "--propagation=private"),
-            *(str(_HERE / "boot.sh"), str(self._base), str(self._directory)),
+            "sh",
+            "-c",
+            enter,
+            "sh",
+            "unshare",
+            *NAMESPACES,
+            "--fork",
+            "--kill-child",
+            "--propagation=private",
+            str(_HERE / "boot.sh"),
+            str(self._base),
+            str(self._directory),
         ]
         return Process(f"Debian {self.release}", command, self._directory / "boot.log")
 
@@ -129,11 +138,11 @@ class Machine:
         """Connect two systems by a network of their own."""
         ends = ((self, "link0", address), (other, "link1", other_address))
         pair = f"ip link add link0 netns {self.init} type veth peer name link1 netns {other.init}"
-        subprocess.run(pair.split(), check=True)
+        output_of(*pair.split())
         for machine, name, own in ends:
             for command in (f"address add {own}/24 dev {name}", f"link set {name} up"):
                 enter = f"nsenter --target={machine.init} --net ip {command}"
-                subprocess.run(enter.split(), check=True)
+                output_of(*enter.split())
 
     def copy(self, path: Path) -> None:
         """Put a file into root's home."""

@@ -22,7 +22,6 @@ from tests.unit.test_authentication import asks_for_the_encrypted_password
 VERSION = "1.1.0~git20261125.130833.abcdef"
 RANDOM_UID = 1_000_660_000
 SECONDS = 60
-SUMMARY = ("du", "--summarize", "--bytes")
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +67,16 @@ def test_an_account_of_mysql_8_is_read_over_plain_tcp(podman: Podman) -> None:
 
 
 def test_it_says_what_it_is(podman: Podman) -> None:
-    (image,) = json.loads(podman("image", "inspect", IMAGE))
-    labels = image["Config"]["Labels"]
-    said = [
-        labels[f"org.opencontainers.image.{name}"]
-        for name in ("title", "version", "licenses")
-    ]
-    assert said == ["clustercheckd", VERSION, "MIT"]
+    config = json.loads(podman("image", "inspect", IMAGE))[0]["Config"]
+    said = {
+        "org.opencontainers.image.title": "clustercheckd",
+        "org.opencontainers.image.version": VERSION,
+        "org.opencontainers.image.licenses": "MIT",
+    }
+    assert config["Labels"].items() >= said.items()
     shown = subprocess.check_output(podman.run(RANDOM_UID, "--version"), text=True)
     assert shown == f"clustercheckd {VERSION}\n"
-    assert (image["Config"]["StopSignal"], image["Config"]["User"]) == (
+    assert (config["StopSignal"], config["User"]) == (
         "SIGTERM",
         "65532:65532",
     )
@@ -89,21 +88,16 @@ def test_nothing_is_left_that_builds_or_installs(podman: Podman) -> None:
     commands = {path.name for folder in folders for path in (root / folder).iterdir()}
     assert {"python3", "clustercheckd", "clustercheck"} <= commands
     assert not commands & {"pip", "pip3", "cc", "c++", "gcc", "g++", "ld", "as", "make"}
-    assert [
-        path
-        for path in root.rglob("*")
-        if path.name in ("pip", "ensurepip", "setuptools")
-    ] == []
+    names = {path.name for path in root.rglob("*")}
+    assert not names & {"pip", "ensurepip", "setuptools"}
 
 
 def test_its_size_is_the_one_that_is_stated(podman: Podman) -> None:
-    stated = re.findall(
+    (stated,) = re.findall(
         r"(\d+) MB to its base", (ROOT / "docs" / "install.md").read_text()
     )
     with_base, base = (
-        int(subprocess.check_output([*SUMMARY, podman.files(image)]).split()[0])
+        int(subprocess.check_output(["du", "-sb", podman.files(image)]).split()[0])
         for image in (IMAGE, BASE)
     )
-    assert stated
-    for megabytes in stated:
-        assert (with_base - base) / 1_000_000 == pytest.approx(int(megabytes), rel=0.1)
+    assert (with_base - base) / 1_000_000 == pytest.approx(int(stated), rel=0.1)

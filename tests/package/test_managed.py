@@ -5,7 +5,6 @@ The tests of this file run in order on two booted nodes.
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.process import output_of
 from harness.waiting import wait_for
 from tests.package.conftest import Packages, skip_where_glibc_is_newer_than_of
 from tests.package.machine import Machine, booted
@@ -28,6 +28,7 @@ PORT = 9300
 DROP_IN = "/usr/lib/clustercheckd/clustercheck"
 PASSWORD = r"it's a \ word"
 ACCOUNT = r"CREATE USER clustercheck@localhost IDENTIFIED BY 'it''s a \\ word'"
+WAY = "-o ProxyCommand='nsenter --target {} --net socat - TCP:127.0.0.1:22'"
 SECONDS = 300
 SETTINGS = {"CLUSTERCHECK_PORT": PORT, "CLUSTERCHECK_ALLOW_FROM": "10.77.0.0/24"}
 
@@ -39,16 +40,14 @@ class Fleet:
     machines: dict[str, Machine]
     directory: Path
 
-    def play(
-        self, name: str, package: Path, *, fails: bool = False, **variables: object
-    ) -> str:
-        """Run a play, check that it succeeds or fails, and return its output."""
+    def play(self, name: str, package: Path, **variables: object) -> str:
+        """Run a play, and return its output. Raises `AssertionError` with that if it fails."""
         inventory = yaml.safe_load((PLAYS / "inventory.example.yml").read_text())
         groups = inventory["all"]["children"]
         groups["galera"]["hosts"] = {
             host: {
                 "ansible_host": address,
-                "ansible_ssh_common_args": self.way_to(host),
+                "ansible_ssh_common_args": WAY.format(self.machines[host].init),
             }
             for host, address in ADDRESSES.items()
         }
@@ -66,26 +65,12 @@ class Fleet:
         command = (
             f"{PLAYBOOK} -i {path} --private-key {self.directory}/key {PLAYS}/{name}"
         )
-        done = subprocess.run(
-            command.split(),
-            env={
-                **os.environ,
-                "ANSIBLE_HOME": str(self.directory),
-                "ANSIBLE_CONFIG": str(Path(__file__).with_name("ansible.cfg")),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        assert (done.returncode != 0) is fails, done.stdout
-        return done.stdout
-
-    def way_to(self, host: str) -> str:
-        """Return the arguments with which ssh reaches a host's server."""
-        enter = f"nsenter --target {self.machines[host].init} --net"
-        return f"-o ProxyCommand='{enter} socat - TCP:127.0.0.1:22'"
+        environ = {
+            **os.environ,
+            "ANSIBLE_HOME": str(self.directory),
+            "ANSIBLE_CONFIG": str(Path(__file__).with_name("ansible.cfg")),
+        }
+        return output_of(*command.split(), seconds=SECONDS, env=environ)
 
     def everywhere(self, command: str) -> list[str]:
         """Run a command on each node, and return what it prints."""
@@ -105,7 +90,7 @@ def fleet(
     skip_where_glibc_is_newer_than_of(RELEASE)
     directory = tmp_path_factory.mktemp("ansible")
     make_key = f"ssh-keygen -q -t ed25519 -f {directory}/key -N".split()
-    subprocess.run([*make_key, ""], check=True)
+    output_of(*make_key, "")
     key = (directory / "key.pub").read_text()
     with ExitStack() as stack:
         machines = [
@@ -158,13 +143,14 @@ def test_a_rollout_stops_at_the_node_that_the_load_balancer_cannot_ask(
     fleet: Fleet, next_packages: Packages
 ) -> None:
     wrong = {**SETTINGS, "CLUSTERCHECK_ALLOW_FROM": "192.0.2.0/24"}
-    with_them = {"clustercheckd_settings": wrong}
-    fleet.play("clustercheckd.yml", next_packages.deb, fails=True, **with_them)
+    with pytest.raises(AssertionError, match="exit status"):
+        fleet.play("clustercheckd.yml", next_packages.deb, clustercheckd_settings=wrong)
     count = "grep -c 192.0.2.0 /etc/clustercheckd/clustercheckd.env || true"
     assert fleet.everywhere(count) == ["1", "0"]
     # One node is missing now: nothing is restarted.
     before = fleet.processes("mariadb")
-    fleet.play("restart.yml", next_packages.deb, fails=True)
+    with pytest.raises(AssertionError, match="exit status"):
+        fleet.play("restart.yml", next_packages.deb)
     assert fleet.processes("mariadb") == before
 
 

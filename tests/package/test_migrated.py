@@ -71,9 +71,10 @@ def host(request: pytest.FixtureRequest, node: Machine) -> Iterator[Host]:
     node.run(f"systemctl daemon-reload && {restart}")
     node.wait_for(BY_THE_SCRIPT, SECONDS)
     yield chosen
-    node.run(f"systemctl disable {chosen.unit}")
-    node.run(f"systemctl stop {chosen.unit} clustercheckd")
-    node.run("rm -f /etc/xinetd.d/mysqlchk")
+    stop = (
+        f"systemctl disable {chosen.unit} && systemctl stop {chosen.unit} clustercheckd"
+    )
+    node.run(f"{stop} && rm -f /etc/xinetd.d/mysqlchk")
 
 
 def wait_for_answers(machine: Machine, expected: list[str]) -> None:
