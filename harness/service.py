@@ -152,6 +152,10 @@ class Service:
         document: dict[str, Any] = json.loads(self.get("/status").body)
         return document
 
+    def wait_for_log(self, text: str) -> None:
+        """Wait until the log has a text."""
+        wait_for(f"the log to have {text!r}", lambda: text in self.log.read_text())
+
     def send(self, request: bytes, *, half_close: bool = False) -> bytes:
         """Send raw bytes and read until the server closes."""
         with socket.create_connection(

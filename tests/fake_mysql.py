@@ -341,6 +341,16 @@ def says(data: bytes) -> Behaviour:
     return behaviour
 
 
+def waits_for(event: threading.Event, then: Behaviour) -> Behaviour:
+    """Say nothing until an event has happened."""
+
+    def behaviour(peer: Peer) -> None:
+        event.wait(20)
+        then(peer)
+
+    return behaviour
+
+
 def greets_then(*payloads: bytes) -> Behaviour:
     """Greet, answer the login and what follows with one packet each, and hang."""
 

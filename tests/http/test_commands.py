@@ -14,7 +14,7 @@ import pytest
 from harness.service import Service, without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import Peer, error, fake_mysql, galera, greets_then
+from tests.fake_mysql import Peer, error, fake_mysql, galera, greets_then, waits_for
 from tests.http.conftest import DONOR
 from tests.http.test_process import SECONDS, redirected, run
 
@@ -220,12 +220,8 @@ def test_a_service_at_an_address_of_its_own_is_reached_while_its_server_hangs(
     services: Services,
 ) -> None:
     may_answer = threading.Event()
-
-    def hangs_until_then(peer: Peer) -> None:
-        may_answer.wait(SECONDS)
-        galera()(peer)
-
-    with fake_mysql(hangs_until_then) as server, ThreadPoolExecutor() as commands:
+    healthy = waits_for(may_answer, galera())
+    with fake_mysql(healthy) as server, ThreadPoolExecutor() as commands:
         # The deadline is longer than a command waits for an answer.
         service = services.start_unasked(
             **settings_for(server),

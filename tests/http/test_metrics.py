@@ -2,14 +2,12 @@
 it.
 """
 
-import asyncio
 import re
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
@@ -21,7 +19,6 @@ from app.http.metrics import Metrics
 from app.http.reload_outcome import ReloadOutcome
 from app.http.sources import HealthCheckCounts, Sources
 from app.settings.database import Database
-from app.settings.disabled_file import switches_now
 from app.settings.settings import Settings
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -32,8 +29,12 @@ from tests.fake_mysql import FakeMySQL, fake_mysql, galera
 from tests.queries import metrics_on_the_page
 from tests.unit.test_monitor import ScriptedPoller, hanging, running, until
 
-INSIDE, OUTSIDE = "127.0.0.1", "::1"
 Outcome = NodeState | PollFailure
+GONE = PollFailure(Reason.TIMEOUT, "no answer")
+# A size that cannot be read is left out.
+READ = NodeState(
+    threads_connected=1, wsrep_cluster_size=-1, wsrep_flow_control_active="0"
+)
 
 
 def samples(text: str) -> dict[str, float]:
@@ -113,16 +114,14 @@ class TestContents:
         assert drained["disabled_timestamp_seconds"] == pytest.approx(
             service.disabled_file.stat().st_mtime
         )
-        command = ["promtool", "check", "metrics"]
-        done = subprocess.run(
-            command,
+        complaints = subprocess.check_output(
+            ["promtool", "check", "metrics"],
             input=reply.body,
-            capture_output=True,
+            stderr=subprocess.STDOUT,
             text=True,
             timeout=30,
-            check=False,
         )
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert complaints == ""
         assert (
             reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         )
@@ -205,87 +204,84 @@ class TestClients:
         assert scrape(unreachable).keys() == before.keys()
 
 
+@pytest.mark.anyio
 class TestPolls:
     """What the monitor counts, with a clock and a poller of our own: how long each takes, how old
     the latest is.
     """
 
     @staticmethod
-    def scraped_after(
-        polls: list[tuple[float, Outcome]], later: float, tmp_path: Path
+    async def scraped_after(
+        polls: Sequence[tuple[float, Outcome]], later: float
     ) -> dict[str, float]:
         """Run polls that take so long and end so, and scrape so much later."""
         now = 100.0
 
-        def taking(
-            seconds: float, outcome: Outcome
-        ) -> Callable[[], Awaitable[Outcome]]:
-            async def poll() -> Outcome:
-                nonlocal now
-                now += seconds
-                return outcome
-
-            return poll
-
-        async def scenario() -> str:
+        async def take(seconds: float, outcome: Outcome) -> Outcome:
             nonlocal now
-            switches = partial(switches_now, str(tmp_path / "disabled"))
-            poller = ScriptedPoller(*(taking(*poll) for poll in polls), hanging)
-            async with running(
-                poller,
-                switches,
-                interval_seconds=0,
-                max_age_seconds=200,
-                clock=lambda: now,
-            ) as monitor:
-                await until(lambda: poller.script == [hanging])
-                now += later
-                settings, register = Settings(), ConnectionRegister()
-                counts, logins = HealthCheckCounts(), Poller(Database(), Pace(1))
-                reload = ReloadOutcome(datetime.now(UTC))
-                sources = Sources(settings, logins, monitor, register, counts, reload)
-                return generate_latest(Metrics(sources)).decode()
+            now += seconds
+            return outcome
 
-        return samples(asyncio.run(scenario()))
+        steps = [partial(take, *poll) for poll in polls]
+        poller = ScriptedPoller(*steps, hanging)
+        async with running(
+            poller, interval_seconds=0, max_age_seconds=200, clock=lambda: now
+        ) as monitor:
+            await until(lambda: poller.script == [hanging])
+            now += later
+            sources = Sources(
+                Settings(),
+                Poller(Database(), Pace(1)),
+                monitor,
+                ConnectionRegister(),
+                HealthCheckCounts(),
+                ReloadOutcome(datetime.now(UTC)),
+            )
+            return samples(generate_latest(Metrics(sources)).decode())
 
-    def test_durations_are_counted_by_bucket_and_outcome(self, tmp_path: Path) -> None:
-        node, gone = (
-            NodeState(wsrep_local_state=4),
-            PollFailure(Reason.TIMEOUT, "no answer"),
+    async def test_durations_are_counted_by_bucket_and_outcome(self) -> None:
+        node = NodeState(wsrep_local_state=4)
+        found = await self.scraped_after(
+            [(0.0, node), (0.3, node), (0.9, GONE), (100.0, GONE)], 0.5
         )
-        found = self.scraped_after(
-            [(0.0, node), (0.3, node), (0.9, gone), (100.0, gone)], 0.5, tmp_path
-        )
-        assert found['polls_total{outcome="read"}'] == 2
-        assert found['polls_total{outcome="timeout"}'] == 2
-        name = "poll_duration_seconds"
-        buckets = {
-            bound: found[f'{name}_bucket{{le="{bound}"}}']
-            for bound in ("0.001", "0.2", "0.4", "1.6", "+Inf")
+        expected = {
+            'polls_total{outcome="read"}': 2,
+            'polls_total{outcome="timeout"}': 2,
+            'poll_duration_seconds_bucket{le="0.001"}': 1,
+            'poll_duration_seconds_bucket{le="0.2"}': 1,
+            'poll_duration_seconds_bucket{le="0.4"}': 2,
+            'poll_duration_seconds_bucket{le="1.6"}': 3,
+            'poll_duration_seconds_bucket{le="+Inf"}': 4,
+            "poll_duration_seconds_count": 4,
+            "poll_duration_seconds_sum": pytest.approx(101.2),
         }
-        assert buckets == {"0.001": 1, "0.2": 1, "0.4": 2, "1.6": 3, "+Inf": 4}
-        assert found[f"{name}_count"] == 4
-        assert found[f"{name}_sum"] == pytest.approx(101.2)
-        assert len([key for key in found if key.startswith(f"{name}_bucket")]) == 17
+        assert {name: found[name] for name in expected} == expected
+        assert len([name for name in found if "_bucket{" in name]) == 17
 
-    def test_only_what_was_read_is_told_and_only_until_it_is_stale(
-        self, tmp_path: Path
+    @pytest.mark.parametrize(
+        ("polls", "later", "reason", "told"),
+        [
+            (
+                [(0.0, READ)],
+                199.9,
+                "not-galera",
+                {"threads_connected": 1, "wsrep_flow_control_active": 0},
+            ),
+            ([(0.0, READ)], 200.1, "stale", {}),
+            ([(0.0, READ), (0.0, GONE)], 0, "timeout", {}),
+        ],
+        ids=["fresh", "stale", "failed"],
+    )
+    async def test_only_what_was_read_is_told_and_only_until_it_is_stale(
+        self,
+        polls: Sequence[tuple[float, Outcome]],
+        later: float,
+        reason: str,
+        told: dict[str, float],
     ) -> None:
-        # A size that cannot be read is left out.
-        node = NodeState(
-            threads_connected=1, wsrep_cluster_size=-1, wsrep_flow_control_active="0"
-        )
-        told = {"threads_connected": 1, "wsrep_flow_control_active": 0}
-        fresh = self.scraped_after([(0.0, node)], 199.9, tmp_path)
-        names = {
-            name for name in fresh if name.startswith(("wsrep_", "threads_", "max_"))
-        }
-        assert {name: fresh[name] for name in names} == told
-        stale = self.scraped_after([(0.0, node)], 200.1, tmp_path)
-        gone = PollFailure(Reason.TIMEOUT, "no answer")
-        failed = self.scraped_after([(0.0, node), (0.0, gone)], 0, tmp_path)
-        assert [reasons_in(found) for found in (stale, failed)] == [
-            ["stale"],
-            ["timeout"],
-        ]
-        assert not told.keys() & (stale.keys() | failed.keys())
+        found = await self.scraped_after(polls, later)
+        assert reasons_in(found) == [reason]
+        of_node = ("wsrep_", "threads_", "max_")
+        assert {
+            name: value for name, value in found.items() if name.startswith(of_node)
+        } == told
