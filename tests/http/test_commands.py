@@ -16,7 +16,7 @@ from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import Peer, error, fake_mysql, galera, greets_then, waits_for
 from tests.http.conftest import DONOR
-from tests.http.test_process import SECONDS, redirected, run
+from tests.http.test_process import SECONDS, begin, redirected, run
 
 SYNCED = "available synced: wsrep_local_state is 4 (Synced)\n"
 REFUSED = greets_then(error(1045))
@@ -59,18 +59,11 @@ class TestCheck:
 
     def test_being_ended_while_it_asks_is_no_yes(self) -> None:
         with fake_mysql(Peer.hang) as server:
-            environ = {
-                **without_settings(os.environ),
-                **settings_for(server, CLUSTERCHECK_DEADLINE="60"),
-            }
-            asking = subprocess.Popen(
-                [sys.executable, "-m", "app", "check"],
-                env=environ,
-                stdout=subprocess.DEVNULL,
-            )
-            wait_for("the question", lambda: server.connections, seconds=SECONDS)
-            asking.terminate()
-            assert asking.wait(SECONDS) not in (0, 1)
+            environ = settings_for(server, CLUSTERCHECK_DEADLINE="60")
+            with begin("check", **environ) as asking:
+                wait_for("the question", lambda: server.connections)
+                asking.terminate()
+                assert asking.wait(SECONDS) not in (0, 1)
 
     def test_a_refused_login_is_told_with_its_remedy_and_that_the_service_keeps_its_session(
         self,
@@ -242,9 +235,6 @@ def test_a_service_at_an_address_of_its_own_is_reached_while_its_server_hangs(
     assert (reloaded.returncode, reloaded.stderr) == (0, "")
 
 
-both = pytest.mark.parametrize("command", ["drain", "undrain"])
-
-
 class TestDrain:
     """drain makes the disabled file, undrain removes it, and both ask the service whether it sees
     that.
@@ -255,20 +245,17 @@ class TestDrain:
     ) -> None:
         service = services.start(CLUSTERCHECK_DRAIN_STATUS="404")
         path, where = service.disabled_file, f"127.0.0.1:{service.port}"
-        drained, again, undrained, once_more = (
-            run(command, **here(service))
-            for command in ("drain", "drain", "undrain", "undrain")
-        )
-        for done, first, confirmed in (
+        for command, first, confirmed in (
             (
-                drained,
+                "drain",
                 f"created {path}; to remove it, run: clustercheckd undrain\n",
                 "draining, disabled: ",
             ),
-            (again, f"{path} exists, and was not changed\n", "draining, disabled: "),
-            (undrained, f"removed {path}\n", "NOT available, unreachable: "),
-            (once_more, f"{path} does not exist\n", "NOT available, unreachable: "),
+            ("drain", f"{path} exists, and was not changed\n", "draining, disabled: "),
+            ("undrain", f"removed {path}\n", "NOT available, unreachable: "),
+            ("undrain", f"{path} does not exist\n", "NOT available, unreachable: "),
         ):
+            done = run(command, **here(service))
             assert (done.returncode, done.stderr) == (0, "")
             assert done.stdout.startswith(first)
             assert done.stdout.splitlines()[1].startswith(f"{where} is {confirmed}")
@@ -340,7 +327,7 @@ class TestDrain:
             assert done.stderr.endswith(f": it does not see the change of {other}\n")
             drainable.disabled_file.touch()
 
-    @both
+    @pytest.mark.parametrize("command", ["drain", "undrain"])
     def test_what_cannot_be_done_is_one_line(
         self, tmp_path: Path, command: str
     ) -> None:

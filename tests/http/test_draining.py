@@ -14,7 +14,8 @@ def test_the_disabled_file_decides_the_next_health_check_whatever_the_node_does(
 ) -> None:
     service = services.beside(node, CLUSTERCHECK_DRAIN_STATUS="404")
     service.disabled_file.touch()
-    assert (service.get().status, service.get().reason) == (404, "disabled")
+    reply = service.get()
+    assert (reply.status, reply.reason) == (404, "disabled")
     service.disabled_file.unlink()
     assert service.get().reason == "synced"
     node.behaviour = galera({"wsrep_ready": "OFF"})

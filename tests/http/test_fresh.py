@@ -4,7 +4,6 @@ meanwhile.
 
 import json
 import select
-import signal
 import socket
 import threading
 import time
@@ -72,6 +71,9 @@ def node() -> Iterator[SlowNode]:
         slow.gate.set()
 
 
+REFUSALS = [(503, "timeout"), (503, "shutting-down")]
+
+
 def let_pass(seconds: float) -> None:
     """Wait until so much time has passed."""
     began = time.monotonic()
@@ -105,7 +107,7 @@ def hold(
     node.gate.clear()
     let_pass(1.1 * INTERVAL_SECONDS)
     held = send(service, request)
-    wait_for("a poll to be under way", lambda: node.polls > before, seconds=SECONDS)
+    wait_for("a poll to be under way", lambda: node.polls > before)
     # Sent later, on the same loop: if the first request had its answer already, that would have
     # left before.
     assert service.get("/livez").status == 200
@@ -152,11 +154,7 @@ def test_what_does_not_depend_on_the_poll_never_waits_for_it(
         assert service.get().reason == "disabled"
         service.disabled_file.unlink()
         service.process.terminate()
-        wait_for(
-            "the drain",
-            lambda: "INFO draining " in service.log.read_text(),
-            seconds=SECONDS,
-        )
+        service.wait_for_log(" INFO draining ")
         assert service.get().reason == "shutting-down"
         service.process.terminate()
 
@@ -170,20 +168,15 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(
         oldest_usable_seconds(INTERVAL_SECONDS, DEADLINE_SECONDS) + 0.2,
     ):
         held = hold(service, node)
-        service.process.send(signal.SIGSTOP)
-        # The answer lies in the socket while the service stands still.
-        node.gate.set()
-        let_pass(seconds)
-        metrics, sent_meanwhile = (
-            send(service, b"GET /metrics HTTP/1.0\r\n\r\n"),
-            send(service),
-        )
-        service.process.send(signal.SIGCONT)
-        answers = [
-            answer_to(connection) for connection in (held, metrics, sent_meanwhile)
-        ]
+        with service.process.paused():
+            # The answer lies in the socket while the service stands still.
+            node.gate.set()
+            let_pass(seconds)
+            metrics = send(service, b"GET /metrics HTTP/1.0\r\n\r\n")
+            sent_meanwhile = send(service)
+        assert answer_to(held) == answer_to(sent_meanwhile) == (200, "synced")
         # /metrics has no reason.
-        assert answers == [(200, "synced"), (200, ""), (200, "synced")]
+        assert answer_to(metrics) == (200, "")
     assert [line.split()[2] for line in service.log.read_text().splitlines()] == [
         "started",
         "available",
@@ -191,40 +184,34 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(
 
 
 @pytest.mark.parametrize(
-    ("deadline", "ends", "pause_seconds"),
-    [("20", True, 0), ("0.8", False, 0), ("0.8", False, 3)],
+    ("deadline", "pause_seconds", "answers"),
+    [
+        ("20", 0, [(200, "synced")]),
+        ("0.8", 0, REFUSALS),
+        # The pause is longer than all that the service waits for.
+        ("0.8", 3, [*REFUSALS, (503, "stale")]),
+    ],
+    ids=["the poll ends", "it does not end", "nor before a pause"],
 )
 def test_a_health_check_that_waits_is_answered_before_the_service_ends(
     services: Services,
     node: SlowNode,
     deadline: str,
     pause_seconds: float,
-    *,
-    ends: bool,
+    answers: list[tuple[int, str]],
 ) -> None:
     service = services.beside(
         node.server, CLUSTERCHECK_DEADLINE=deadline, **ONE_SESSION
     )
     held = hold(service, node)
     service.process.terminate()
-    wait_for(
-        "the end to begin",
-        lambda: "INFO stopping " in service.log.read_text(),
-        seconds=SECONDS,
-    )
-    refusals = ["timeout", "shutting-down"]
-    if pause_seconds:
-        refusals.append("stale")
-        # Longer than all that the service waits for.
-        service.process.send(signal.SIGSTOP)
+    service.wait_for_log(" INFO stopping ")
+    with service.process.paused():
         let_pass(pause_seconds)
-        service.process.send(signal.SIGCONT)
-    if ends:
+    if (200, "synced") in answers:
         # Longer than a connection has for its request then.
         let_pass(0.5)
         node.gate.set()
-    assert answer_to(held) in (
-        [(200, "synced")] if ends else [(503, reason) for reason in refusals]
-    )
+    assert answer_to(held) in answers
     assert service.stop() == 0
     assert "ERROR" not in service.log.read_text()

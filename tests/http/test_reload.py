@@ -30,8 +30,8 @@ from tests.fake_mysql import (
 )
 from tests.http.test_commands import here
 from tests.http.test_metrics import scrape
-from tests.http.test_process import run
-from tests.http.test_status import answers, watching
+from tests.http.test_process import begin, run
+from tests.http.test_status import answers
 from tests.measured import within
 
 SECONDS = 10
@@ -371,7 +371,7 @@ def test_a_service_that_dies_in_a_reload_is_told_at_once(
 
 def test_a_process_that_is_not_clustercheckd_gets_no_signal() -> None:
     # Any user may answer while the service is down. For kill(2), some of these are many processes.
-    with watching(f"{LOOPBACK}:1") as looks_like_it:
+    with begin("status", "--watch", f"{LOOPBACK}:1") as looks_like_it:
         for pid in (looks_like_it.pid, 1, 0, -1, 1 << 30, 10**1000):
             document = {"available": True, "reason": "synced", "pid": pid}
             with fake_mysql(answers(json.dumps(document).encode())) as other:

@@ -2,6 +2,7 @@
 real server.
 """
 
+import re
 import socket
 import time
 from contextlib import closing
@@ -121,16 +122,12 @@ def test_each_route_has_its_status_and_ends_the_connection(
     for target in targets.split():
         for method in ("GET", "HEAD", "OPTIONS", "delete"):
             request = f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"
-            line, *headers = (
-                unreachable.send(request.encode())
-                .partition(b"\r\n\r\n")[0]
-                .decode()
-                .splitlines()
-            )
-            assert int(line.split()[1]) == status, request
-            assert [
-                one for one in headers if one.lower().startswith("connection:")
-            ] == ["connection: close"], request
+            answer = unreachable.send(request.encode()).decode()
+            head = answer.partition("\r\n\r\n")[0].lower()
+            assert head.startswith(f"http/1.1 {status} "), request
+            assert re.findall(r"^connection: \w+", head, re.MULTILINE) == [
+                "connection: close"
+            ], request
 
 
 def test_what_is_wrong_with_a_request_is_named(unreachable: Service) -> None:
@@ -144,23 +141,18 @@ def test_what_is_wrong_with_a_request_is_named(unreachable: Service) -> None:
 
 def test_any_path_gets_the_verdict_where_it_is_asked_for(services: Services) -> None:
     service = services.start(CLUSTERCHECK_ANY_PATH="1")
-    for path in ("/nothing", "/check?whatever=1", "/readyz/"):
-        assert (service.get(path).status, service.get(path).reason) == (
-            503,
-            "unreachable",
-        )
-    assert [
-        service.get(path).status for path in ("/livez", "/status", "/metrics", "/?x=1")
-    ] == [
-        200,
-        200,
-        200,
-        400,
-    ]
-    assert (
-        'health_checks_total{path="other",status="503"} 6.0'
-        in service.get("/metrics").body
-    )
+    for path, status, reason in (
+        ("/nothing", 503, "unreachable"),
+        ("/check?whatever=1", 503, "unreachable"),
+        ("/readyz/", 503, "unreachable"),
+        ("/livez", 200, ""),
+        ("/status", 200, ""),
+        ("/?x=1", 400, ""),
+    ):
+        reply = service.get(path)
+        assert (reply.status, reply.reason) == (status, reason)
+    counted = 'health_checks_total{path="other",status="503"} 3.0'
+    assert counted in service.get("/metrics").body
 
 
 @pytest.mark.parametrize("any_path", ["0", "1"])
@@ -202,7 +194,7 @@ def test_a_400_says_why(services: Services) -> None:
     closed = service.status()["connections"]["closed"]
     assert {cause: closed[cause] for cause in MALFORMED} == dict.fromkeys(MALFORMED, 1)
     log = service.log.read_text()
-    assert log.count("malformed request cause=tls client=127.0.0.1 count=1") == 1
+    assert "malformed request cause=tls client=127.0.0.1 count=1" in log
     assert log.count("malformed request") == 1
     assert "192.0.2.1" not in log
 

@@ -8,7 +8,6 @@ import pytest
 
 from harness.ports import LOOPBACK
 from harness.service import Service, handing_down, read_to_end
-from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL
 
@@ -28,9 +27,7 @@ def start_on(
         port=held.getsockname()[1],
         pass_fds=[held.fileno()],
     )
-    wait_for(
-        "the start", lambda: "INFO started " in service.log.read_text(), seconds=20
-    )
+    service.wait_for_log(" INFO started ")
     return service
 
 
@@ -73,11 +70,7 @@ def test_a_request_that_is_on_its_way_at_the_end_is_answered(
         # Once a later connection is answered, these have been accepted.
         service.get()
         service.process.terminate()
-        wait_for(
-            "the end to begin",
-            lambda: "INFO stopping " in service.log.read_text(),
-            seconds=5,
-        )
+        service.wait_for_log(" INFO stopping ")
         # The silent one does not delay the end.
         for connection in early:
             connection.sendall(HEALTH_CHECK)

@@ -19,7 +19,6 @@ from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, galera
 
-SECONDS = 10
 SYNCED = Verdict(available=True, reason=Reason.SYNCED, detail="seen")
 
 
@@ -49,11 +48,10 @@ class Manager:
 
     def wait_for(self, name: str, value: str) -> None:
         """Wait until a value that begins so has been sent."""
-
-        def sent() -> bool:
-            return any(sent.startswith(value) for sent in self.values(name))
-
-        wait_for(f"{name}={value}", sent, seconds=SECONDS)
+        wait_for(
+            f"{name}={value}",
+            lambda: any(sent.startswith(value) for sent in self.values(name)),
+        )
 
 
 @pytest.fixture(params=["{}/notify", "@{}"])
@@ -61,12 +59,6 @@ def manager(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Manager]
     """Listen in systemd's place, at a path and at an abstract address."""
     with closing(Manager(request.param.format(tmp_path))) as listening:
         yield listening
-
-
-@pytest.fixture
-def systemd(manager: Manager) -> Systemd:
-    """Make what tells the manager."""
-    return Systemd(manager.address)
 
 
 def start(
@@ -97,13 +89,13 @@ def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(
 
 
 def test_the_watchdog_is_fed_only_while_the_service_is_alive(
-    manager: Manager, systemd: Systemd
+    manager: Manager,
 ) -> None:
     alive = [True, False, False, True]
     with asyncio.Runner(loop_factory=async_solipsism.EventLoop) as runner:
         # Without an answer left to pop, the feeding ends.
         with pytest.raises(IndexError):
-            runner.run(systemd.feed_watchdog(alive.pop))
+            runner.run(Systemd(manager.address).feed_watchdog(alive.pop))
         assert runner.get_loop().time() == 4
     assert manager.values("WATCHDOG") == ["1", "1"]
 
@@ -119,7 +111,7 @@ def test_the_end_is_announced_with_the_time_that_the_drain_and_held_answers_take
     assert int(manager.values("EXTEND_TIMEOUT_USEC")[0]) >= 39_000_000
     manager.wait_for("STATUS", "draining shutting-down: ")
     # A second signal ends it at once.
-    assert service.process.stop(seconds=SECONDS) == 0
+    assert service.process.stop(seconds=10) == 0
 
 
 def test_without_a_manager_to_tell_everything_goes_on() -> None:
