@@ -34,8 +34,8 @@ from app.verdict.node_state import NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
 from app.verdict.rules import DONOR
 
-_NO_GUEST_SECONDS = 0.2
-"""How soon to visit without a guest: the node may stand still, or return."""
+_NO_GUEST_SECONDS = 0.001
+"""How soon to visit without a guest: the poll that sees the node return waits for it."""
 
 _SPARE_IDLE_SECONDS = 30
 """So much longer than the longest pause does the server keep a session."""

@@ -191,6 +191,17 @@ def test_the_longest_gap_follows_from_the_provider_s_own_timeout() -> None:
         assert reads_in_sync(server) == before + 1
 
 
+def test_a_server_that_returns_is_back_with_its_first_answer() -> None:
+    with polling(galera(), login_interval=60) as (polls, server):
+        polls.state()
+        server.behaviour = says(packet(0, error(1053)))
+        server.drop_connections()
+        polls.failure()
+        polls.ahead_seconds += 9
+        server.behaviour = galera()
+        assert not polls.state().returning
+
+
 def hanging_at(statement: str) -> Behaviour:
     """Behave like a Synced node, but never answer one statement."""
 
