@@ -39,6 +39,7 @@ _PATIENT_SECONDS = 120.0
 
 SEMI_SYNC = "semi-sync without a replica"
 ALL_CUT = "all cut from all"
+_ALL_LOSE = "30 % lost by all"
 _FULL_DISKS = "full disk under the binary log, all"
 NETWORK = {
     "group cut": ("ip saddr NODE", "ip daddr NODE"),
@@ -47,7 +48,7 @@ NETWORK = {
     "pair cut": ("ip saddr NODE ip daddr OTHER", "ip saddr OTHER ip daddr NODE"),
     "10 % lost": ("ip saddr NODE RARELY", "ip daddr NODE RARELY"),
     "30 % lost": ("ip saddr NODE OFTEN", "ip daddr NODE OFTEN"),
-    "30 % lost by all": ("meta l4proto tcp OFTEN",),
+    _ALL_LOSE: ("meta l4proto tcp OFTEN",),
     "full-size packets lost": ("ip saddr NODE ip length > 1000",),
     ALL_CUT: ("meta l4proto tcp",),
 }
@@ -229,6 +230,10 @@ OF_NODE: dict[str, OfNode] = {
 }
 _RESTARTS: dict[str, OfStack] = {
     "voted out": _voted_out,
+    # A server that finds no room may end.
+    "full disk under the data, all": lambda stack, _: (
+        stack.installation.with_full_disk()
+    ),
     "incremental transfer of much": _much_missed,
     "full state transfer by mariabackup": _transfer_by_mariabackup,
     "kill -9, and all run a slow wsrep_notify_cmd": _killed_and_all_notify,
@@ -237,9 +242,6 @@ RESTARTED = tuple(_RESTARTS)
 OF_STACK: dict[str, OfStack] = {
     "slow disk, all": _on_all(_slow_disk),
     _FULL_DISKS: _on_all(Node.with_full_disk),
-    "full disk under the data, all": lambda stack, _: (
-        stack.installation.with_full_disk()
-    ),
     **_RESTARTS,
     "5 % of a core, all": _on_all(_little_cpu),
     "leaves in order": _leaving,
@@ -247,7 +249,7 @@ OF_STACK: dict[str, OfStack] = {
     _LINK_DOWN: _link_down,
 }
 NEEDING_HOSTS = (*NETWORK, _FLAPPING, _LINK_DOWN)
-ALL_ALONE = (ALL_CUT, _FULL_DISKS)
+ALL_ALONE = (ALL_CUT, _ALL_LOSE, _FULL_DISKS)
 """Those by which each node stands still for a cause of its own, and no client can use any."""
 ALONE = (
     *(_LINK_DOWN, "group cut", "cannot send", "cannot receive"),
