@@ -60,14 +60,14 @@ class Logins:
     """What all logins so far say. A method that names an event returns the value after it.
 
     failure: why the latest was not accepted. rejected: why the server takes no logins. rejections
-    and refusals: see `EFFECTS`. rejecting_since: when the first of those rejections began.
+    and refusals: see `EFFECTS`. rejected_seconds: how long those rejections took.
     """
 
     began_at: float = -math.inf
     outcome: Outcome | None = None
     failure: PollFailure | None = None
     rejections: int = 0
-    rejecting_since: float = math.inf
+    rejected_seconds: float = 0.0
     rejected: PollFailure | None = None
     refusals: int = 0
 
@@ -81,14 +81,12 @@ class Logins:
         """How long the next login may take, and how long while the server hangs.
 
         The server may delay one that follows a refusal. A server that hangs keeps each that is
-        given up: the next may take a minute, or as long as the server has taken no logins.
+        given up: the next may take a minute, or as long as those before it together.
         """
         usual_seconds = _LIMITS_SECONDS[min(self.rejections, 1)]
         if self.refusals:
             usual_seconds = _PATIENT_SECONDS
-        return usual_seconds, max(
-            _PATIENT_SECONDS, self.began_at - self.rejecting_since
-        )
+        return usual_seconds, max(_PATIENT_SECONDS, self.rejected_seconds)
 
     def waits(self, at: float) -> bool:
         """Whether the next login waits after a refusal."""
@@ -120,15 +118,20 @@ class Logins:
         """Note that the account has changed: a login is due."""
         return replace(self, began_at=-math.inf, refusals=min(self.refusals, 1))
 
-    def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
-        """Note how one ended."""
+    def ended(
+        self,
+        outcome: Outcome,
+        failure: PollFailure | None = None,
+        took_seconds: float = 0.0,
+    ) -> "Logins":
+        """Note how one ended. took_seconds: without those in which the machine slept."""
         (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
         rejections = keep_rejections * self.rejections + rejected_now
-        since = min(self.began_at, self.rejecting_since) if rejections else math.inf
+        seconds = self.rejected_seconds + took_seconds if rejections else 0.0
         refusals = keep_refusals * self.refusals + refused_now
         rejected = failure if outcome is Outcome.REJECTED else self.rejected
         if rejections < _REJECTIONS:
             rejected = None
         return Logins(
-            self.began_at, outcome, failure, rejections, since, rejected, refusals
+            self.began_at, outcome, failure, rejections, seconds, rejected, refusals
         )

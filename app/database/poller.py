@@ -252,6 +252,8 @@ class Poller:
 
     async def _log_in(self, attempt: Attempt) -> None:
         seconds, longest_seconds = self.logins.limits_seconds
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
         try:
             async with (
                 deadline(longest_seconds),
@@ -261,9 +263,10 @@ class Poller:
         except Exception as fault:  # noqa: BLE001 (as in `_asked`)
             failure = poll_failure(fault, attempt.target, attempt.phase, seconds)
             refusals = self.logins.refusals
-            self._note(outcome_of(fault, failure, attempt.phase, refusals), failure)
+            outcome = outcome_of(fault, failure, attempt.phase, refusals)
+            self._note(outcome, failure, loop.time() - began_at)
             # The login that decides is not to wait for the next poll.
-            asyncio.get_running_loop().call_soon(self._begin_what_is_due)
+            loop.call_soon(self._begin_what_is_due)
             return
         # The read in sync that follows says whether an account that could not can now.
         if self.logins.outcome is not Outcome.UNREAD:
@@ -346,9 +349,17 @@ class Poller:
         if self.logins.outcome is Outcome.UNREAD:
             self._note(Outcome.ACCEPTED)
 
-    def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
+    def _note(
+        self,
+        outcome: Outcome,
+        failure: PollFailure | None = None,
+        took_seconds: float = 0.0,
+    ) -> None:
         self.login_counts[failure.reason if failure else None] += 1
-        before, self.logins = self.logins, self.logins.ended(outcome, failure)
+        before, self.logins = (
+            self.logins,
+            self.logins.ended(outcome, failure, took_seconds),
+        )
         # Clients pile up behind a wait: that the server is full does not end it.
         if self._guest is None and outcome in NO_SESSION:
             self.sync = self.sync.nothing_reads()
