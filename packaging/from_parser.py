@@ -12,10 +12,10 @@ from licences import output_of
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from app.commands.parser import COMMANDS, parser_of
+from app.kinds import SECRET, Row
 from app.settings.disabled_file import DISABLED_FILE
 from app.settings.env_file import ENV_FILE
 from app.settings.settings import TABLE
-from app.table import SECRET, Row
 
 FILES = {
     ENV_FILE: "settings, one NAME=value a line",

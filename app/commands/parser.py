@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from app import __version__
 from app.commands.output import say
+from app.kinds import BOOLEAN, SECRET
 from app.settings.error import SettingsError
 from app.settings.settings import DATABASE, LISTENING, POLICY, TABLE
-from app.table import BOOLEAN, SECRET
 
 # Anything else may be a secret in the wrong place: it is not repeated.
 _HARMLESS = re.compile(r"-[A-Za-z]|--?[a-z-]{0,40}|[a-z]{2,12}")

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Any
 
+from app.kinds import BOOLEAN, HOST, PATH, PORT, SECRET, TEXT, Kind, choice, row
 from app.settings.error import SettingsError
 from app.settings.files import read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
 from app.settings.tls import VERIFY, context_of
-from app.table import BOOLEAN, HOST, PATH, PORT, SECRET, TEXT, Kind, choice, row
 from app.text import host_and_port
 
 USUAL_SOCKETS = (

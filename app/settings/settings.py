@@ -3,10 +3,7 @@
 from dataclasses import dataclass, fields
 from ipaddress import IPv4Network, IPv6Network
 
-from app.settings.database import Database
-from app.settings.disabled_file import DISABLED_FILE
-from app.settings.error import SettingsError
-from app.table import (
+from app.kinds import (
     BOOLEAN,
     MOST_PORT,
     NETWORKS,
@@ -18,6 +15,9 @@ from app.table import (
     row,
     whole,
 )
+from app.settings.database import Database
+from app.settings.disabled_file import DISABLED_FILE
+from app.settings.error import SettingsError
 from app.verdict.rules import Policy
 
 NOTHING_READS = (

@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from app.kinds import NETWORKS
 from app.settings.env_file import ENV_FILE, Variable, read_env_file
 from app.settings.error import SettingsError
 from app.settings.settings import TABLE, Settings
-from app.table import NETWORKS
 
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 

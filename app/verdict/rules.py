@@ -39,7 +39,7 @@ in sessions. No rule reads wsrep_sst_donor_rejects_queries, which Galera 4 only 
 import math
 from dataclasses import dataclass
 
-from app.table import BOOLEAN, duration, row, whole
+from app.kinds import BOOLEAN, duration, row, whole
 from app.text import one_line
 from app.verdict.node_state import NOT_A_NUMBER, NodeState, PollFailure, PollResult
 from app.verdict.reason import PLANNED, Reason

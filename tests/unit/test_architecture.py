@@ -11,11 +11,11 @@ ROOT = Path(__file__).parents[2]
 
 ARROWS = {
     "app.text": set(),
-    "app.table": set(),
+    "app.kinds": set(),
     "app.deadline": set(),
-    "app.verdict": {"app.table", "app.text"},
+    "app.verdict": {"app.kinds", "app.text"},
     "app.monitor": {"app.verdict", "app.deadline"},
-    "app.settings": {"app.verdict", "app.table", "app.text", "dotenv"},
+    "app.settings": {"app.verdict", "app.kinds", "app.text", "dotenv"},
     "app.database": {
         *(
             "app.verdict",
@@ -28,11 +28,11 @@ ARROWS = {
         *("app.settings.database", "app.settings.tls", "app.settings.error"),
     },
     "app.http": {
-        *("app.database", "app.monitor", "app.settings", "app.verdict", "app.table"),
+        *("app.database", "app.monitor", "app.settings", "app.verdict", "app.kinds"),
         *("app.text", "fastapi", "prometheus_client", "pydantic", "uvicorn"),
     },
     "app.commands": {
-        *("app.database", "app.settings", "app.verdict", "app.table", "app.text"),
+        *("app.database", "app.settings", "app.verdict", "app.kinds", "app.text"),
         *("pydantic", "pydantic_core"),
     },
     "app.service.log": set(),

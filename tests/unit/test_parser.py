@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from app import table
+from app import kinds
 from app.__main__ import main
 from app.commands.exit_status import MISUSED
 from app.commands.parser import COMMANDS, parse, parser_of
@@ -150,7 +150,7 @@ def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password(
 ):
     flags = {name: flags_of(name) - {"--help", "--env-file"} for name in COMMANDS}
     assert flags["serve"] >= {
-        row.flag for row in TABLE.values() if row.kind is not table.SECRET
+        row.flag for row in TABLE.values() if row.kind is not kinds.SECRET
     }
     assert not [flag for flag in flags["serve"] if flag.endswith("password")]
     assert flags["status"] == {"--all", "--host", "--port", "--json", "--watch"}

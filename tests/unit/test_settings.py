@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from app.commands.parser import parse
+from app.kinds import PATH
 from app.settings.database import Database
 from app.settings.error import SettingsError
 from app.settings.settings import DATABASE, POLICY, TABLE, Settings
 from app.settings.source import Source
-from app.table import PATH
 from app.verdict.rules import Policy
 from harness.service import without_settings
 

@@ -1,4 +1,4 @@
-"""The table of settings: how a row of it is written, and how the text of each kind is read.
+"""How a row of the table of settings is written, and how the text of each kind is read.
 
 The rows are the fields of `Policy`, `Database` and `Settings`: one for each setting. Flags, help,
 messages, the schema and the completions come from them.
