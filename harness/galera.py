@@ -45,6 +45,7 @@ _DATA_BYTES = 8 << 30
 _BINARY_LOG_BYTES = 1 << 30
 """Enough for the commits of some hours, and for a large transaction."""
 _PAGE_BYTES = 4096
+_SPARE_BYTES = 256 << 10
 _START_SECONDS = 60.0
 _RESTARTS = 2
 _QUERY_SECONDS = 10
@@ -209,7 +210,8 @@ class Installation(Block):
                 ["mount", "-o", options, str(self.directory)], check=True, timeout=10
             )
 
-        limit(shutil.disk_usage(self.directory).used)
+        # The servers write meanwhile.
+        limit(shutil.disk_usage(self.directory).used + _SPARE_BYTES)
         try:
             yield
         finally:

@@ -117,4 +117,6 @@ NOT_GALERA = {
 
 def parsed(rows: Mapping[str, Cell]) -> NodeState:
     """Parse rows that must give a state."""
-    return parse_node_state(rows.items())
+    state = parse_node_state(rows.items())
+    assert isinstance(state, NodeState)
+    return state

@@ -27,7 +27,7 @@ from app.verdict.rules import word_of
 SECONDS = 2.0
 _MOST_BYTES = 1 << 18
 _MOST_MEMBERS = 64
-NO_ANSWER = f"no answer within {SECONDS:g} s"
+_NO_ANSWER = f"no answer within {SECONDS:g} s"
 _NOT_OURS = (
     "no clustercheckd that answers this host: check the port, and CLUSTERCHECK_ALLOW_FROM"
     " there"
@@ -157,7 +157,7 @@ def members_of(addresses: Sequence[Address]) -> list[Address]:
 
 def ask(addresses: Sequence[Address]) -> list[Answer]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers = {address: no_answer(address, NO_ANSWER) for address in addresses}
+    answers = {address: no_answer(address, _NO_ANSWER) for address in addresses}
 
     def ask_one(address: Address) -> None:
         answers[address] = _ask(address)
@@ -187,7 +187,7 @@ def _ask(address: Address) -> Answer:
         fault = _NOT_OURS
     except OSError as error:
         # A timeout of ours has no such text.
-        fault = error.strerror or NO_ANSWER
+        fault = error.strerror or _NO_ANSWER
     return no_answer(address, fault)
 
 

@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.commands.asking import NO_ANSWER, Answer, ask, own_address
+from app.commands.asking import Answer, ask, own_address
 from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
 from app.settings.source import Source
@@ -40,7 +40,7 @@ def reload(source: Source) -> int:
     after = before
     # One that began before the signal may have read the settings of before.
     while after.last_reload.at is None or after.last_reload.at < sent_at:
-        has_ended = after.fault not in ("", NO_ANSWER)
+        has_ended = after.fault and not Path(f"/proc/{main}").exists()
         if has_ended or after.reason == Reason.SHUTTING_DOWN:
             complain(f"not reloaded: {address.name}: {after.fault or after.words}")
             return FAILED

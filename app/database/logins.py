@@ -127,11 +127,18 @@ class Logins:
         """Note how one ended. took_seconds: without those in which the machine slept."""
         (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
         rejections = keep_rejections * self.rejections + rejected_now
-        seconds = self.rejected_seconds + took_seconds if rejections else 0.0
+        kept_seconds = keep_rejections * self.rejected_seconds
+        seconds = kept_seconds + rejected_now * took_seconds
         refusals = keep_refusals * self.refusals + refused_now
         rejected = failure if outcome is Outcome.REJECTED else self.rejected
         if rejections < _REJECTIONS:
             rejected = None
         return Logins(
-            self.began_at, outcome, failure, rejections, seconds, rejected, refusals
+            self.began_at,
+            outcome,
+            failure,
+            rejections,
+            min(rejections, 1) * seconds,
+            rejected,
+            refusals,
         )

@@ -34,8 +34,9 @@ from app.verdict.node_state import NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
 from app.verdict.rules import DONOR
 
-_NO_GUEST_SECONDS = 0.001
-"""How soon to visit without a guest: the poll that sees the node return waits for it."""
+_NO_GUEST_SECONDS = (0.001, 0.2)
+"""How soon to visit without a guest, after a first login and after a visit: the node may stand
+still, or return, and the poll that sees it return waits for that."""
 
 _SPARE_IDLE_SECONDS = 30
 """So much longer than the longest pause does the server keep a session."""
@@ -239,7 +240,7 @@ class Poller:
         if self._serving is None or self._attempt.login:
             return
         if interval_seconds and self._guest is None and self.logins.failure is None:
-            interval_seconds = _NO_GUEST_SECONDS
+            interval_seconds = _NO_GUEST_SECONDS[self._attempt.is_visit]
         if self.logins.is_due(
             at, interval_seconds, session_answers=self._serving.reading is None
         ):
@@ -264,7 +265,8 @@ class Poller:
             failure = poll_failure(fault, attempt.target, attempt.phase, seconds)
             refusals = self.logins.refusals
             outcome = outcome_of(fault, failure, attempt.phase, refusals)
-            self._note(outcome, failure, loop.time() - began_at)
+            # A pause of ours is no hang.
+            self._note(outcome, failure, min(loop.time() - began_at, longest_seconds))
             # The login that decides is not to wait for the next poll.
             loop.call_soon(self._begin_what_is_due)
             return

@@ -21,7 +21,7 @@ from app.deadline import deadline
 from app.verdict.node_state import (
     STATUS_VARIABLES,
     SYSTEM_VARIABLES,
-    NodeState,
+    PollResult,
     Rows,
     parse_node_state,
 )
@@ -109,7 +109,7 @@ class Session(Connection):
                     await self._writer.wait_closed()
         self.close()
 
-    async def read(self, *more: str) -> NodeState:
+    async def read(self, *more: str) -> PollResult:
         """Read the node's state, and more. Raises any exception."""
         at = asyncio.get_running_loop().time()
         names = self._names if at < self._show_at else ()

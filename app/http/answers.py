@@ -84,7 +84,7 @@ class Answers:
             policy.max_sync_wait
             and not self._sources.settings.clustercheck_login_interval
         ):
-            raise SettingsError(NOTHING_READS)
+            raise SettingsError(f"max_sync_wait: {NOTHING_READS}")
         return policy
 
     async def _after_a_poll(self, path: str, policy: Policy | None) -> Answer:

@@ -20,9 +20,7 @@ from app.settings.disabled_file import DISABLED_FILE
 from app.settings.error import SettingsError
 from app.verdict.rules import Policy
 
-NOTHING_READS = (
-    "MAX_SYNC_WAIT: with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
-)
+NOTHING_READS = "with CLUSTERCHECK_LOGIN_INTERVAL=0 nothing reads in sync"
 
 Networks = list[IPv4Network | IPv6Network] | None
 
@@ -73,7 +71,7 @@ class Settings(Policy, Database):
                 "MYSQL_PASSWORD and MYSQL_PASSWORD_FILE are both set: set one"
             )
         if self.max_sync_wait and not self.clustercheck_login_interval:
-            raise SettingsError(NOTHING_READS)
+            raise SettingsError(f"MAX_SYNC_WAIT: {NOTHING_READS}")
 
     def database(self) -> Database:
         """Return the database settings, for the poller."""

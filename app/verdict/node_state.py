@@ -137,17 +137,23 @@ STATUS_VARIABLES, SYSTEM_VARIABLES = tuple(_STATUS), tuple(_SYSTEM)
 """What a poll asks for. A server takes names in either case."""
 
 
-def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> NodeState:
-    """Parse rows of name and value. Raises ValueError if they are none.
+def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> PollResult:
+    """Parse rows of name and value.
 
-    Also if a name has two values: to guess which is true would risk a false 200.
+    Two values of a name are a failure: to guess which is true would risk a false 200.
     """
     values: dict[str, int | str] = {}
-    for name, cell in rows:
-        field = _text(name).lower()
-        if field not in _PARSERS:
+    for row in rows:
+        if len(row) != 2:  # noqa: PLR2004 (a name and a value)
+            return PollFailure(
+                Reason.ERROR, "the server sent a row that is not a name and a value"
+            )
+        name = _text(row[0]).lower()
+        if name not in _PARSERS:
             continue
-        value = _PARSERS[field](cell)
-        if values.setdefault(field, value) != value:
-            raise ValueError(f"two different values for {field}")
+        value = _PARSERS[name](row[1])
+        if values.setdefault(name, value) != value:
+            return PollFailure(
+                Reason.ERROR, f"the server sent two different values for {name}"
+            )
     return NodeState(**values)  # type: ignore[arg-type]

@@ -201,13 +201,16 @@ class Report:
         Then for how much of that a client could use them, beyond what a fresh answer needs.
         """
         seconds = vain_seconds = 0.0
-        for name, node in self.nodes.items():
-            usable = stretches(settled(node[TRUTH]), USABLE)
+        for name in self.nodes:
             for stretch in self._alone(name):
                 seconds += length(stretch)
-                vain = sum(map(length, intersection([stretch], usable)))
-                vain_seconds += max(0.0, vain - _LATE_SECONDS)
+                vain_seconds += self._vain_seconds(name, stretch)
         return seconds, vain_seconds
+
+    def _vain_seconds(self, node: str, stretch: Stretch) -> float:
+        usable = stretches(settled(self.nodes[node][TRUTH]), USABLE)
+        seconds = sum(map(length, intersection([stretch], usable)))
+        return max(0.0, seconds - _LATE_SECONDS)
 
     def _alone(self, node: str) -> list[Stretch]:
         marked = [
@@ -227,6 +230,8 @@ class Report:
             for one, other in combinations(self.nodes, 2)
             for both in intersection(self._alone(one), self._alone(other))
             if self._window_of(both).kind not in ALL_ALONE
+            or self._vain_seconds(one, both)
+            or self._vain_seconds(other, both)
         ]
 
     def _seen(self, node: str, during: Stretch) -> str:

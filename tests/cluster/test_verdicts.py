@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from app.database.session import Session
 from app.settings.database import Database
-from app.verdict.node_state import SYSTEM_VARIABLES, NodeState
+from app.verdict.node_state import SYSTEM_VARIABLES, NodeState, PollFailure
 from harness.galera import ACCOUNT, PASSWORD, Node
 from harness.ports import LOOPBACK
 from harness.service import Service
@@ -74,7 +74,7 @@ def assert_select_is_like_show(node: Node) -> None:
 def check_select_is_like_show(database: Database) -> set[str]:
     """Check it of any server. Return the system variables that it has."""
 
-    async def two_readings() -> list[NodeState]:
+    async def two_readings() -> list[NodeState | PollFailure]:
         session = await Session.to(database.target())
         readings = [await session.read() for _ in range(2)]
         # A SELECT that is refused would be followed by another SHOW.

@@ -108,7 +108,10 @@ def test_a_limit_for_reads_in_sync_is_refused_if_nothing_reads() -> None:
     )
     answer = Answers(sources).to(Request("/", b"max_sync_wait=3"))  # type: ignore[arg-type]
     assert isinstance(answer, Answer)
-    assert (answer.status, answer.body) == (400, f"{NOTHING_READS}\r\n".encode())
+    assert (answer.status, answer.body) == (
+        400,
+        f"max_sync_wait: {NOTHING_READS}\r\n".encode(),
+    )
 
 
 @pytest.mark.parametrize(("alive", "expected"), [(True, ALIVE), (False, STUCK)])

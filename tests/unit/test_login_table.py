@@ -141,6 +141,7 @@ def test_a_session_that_gets_no_answer_is_a_reason_to_log_in_whatever_the_interv
         ((REJECTED,), 1.5, 4.0, 60.0),
         ((REJECTED,) * 9, 4.0, 4.0, 60.0),
         ((REJECTED,) * 3, 50.0, 4.0, 150.0),
+        ((REJECTED, FAILED, REJECTED, DELAYED), 50.0, 60.0, 100.0),
         ((REJECTED, ACCEPTED), 900.0, 1.5, 60.0),
         # The server may delay the account.
         ((REFUSED,), 900.0, 60.0, 60.0),

@@ -12,8 +12,10 @@ from app.verdict.node_state import (
     STATUS_VARIABLES,
     SYSTEM_VARIABLES,
     NodeState,
+    PollFailure,
     parse_node_state,
 )
+from app.verdict.reason import Reason
 from tests import real_rows
 
 
@@ -71,15 +73,16 @@ def test_the_list_of_addresses_is_kept_in_full_also_of_ipv6() -> None:
     assert len(cut or "") == 2048
 
 
-def test_a_server_that_contradicts_itself_is_not_believed() -> None:
-    with pytest.raises(ValueError, match="two different values for wsrep_ready"):
-        parse_node_state([("wsrep_ready", "ON"), ("wsrep_ready", "OFF")])
+def test_a_server_that_contradicts_itself_is_a_failed_poll() -> None:
+    expected = PollFailure(
+        Reason.ERROR, "the server sent two different values for wsrep_ready"
+    )
+    assert expected == parse_node_state([("wsrep_ready", "ON"), ("wsrep_ready", "OFF")])
 
 
 @pytest.mark.parametrize("row", [(), ("wsrep_ready",), ("wsrep_ready", "ON", "x")])
-def test_a_row_that_is_no_pair_is_not_believed(row: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="values to unpack"):
-        parse_node_state([row])
+def test_a_row_that_is_no_pair_is_a_failed_poll(row: tuple[str, ...]) -> None:
+    assert isinstance(parse_node_state([row]), PollFailure)
 
 
 @given(st.text(max_size=400))
