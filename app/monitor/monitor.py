@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from app.deadline import boot_seconds, deadline
 from app.monitor.changes import Changes
@@ -30,6 +31,7 @@ IDLE_SECONDS = 1.0
 REFUSAL_SECONDS = 0.05
 """How long an answer waits that would be 503."""
 
+_POLICIES_KEPT = 64  # no client can make memory grow
 _TRIES = 2  # one login may be lost
 _SLACK_SECONDS = 0.1
 _DURATION_BOUNDS_SECONDS = (
@@ -120,6 +122,10 @@ class Monitor:
         self.duration_seconds = 0.0
         self.now = clock
         self._began_at = self._ended_at = clock()
+        # The verdicts of the latest poll, by policy: to decide each time takes long.
+        self._decided = lru_cache(_POLICIES_KEPT)(
+            partial(self._decide, 0.0, switches=Switches())
+        )
         self._rule_failed = False
         self._asked = False
         self._question = asyncio.Event()
@@ -153,11 +159,7 @@ class Monitor:
         if switches.any_on:
             return self.verdict(policy, switches=switches)
         is_old = self.age_seconds > self.polling.interval_seconds
-        return (
-            None
-            if is_old or self.result is None
-            else self._decide(0.0, policy, switches)
-        )
+        return None if is_old or self.result is None else self._decided(policy)
 
     async def fresh_verdict(self, policy: Policy | None = None) -> Verdict:
         """Return the verdict from a fresh result, or from a poll that has just ended.
@@ -237,6 +239,7 @@ class Monitor:
 
     def _keep(self, result: PollResult | None, began_at: float) -> None:
         self.result = result
+        self._decided.cache_clear()
         # From its start: a value may have changed right after the server sent it.
         self._began_at, self._ended_at = began_at, self.now()
 
