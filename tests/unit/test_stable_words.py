@@ -135,26 +135,28 @@ STABLE = {
 }
 
 
-EVENTS = {
-    *("available", "client refused", "draining", "in sync again", "log lines dropped"),
-    *(
-        "login failed",
-        "login works again",
-        "not in sync",
-        "not reloaded",
-        "poller failed",
-    ),
-    *(
-        "malformed request",
-        "polling ended",
-        "reloaded",
-        "rule failed",
-        "setting ignored",
-        "started",
-        "stopping",
-        "unavailable",
-    ),
-}
+EVENTS = set(
+    """
+available
+client refused
+draining
+in sync again
+log lines dropped
+login failed
+login works again
+malformed request
+not in sync
+not reloaded
+poller failed
+polling ended
+reloaded
+rule failed
+setting ignored
+started
+stopping
+unavailable
+""".strip().splitlines()
+)
 
 
 @pytest.mark.parametrize("kind", STABLE)
