@@ -78,22 +78,10 @@ BROKEN: list[tuple[str, fake.Behaviour, str, str]] = [
     ),
     ("an empty packet", fake.says(fake.packet(0, b"")), "error", CONNECTING),
     (
-        "full",
-        fake.says(fake.packet(0, fake.error(1040))),
-        "too-many-connections",
-        "1040",
-    ),
-    (
         "a login refused",
         fake.greets_then(fake.error(1045)),
         "access-denied",
         "1045",
-    ),
-    (
-        "init_connect fails",
-        fake.greets_then(fake.OK, fake.error(1184)),
-        "rejects-logins",
-        "1184",
     ),
     ("a statement refused", fails_statements, "error", "1205"),
 ]
