@@ -22,12 +22,7 @@ from app.settings.error import SettingsError
 
 LOGIN = Target("", "db", 3306, "someone", "geheim")
 SERVER_SAYS = "message of the server"
-REFUSED, REJECTED, ANSWERED, FAILED = (
-    Outcome.REFUSED,
-    Outcome.REJECTED,
-    Outcome.ANSWERED,
-    Outcome.FAILED,
-)
+_, REJECTED, REFUSED, DELAYED, ANSWERED, _, FAILED = Outcome
 
 
 def tls_error(reason: str) -> ssl.SSLError:
@@ -166,7 +161,7 @@ def test_the_limit_that_an_account_has_reached_is_named(text: str, words: str) -
     [
         (CONNECTING, 0, REJECTED),
         # MySQL's connection_control delays the account, and no other client.
-        (CONNECTING, 1, Outcome.DELAYED),
+        (CONNECTING, 1, DELAYED),
         (LOOKING_UP, 1, FAILED),
         # A password that was accepted is none that was refused.
         (LOGGING_IN, 1, REJECTED),

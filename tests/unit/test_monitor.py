@@ -85,7 +85,6 @@ def polling(
 @asynccontextmanager
 async def running(
     poller: ScriptedPoller,
-    switches: Callable[[], Switches] = Switches,
     *,
     interval_seconds: float = INTERVAL_SECONDS,
     max_age_seconds: float = MAX_AGE_SECONDS,
@@ -94,7 +93,7 @@ async def running(
     """Run a monitor on the poller."""
     monitor = Monitor(
         polling(poller, interval_seconds, max_age_seconds),
-        switches=switches,
+        switches=Switches,
         clock=clock,
     )
     task = asyncio.create_task(monitor.run())

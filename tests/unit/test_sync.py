@@ -11,6 +11,7 @@ import pytest
 from app.database.sync import Sync, gap_seconds
 
 Event = Callable[[Sync, float], Sync]
+Events = tuple[tuple[float, Event], ...]
 
 read: Event = Sync.read_begun
 lost: Event = Sync.read_lost
@@ -54,7 +55,7 @@ class Row:
     For how long nothing was answered, and if that was refused.
     """
 
-    events: tuple[tuple[float, Event], ...]
+    events: Events
     wait_seconds: float | None
     refused: bool = False
 
@@ -88,7 +89,7 @@ WAITS = {
 }
 
 
-def after(events: tuple[tuple[float, Event], ...]) -> Sync:
+def after(events: Events) -> Sync:
     """Let all that happen."""
     sync = Sync()
     for at, event in events:
@@ -103,7 +104,7 @@ def test_row_of_the_wait(row: Row) -> None:
     assert sync.refused is row.refused
 
 
-RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
+RETURNS: dict[str, tuple[Events, bool]] = {
     "a start": (((10, poll),), False),
     "two seconds": (((8, poll), (10, poll)), False),
     "more than two seconds": (((7.9, poll), (10, poll)), True),
@@ -133,15 +134,13 @@ RETURNS: dict[str, tuple[tuple[tuple[float, Event], ...], bool]] = {
 
 
 @pytest.mark.parametrize(("events", "returning"), RETURNS.values(), ids=RETURNS)
-def test_row_of_the_return(
-    events: tuple[tuple[float, Event], ...], *, returning: bool
-) -> None:
+def test_row_of_the_return(events: Events, *, returning: bool) -> None:
     sync = after(events)
     assert sync.is_returning(11.0) is returning
     assert not sync.is_returning(20.9)
 
 
-DUE: dict[str, tuple[tuple[tuple[float, Event], ...], float]] = {
+DUE: dict[str, tuple[Events, float]] = {
     "the first": (((8, poll),), 0),
     "after an answer": (((8, poll), (10, read), (10, answered)), 12),
     "after a refusal": (((8, poll), (10, read), (10, refused)), 11),
@@ -159,9 +158,7 @@ DUE: dict[str, tuple[tuple[tuple[float, Event], ...], float]] = {
 
 
 @pytest.mark.parametrize(("events", "due_at"), DUE.values(), ids=DUE)
-def test_row_of_the_next_read(
-    events: tuple[tuple[float, Event], ...], due_at: float
-) -> None:
+def test_row_of_the_next_read(events: Events, due_at: float) -> None:
     sync = after(events)
     assert sync.read_is_due(max(due_at, 10.0), 2.0)
     assert not due_at or not sync.read_is_due(due_at - 0.01, 2.0)

@@ -59,19 +59,20 @@ def test_a_503_on_a_usable_node_is_false_unless_the_node_is_desynced_or_cannot_b
     assert judge(said, usable, until)[FALSE_503] == [(4, 5)]
 
 
+def said_of_a_node(
+    ours: list[Sample], truth: list[Sample], witness: list[Sample]
+) -> dict[str, list[Sample]]:
+    """Return what is known of a node, about which only clustercheckd said something."""
+    return {OURS: ours, IN_SYNC: [], SCRIPT: [], TRUTH: truth, WITNESS: witness}
+
+
 def report(
     kind: str,
     ours: list[Sample],
     truth: list[Sample],
 ) -> Report:
-    """Report on a node, about which only clustercheckd said something, with one fault."""
-    said = {
-        OURS: ours,
-        IN_SYNC: [],
-        SCRIPT: [],
-        TRUTH: truth,
-        WITNESS: always(NOT_DESYNCED),
-    }
+    """Report on a node with one fault."""
+    said = said_of_a_node(ours, truth, always(NOT_DESYNCED))
     return Report("a test", {"node1": said}, [Window(1, kind, "node1", 0.2, 6.0)])
 
 
@@ -117,12 +118,11 @@ def test_nodes_out_alone_are_so_one_at_a_time_and_not_in_vain(
     kind: str, others: list[Sample], truth: list[Sample], found: list[str]
 ) -> None:
     nodes = {
-        name: {OURS: said, IN_SYNC: [], SCRIPT: [], TRUTH: seen, WITNESS: []}
-        for name, said, seen in (
-            ("node1", [replace(one, kind=SAYS_503) for one in always("503 cut-off")], truth),
-            ("node2", others, DOWN),
-        )
-    }  # fmt: skip
+        "node1": said_of_a_node(
+            [replace(one, kind=SAYS_503) for one in always("503 cut-off")], truth, []
+        ),
+        "node2": said_of_a_node(others, DOWN, []),
+    }
     violations = Report(
         "a test", nodes, [Window(1, kind, "node1", 0.0, 6.0)]
     ).violations()

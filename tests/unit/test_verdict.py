@@ -35,8 +35,6 @@ SYNCED = real_rows.parsed(real_rows.SYNCED)
 DONOR = real_rows.parsed(real_rows.DONOR)
 DESYNCED = real_rows.parsed(real_rows.DESYNCED)
 
-READ_ONLY_TOO = ("super_read_only", "tx_read_only", "transaction_read_only")
-
 but = partial(replace, SYNCED)
 
 
@@ -157,7 +155,7 @@ ROWS = [
     Row(
         "a read in sync of no sensible time",
         "blocked",
-        but(sync_wait_seconds=float("nan")),
+        but(sync_wait_seconds=NAN),
         IN_SYNC,
     ),
     *(
@@ -233,7 +231,7 @@ ROWS = [
             PollFailure(Reason.TIMEOUT, "why"),
             age_seconds=age,
         )
-        for age in (1.1500001, float("nan"))
+        for age in (1.1500001, NAN)
     ),
     Row(
         "disabled before the first poll, and shutting down",
@@ -359,21 +357,21 @@ cells = st.one_of(
     st.sampled_from(["on", "OFF", "0", "1", "2", "3", b"4", b"NONE"]),
 )
 # Each of these has one value with which a node may be available.
-DECISIVE = sorted(
-    {
-        "wsrep_local_state",
-        "wsrep_cluster_status",
-        "wsrep_ready",
-        "wsrep_connected",
-        "wsrep_on",
-        "wsrep_reject_queries",
-        "offline_mode",
-        "skip_networking",
-        "pxc_maint_mode",
-        "read_only",
-        *READ_ONLY_TOO,
-    }
-)
+DECISIVE = [
+    "wsrep_local_state",
+    "wsrep_cluster_status",
+    "wsrep_ready",
+    "wsrep_connected",
+    "wsrep_on",
+    "wsrep_reject_queries",
+    "offline_mode",
+    "skip_networking",
+    "pxc_maint_mode",
+    "read_only",
+    "super_read_only",
+    "tx_read_only",
+    "transaction_read_only",
+]
 
 
 def decisive_words(node: NodeState) -> list[str]:
