@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import Any
 
 from app.verdict.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES
 from harness.certificates import Certificate
@@ -317,8 +318,9 @@ def fake_mysql(
 def galera(
     status: Mapping[str, Value] | None = None,
     variables: Mapping[str, Value] | None = None,
+    **differing: Any,  # noqa: ANN401 (those of answer_queries)
 ) -> Behaviour:
-    """Behave like a Synced node, but for the values given."""
+    """Behave like a Synced node, but for the values and answers given."""
 
     def behaviour(peer: Peer) -> None:
         peer.log_in()
@@ -326,7 +328,7 @@ def galera(
             {**SYNCED_STATUS, **(status or {})},
             {**SYNCED_VARIABLES, **(variables or {})},
         )
-        peer.answer_queries(*values)
+        peer.answer_queries(*values, **differing)
 
     return behaviour
 

@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import uvloop
@@ -123,16 +124,12 @@ def polls_of(
 @contextmanager
 def polling(
     behaviour: Behaviour,
-    *,
-    login_interval: float = 0,
+    **options: Any,  # noqa: ANN401 (those of polls_of)
 ) -> Iterator[tuple[Polls, FakeMySQL]]:
     """Run a poller and its server."""
     with (
         fake_mysql(behaviour) as server,
-        polls_of(
-            database_of(server),
-            login_interval=login_interval,
-        ) as polls,
+        polls_of(database_of(server), **options) as polls,
     ):
         yield polls, server
 

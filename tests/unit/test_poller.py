@@ -20,26 +20,12 @@ LOST_SECONDS = 45.0
 """Keepalive gives up after 25 s, and the kernel's timers are coarse."""
 
 
-def cuts_after_login(peer: fake.Peer) -> None:
-    """Let the client in, then hang up on its first statement."""
-    peer.log_in()
-    peer.receive()
-
-
 def cuts_mid_packet(peer: fake.Peer) -> None:
     """Hang up in the middle of a result."""
     peer.log_in()
     peer.answer_queries(statements=1)
     peer.receive()
     peer.connection.sendall(b"\xff\x00\x00\x01\x02")
-
-
-def fails_statements(peer: fake.Peer) -> None:
-    """Let the client in, then refuse its statements with an error that has no cause of its own."""
-    peer.log_in()
-    peer.answer_queries(statements=1)
-    while peer.receive():
-        peer.send(fake.error(1205, "Lock wait timeout exceeded"))
 
 
 def resets(peer: fake.Peer) -> None:
@@ -62,7 +48,7 @@ BROKEN: list[tuple[str, fake.Behaviour, str, str]] = [
     ("never answers a poll", fake.greets_then(*[fake.OK] * 2), "timeout", READING),
     ("closes at once", lambda _: None, "connection-lost", CONNECTING),
     ("resets", resets, "connection-lost", CONNECTING),
-    ("cuts after login", cuts_after_login, "connection-lost", LOGGING_IN),
+    ("cuts after login", fake.galera(answers={"": b""}), "connection-lost", LOGGING_IN),
     ("cuts mid-packet", cuts_mid_packet, "connection-lost", READING),
     (
         "a web server",
@@ -83,7 +69,13 @@ BROKEN: list[tuple[str, fake.Behaviour, str, str]] = [
         "access-denied",
         "1045",
     ),
-    ("a statement refused", fails_statements, "error", "1205"),
+    # An error that has no cause of its own.
+    (
+        "a statement refused",
+        fake.galera(answers={"SHOW": fake.packet(1, fake.error(1205))}),
+        "error",
+        "1205",
+    ),
 ]
 
 
@@ -96,10 +88,7 @@ BROKEN: list[tuple[str, fake.Behaviour, str, str]] = [
 def test_a_failure_is_a_value_with_its_cause(
     behaviour: fake.Behaviour, reason: str, words: str, new_loop: Loop
 ) -> None:
-    with (
-        fake.fake_mysql(behaviour) as server,
-        polls_of(database_of(server), new_loop=new_loop) as polls,
-    ):
+    with polling(behaviour, new_loop=new_loop) as (polls, server):
         failure = polls.failure()
         assert failure.reason == reason
         assert words in failure.detail

@@ -13,7 +13,7 @@ from app.settings.database import Database
 from harness.ports import LOOPBACK
 from tests import fake_mysql as fake
 from tests import pxc
-from tests.unit.polling import database_of, polling, polls_of
+from tests.unit.polling import database_of, polling
 
 
 def showing(
@@ -63,10 +63,7 @@ class AheadLoop(asyncio.SelectorEventLoop):
 def test_a_variable_that_the_server_did_not_have_is_seen_within_a_minute() -> None:
     variables = dict(fake.SYNCED_VARIABLES)
     loop = AheadLoop()
-    with (
-        fake.fake_mysql(showing(variables)) as server,
-        polls_of(database_of(server), new_loop=lambda: loop) as polls,
-    ):
+    with polling(showing(variables), new_loop=lambda: loop) as (polls, _):
         assert polls.state().pxc_maint_mode is None
         variables["pxc_maint_mode"] = "MAINTENANCE"
         loop.ahead_seconds = 61.0
