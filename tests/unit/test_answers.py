@@ -100,26 +100,26 @@ def test_no_query_whatever_does_anything_else(query: bytes) -> None:
         assert str(fault).isprintable()  # noqa: PT017 (either outcome is right)
 
 
-def test_a_limit_for_reads_in_sync_is_refused_if_nothing_reads() -> None:
+def answer_of(monitor: SimpleNamespace, request: Request) -> tuple[int, bytes | str]:
+    """Return the status and body of an answer where nothing reads in sync."""
     sources = SimpleNamespace(
-        monitor=SimpleNamespace(polling=SimpleNamespace(policy=POLICY)),
+        monitor=monitor,
         settings=SimpleNamespace(clustercheck_login_interval=0.0),
         health_checks=HealthCheckCounts(),
     )
-    answer = Answers(sources).to(Request("/", b"max_sync_wait=3"))  # type: ignore[arg-type]
+    answer = Answers(sources).to(request)  # type: ignore[arg-type]
     assert isinstance(answer, Answer)
-    assert (answer.status, answer.body) == (
-        400,
-        f"max_sync_wait: {NOTHING_READS}\r\n".encode(),
-    )
+    return answer.status, answer.body
+
+
+def test_a_limit_for_reads_in_sync_is_refused_if_nothing_reads() -> None:
+    monitor = SimpleNamespace(polling=SimpleNamespace(policy=POLICY))
+    refused = (400, f"{NOTHING_READS}\r\n".encode())
+    assert answer_of(monitor, Request("/", b"max_sync_wait=3")) == refused
 
 
 @pytest.mark.parametrize(("alive", "expected"), [(True, ALIVE), (False, STUCK)])
 def test_livez_is_503_once_no_poll_ends(
     *, alive: bool, expected: tuple[int, bytes]
 ) -> None:
-    monitor = SimpleNamespace(alive=alive)
-    sources = SimpleNamespace(monitor=monitor, health_checks=HealthCheckCounts())
-    answer = Answers(sources).to(Request("/livez"))  # type: ignore[arg-type]
-    assert isinstance(answer, Answer)
-    assert (answer.status, answer.body) == expected
+    assert answer_of(SimpleNamespace(alive=alive), Request("/livez")) == expected
