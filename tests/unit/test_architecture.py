@@ -1,11 +1,12 @@
 """The house rules: what imports what."""
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from harness.process import output_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,9 +93,7 @@ def test_the_commands_start_without_the_web_stack(
 ) -> None:
     # It would double their start.
     printing = f"import sys, {program}; print(*sys.modules)"
-    modules = subprocess.check_output(
-        [sys.executable, "-c", printing], cwd=ROOT, text=True, timeout=60
-    ).split()
+    modules = output_of(sys.executable, "-c", printing, cwd=ROOT).split()
     assert program in modules
     stack = STACK - {"uvicorn", "uvloop"} if "serve" in program else STACK
     assert not (stack | others) & set(modules)

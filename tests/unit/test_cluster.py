@@ -1,7 +1,6 @@
 """What `clustercheckd status` says of a set of nodes."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -67,19 +66,18 @@ def answers_of(*nodes: NodeState | None, unavailable: str = "") -> list[Answer]:
         if node is NO_ANSWER:
             answers.append(no_answer(address, "no answer"))
         else:
-            own: dict[str, Any] = {}
+            own = node
             if node.wsrep_node_name == MEMBER.wsrep_node_name:
                 # As each member has.
-                own = {
-                    "wsrep_node_name": address.name,
-                    "wsrep_local_index": number - 1,
-                }
+                own = replace(
+                    node, wsrep_node_name=address.name, wsrep_local_index=number - 1
+                )
             answers.append(
                 Answer(
                     address=address,
                     available=str(number) not in unavailable,
                     reason="of the test",
-                    node=replace(node, **own),
+                    node=own,
                 )
             )
     return answers

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.settings.error import SettingsError
 from app.settings.option_file import GROUPS, read_option_file
+from harness.process import output_of
 
 
 def as_mariadb_reads(path: Path) -> dict[str, str]:
@@ -93,10 +94,7 @@ def test_any_file_that_mariadb_takes_is_read_as_mariadb_reads_it(
 @pytest.mark.parametrize("group", [*GROUPS, "mysqld", "mariadb"])
 def test_a_group_counts_as_for_the_client(tmp_path: Path, group: str) -> None:
     path = written(tmp_path / "my.cnf", f"[{group}]\nport=7\n")
-    command = ["mariadb", f"--defaults-file={path}", "--help"]
-    told = subprocess.run(
-        command, capture_output=True, check=False, text=True, timeout=10
-    ).stdout
+    told = output_of("mariadb", f"--defaults-file={path}", "--help")
     is_read = re.search(r"^port +7$", told, re.MULTILINE) is not None
     assert (read_option_file(str(path)) == {"port": "7"}) == is_read
 
