@@ -139,33 +139,51 @@ def test_a_full_accept_queue_is_a_timeout_until_there_is_room(
                 waiting.close()
 
 
-def worked_once_then(*payloads: bytes) -> fake.Behaviour:
-    """Give one poll, then answer every statement with these packets and close."""
+def works_once_then(
+    answer: bytes, then: fake.Behaviour = lambda _: None
+) -> fake.Behaviour:
+    """Answer one poll well, and the next with these bytes; then close the connection, or hang."""
 
     def behaviour(peer: fake.Peer) -> None:
         peer.poll_once()
         peer.receive()
-        for payload in payloads:
-            peer.send(payload)
+        peer.receive()
+        peer.connection.sendall(answer)
+        then(peer)
 
     return behaviour
 
 
+def selected(*rows: list[str]) -> bytes:
+    """Make an answer whose SELECT has one of the columns, and these rows."""
+    return (
+        fake.shown(fake.SYNCED_STATUS)
+        + fake.table(["@@global.read_only"], rows)
+        + fake.packet(1, fake.OK)
+    )
+
+
 HELD_CONNECTION_FAULTS = {
-    "closed": (),
-    "error 1927, killed by an administrator": (fake.error(1927),),
-    "no MySQL packet": (b"",),
-    "a result of no columns": (b"\x01", b"\x00"),
+    "closed": works_once_then(b""),
+    "error 1927, killed by an administrator": works_once_then(
+        fake.packet(1, fake.error(1927))
+    ),
+    "no MySQL packet": works_once_then(fake.packet(1, b"")),
+    "a result of no columns": works_once_then(
+        fake.packet(1, b"\x01") + fake.packet(2, b"\x00")
+    ),
+    "a SELECT that answers nothing": works_once_then(selected(), fake.Peer.hang),
+    "a SELECT that answers half": works_once_then(selected(["1"]), fake.Peer.hang),
 }
 
 
 @pytest.mark.parametrize(
-    "payloads", HELD_CONNECTION_FAULTS.values(), ids=HELD_CONNECTION_FAULTS
+    "behaviour", HELD_CONNECTION_FAULTS.values(), ids=HELD_CONNECTION_FAULTS
 )
 def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(
-    payloads: tuple[bytes, ...],
+    behaviour: fake.Behaviour,
 ) -> None:
-    with polling(worked_once_then(*payloads)) as (polls, server):
+    with polling(behaviour) as (polls, server):
         first = polls.state()
         server.behaviour = fake.galera()
         assert first == polls.poll()

@@ -132,25 +132,3 @@ def test_rows_that_make_no_sense_end_the_connection() -> None:
         polls.failure()
         server.behaviour = fake.galera()
         polls.state()
-
-
-@pytest.mark.parametrize("rows", [[], [["1"]]])
-def test_a_select_that_answers_nothing_or_half_ends_the_connection(
-    rows: list[list[str]],
-) -> None:
-    def behaviour(peer: fake.Peer) -> None:
-        peer.poll_once()
-        peer.receive()
-        peer.receive()
-        peer.connection.sendall(
-            fake.shown(fake.SYNCED_STATUS)
-            + fake.table(["@@global.read_only"], rows)
-            + fake.packet(1, fake.OK)
-        )
-        peer.hang()
-
-    with polling(behaviour) as (polls, server):
-        first = polls.state()
-        server.behaviour = fake.galera()
-        assert polls.state() == first
-        assert server.connections == 2
