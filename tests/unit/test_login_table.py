@@ -1,6 +1,7 @@
 """The table of logins: what each outcome says of the server, and when the next login is due."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
@@ -17,8 +18,7 @@ WHY: dict[Outcome | None, PollFailure] = {
 INTERVAL_SECONDS = 2.0
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """How logins ended, of which the latest began at 0, and what that says.
 
     The names are those of `Logins`.

@@ -14,8 +14,6 @@ from harness.network import NoNetworkError, RemoteHost
 from harness.ports import LOOPBACK
 from harness.waiting import wait_for
 
-NOTHING: Mapping[str, int] = {}
-
 
 def variables_of(port: int, **folders: str) -> Mapping[bytes, bytes]:
     """Return the variables of a node with this group port."""
@@ -39,7 +37,7 @@ def check_nothing_is_shown(variables: Mapping[bytes, bytes]) -> None:
     """Check that nothing is seen, however often somebody looks. Two members."""
     surroundings = Surroundings()
     for _ in range(50):
-        assert surroundings.look(variables, 2, waits=True) == NOTHING
+        assert surroundings.look(variables, 2, waits=True) == {}
 
 
 @pytest.fixture
@@ -121,7 +119,7 @@ class Hangs(dict[bytes, bytes]):
 def test_a_look_that_hangs_holds_nobody_and_no_second_one_begins(port: int) -> None:
     variables, surroundings = Hangs(), Surroundings()
     for _ in range(9):
-        assert surroundings.look(variables, 2, waits=True) == NOTHING
+        assert surroundings.look(variables, 2, waits=True) == {}
     assert variables.read == 1
     variables.let_go.set()
     wait_for(

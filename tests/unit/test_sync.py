@@ -4,7 +4,7 @@ How long the node has not kept up, and whether it is back from a hang.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
@@ -48,8 +48,7 @@ def failure(sync: Sync, _at: float) -> Sync:
     return sync.poll_failed()
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """What happened when, and what is known at 20 s.
 
     For how long nothing was answered, and if that was refused.
