@@ -22,7 +22,7 @@ from harness.service import (
 )
 from harness.waiting import wait_for
 from tests.fake_mysql import Peer, fake_mysql
-from tests.http.test_requests import MALFORMED, REQUESTS
+from tests.http.test_requests import REQUESTS
 from tests.measured import within
 
 COMMAND = str(Path(__file__).parents[2] / "packaging" / "clustercheck")
@@ -260,8 +260,6 @@ def test_each_form_that_the_script_answers_has_its_status_here(
                     continue  # a policy of its own
                 lines = [status_line(port, request) for port in (script, service.port)]
                 assert lines == [line, line], name
-            for request in MALFORMED.values():
-                assert status_line(script, request) == line
 
         service.wait_for_verdict(200, "synced", target=STRICT)
         assert_alike(b"HTTP/1.1 200 OK")
