@@ -9,7 +9,7 @@ from harness.galera import Installation, Node
 from harness.ports import Ports
 from harness.service import Reply, Service, service_beside
 from tests.http.test_metrics import wait_until_in_sync
-from tests.measured import within
+from tests.measured import STALLED, DisturbedError, within
 
 
 @contextmanager
@@ -36,6 +36,14 @@ def watching(
 def reasons_of(service: Service) -> list[str]:
     """Return the reasons of its verdicts, in order."""
     return [change["reason"] for change in service.status()["changes"]]
+
+
+def check_undisturbed(service: Service, expected: str) -> None:
+    """Check that the node is available under the configured policy, with this reason."""
+    reply = service.get()
+    if reply.reason in STALLED:
+        raise DisturbedError(reply.body)
+    assert (reply.status, reply.reason) == (200, expected)
 
 
 def wait_until_shown(

@@ -9,9 +9,9 @@ from harness.galera import ACCOUNT, Node
 from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
-from tests.cluster.lone import reasons_of, wait_until_shown
+from tests.cluster.lone import check_undisturbed, reasons_of, wait_until_shown
 from tests.http.test_metrics import scrape, wait_until_in_sync
-from tests.measured import STALLED, DisturbedError, within
+from tests.measured import DisturbedError, within
 
 STRICT, LENIENT = "/?max_sync_wait=1&max_stall=0", "/?max_stall=0"
 LOGIN_SECONDS, WAIT_SECONDS, POLL_SECONDS = 2.0, 1.0, 0.25
@@ -45,14 +45,6 @@ def wait_until_compared(service: Service) -> None:
         "the service to run for a while",
         lambda: datetime.now(UTC) - started > COMPARED,
     )
-
-
-def check_undisturbed(service: Service, expected: str) -> None:
-    """Check the verdict of the configured policy."""
-    reply = service.get()
-    if reply.reason in STALLED:
-        raise DisturbedError(reply.body)
-    assert (reply.status, reply.reason) == (200, expected)
 
 
 def test_a_node_that_stands_still_alone_is_out_in_time_and_no_other(
@@ -95,7 +87,7 @@ def test_a_node_that_stands_still_alone_is_out_in_time_and_no_other(
     service.wait_for_verdict(200, "synced")
     service.wait_for_verdict(200, "synced", target=STRICT)
     assert "WARNING not in sync" in service.log.read_text()
-    wait_for("the log", lambda: "INFO in sync again" in service.log.read_text())
+    service.wait_for_log("INFO in sync again")
 
 
 def test_a_node_that_was_paused_with_the_service_returns_with_a_read_in_sync(

@@ -3,8 +3,7 @@
 from harness.galera import WRITE
 from harness.stack import Stack
 from harness.waiting import wait_for
-from tests.cluster.lone import wait_until_shown
-from tests.measured import STALLED, DisturbedError
+from tests.cluster.lone import check_undisturbed, wait_until_shown
 
 LIMIT = 20
 
@@ -28,10 +27,7 @@ def test_a_desynced_node_that_applies_stays_and_one_that_stalls_leaves_and_retur
         # Well over the limit's worth of write-sets are applied, and every answer meanwhile is good.
         for _ in range(10 * LIMIT):
             writing.execute(WRITE)
-            reply = service.get()
-            if reply.reason in STALLED:
-                raise DisturbedError(reply.body)
-            assert (reply.status, reply.reason) == (200, "donor")
+            check_undisturbed(service, "donor")
         with node.stalled():
             wait_for("the queue to pass the limit", queue_passes_the_limit)
             reply = wait_until_shown(service, "503 lagging", 1.0)
