@@ -3,7 +3,6 @@
 import re
 import shlex
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from harness.galera import Cluster, Installation, Node
+from harness.process import output_of
 from harness.waiting import wait_for
 from tests.unit.pages import blocks_under
 
@@ -52,9 +52,7 @@ class Hosts:
             case ["galera_recovery"]:
                 return " ".join(node.recover())
             case ["cat" | "sed" | "rm", *_]:
-                return subprocess.run(
-                    words, check=True, capture_output=True, text=True
-                ).stdout
+                return output_of(*words)
             case _:
                 raise AssertionError(line)
         return ""

@@ -11,7 +11,6 @@ import pytest
 from harness.certificates import make_certificate
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
-from harness.waiting import wait_for
 from tests import real_rows
 from tests.cluster.test_verdicts import assert_node_is
 from tests.conftest import Services
@@ -181,5 +180,5 @@ def test_a_server_without_galera_is_not_galera_and_unix_socket_needs_no_password
         MYSQL_SOCKET=str(node.socket), MYSQL_USERNAME=getpass.getuser()
     )
     service.wait_for_verdict(503, "not-galera")
-    wait_for("the log", lambda: "(without a password)" in service.log.read_text())
+    service.wait_for_log("(without a password)")
     assert_node_is(service, real_rows.NOT_GALERA)

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import OK, FakeMySQL, Peer, fake_mysql, galera, server_context
+from tests.fake_mysql import OK, Peer, fake_mysql, galera, server_context
 from tests.http.test_metrics import scrape
 from tests.http.test_process import run
 
@@ -33,6 +32,7 @@ SETTINGS = {
 _AT_ONCE_SECONDS = 10.0
 # Nobody listens there.
 DEAD_ADDRESS = "127.0.0.9"
+OTHER_ADDRESS = "127.0.0.2"
 
 
 def with_file_in_etc(name: str, path: Path) -> list[str]:
@@ -82,9 +82,8 @@ def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the
             "six more polls", lambda: service.get() and polls_of(service) >= polls + 6
         )
         assert len(askers(resolver)) == 1
-        asked_at = time.monotonic()
+        # After 10 s, it would be killed.
         assert service.stop() == 0
-        assert time.monotonic() - asked_at < _AT_ONCE_SECONDS
     log = service.log.read_text()
     assert "never retrieved" not in log
     assert "Traceback" not in log
@@ -116,19 +115,19 @@ def test_a_server_is_verified_by_its_name_at_the_second_of_its_addresses(
 def test_the_polls_follow_a_name_that_moves(services: Services, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text(f"{LOOPBACK} {NAME}\n")
-    with fake_mysql(galera()) as before:
-        there = FakeMySQL(
-            galera({"wsrep_cluster_size": "7"}), ("127.0.0.2", before.port)
-        )
-        with there, there.serving():
-            settings = settings_for(before) | SETTINGS
-            service = services.start_through(with_file_in_etc("hosts", hosts), settings)
-            service.wait_until_up()
-            service.wait_for_verdict(200, "synced")
-            hosts.write_text(f"127.0.0.2 {NAME}\n")
+    there = galera({"wsrep_cluster_size": "7"})
+    with (
+        fake_mysql(galera()) as before,
+        fake_mysql(there, (OTHER_ADDRESS, before.port)),
+    ):
+        settings = settings_for(before) | SETTINGS
+        service = services.start_through(with_file_in_etc("hosts", hosts), settings)
+        service.wait_until_up()
+        service.wait_for_verdict(200, "synced")
+        hosts.write_text(f"{OTHER_ADDRESS} {NAME}\n")
 
-            def has_moved() -> bool:
-                node = service.status()["node"]
-                return bool(node and node["wsrep_cluster_size"] == 7)
+        def has_moved() -> bool:
+            node = service.status()["node"]
+            return bool(node and node["wsrep_cluster_size"] == 7)
 
-            wait_for("the other server", has_moved, seconds=_AT_ONCE_SECONDS)
+        wait_for("the other server", has_moved, seconds=_AT_ONCE_SECONDS)

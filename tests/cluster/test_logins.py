@@ -14,7 +14,7 @@ from app.database.session import Session
 from app.settings.database import Database
 from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import Ports
-from harness.service import Service
+from harness.service import Service, service_beside
 from harness.waiting import wait_for
 from tests.cluster.lone import lone_node, reasons_of, wait_until_shown, watching
 from tests.conftest import Services
@@ -133,15 +133,13 @@ def test_a_server_that_hangs_keeps_few_sessions_whatever_reloads_and_is_back_at_
 
 
 def test_init_connect_cannot_hide_what_a_node_says(
-    node: Node, services: Services
+    node: Node, ports: Ports, tmp_path: Path
 ) -> None:
     hides = "SET character_set_results=utf16, sql_big_selects=0, max_join_size=1"
-    with node.setting("init_connect", f"'{hides}'", "''"):
-        service = services.start(
-            MYSQL_SOCKET=str(node.socket),
-            MYSQL_USERNAME=ACCOUNT,
-            MYSQL_PASSWORD=PASSWORD,
-        )
+    with (
+        node.setting("init_connect", f"'{hides}'", "''"),
+        service_beside(node, tmp_path, ports) as service,
+    ):
         service.wait_for_verdict(200, "synced")
 
 

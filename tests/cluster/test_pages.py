@@ -1,11 +1,11 @@
 """Each SQL statement that a page has an administrator type is one that a real node accepts."""
 
 import shlex
-import subprocess
 
 import pytest
 
 from harness.galera import Installation, Node
+from harness.process import output_of
 from harness.waiting import wait_for
 from tests.unit.pages import blocks_in, typed_on_pages
 
@@ -15,11 +15,10 @@ ACCOUNT = "clustercheck@localhost"
 def statements() -> dict[str, str]:
     """Return the statements of all pages, each under the first place that has it."""
     found: dict[str, str] = {}
-    for command, words in typed_on_pages("mariadb"):
-        for statement in words[2].split(";"):
-            found.setdefault(statement.strip(), str(command.block))
-    for block in blocks_in("sql"):
-        for statement in block.text.split(";"):
+    texts = [(words[2], command.block) for command, words in typed_on_pages("mariadb")]
+    texts += [(block.text, block) for block in blocks_in("sql")]
+    for text, block in texts:
+        for statement in text.split(";"):
             found.setdefault(statement.strip(), str(block))
     found.pop("", None)
     return {
@@ -54,10 +53,7 @@ def test_ps_tells_a_server_that_was_stopped_when_sql_gets_no_answer(node: Node) 
     of_this = [*words[:-2], "-p", str(node.process.pid)]
 
     def letters() -> set[str]:
-        printed = subprocess.run(
-            of_this, check=True, capture_output=True, text=True
-        ).stdout
-        return {line[0] for line in printed.splitlines()[1:]}
+        return {line[0] for line in output_of(*of_this).splitlines()[1:]}
 
     assert letters() <= set("SRDI")
     with node.process.paused():
