@@ -114,7 +114,7 @@ def answer_of(monitor: SimpleNamespace, request: Request) -> tuple[int, bytes | 
 
 def test_a_limit_for_reads_in_sync_is_refused_if_nothing_reads() -> None:
     monitor = SimpleNamespace(polling=SimpleNamespace(policy=POLICY))
-    refused = (400, f"{NOTHING_READS}\r\n".encode())
+    refused = (400, f"max_sync_wait: {NOTHING_READS}\r\n".encode())
     assert answer_of(monitor, Request("/", b"max_sync_wait=3")) == refused
 
 
