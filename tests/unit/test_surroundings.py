@@ -1,6 +1,7 @@
 """What the host shows of a node, by real connections and disks."""
 
 import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -97,8 +98,22 @@ def test_a_host_without_the_group_shows_no_disk() -> None:
         check_nothing_is_shown({b"datadir": b"/proc"})
 
 
-def test_a_path_that_cannot_be_one_shows_nothing(port: int) -> None:
-    check_nothing_is_shown(variables_of(port, datadir="\0"))
+@pytest.mark.parametrize("folder", ["\0", "/"])
+def test_a_look_that_fails_shows_nothing_and_ends_without_a_traceback(
+    port: int, folder: str
+) -> None:
+    variables, surroundings = variables_of(port, datadir=folder), Surroundings()
+    before = set(threading.enumerate())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if folder == "/":
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        for _ in range(2):
+            assert surroundings.look(variables, 3, waits=True) == {}
+            for thread in set(threading.enumerate()) - before:
+                thread.join()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 class Hangs(dict[bytes, bytes]):
