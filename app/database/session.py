@@ -93,7 +93,7 @@ class Session(Connection):
                     break
             _rows(answer)
             if tries_read:
-                await self.read()
+                _rows(*await self.answers(_SHOW_STATUS))
         except BaseException:
             self.close()
             raise
