@@ -323,8 +323,8 @@ def test_a_reload_while_the_server_begins_to_hang_does_not_blame_the_settings(
     reloaded.node.behaviour = Peer.hang
     with reloaded.service.process.paused():
         reloaded.node.drop_connections()
-    status, output = reloaded.reload()
-    assert (status, "could not be with these settings" in output) == (0, False)
+    _, output = reloaded.reload()
+    assert "could not be with these settings" not in output
 
 
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1])
