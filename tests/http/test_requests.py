@@ -168,7 +168,7 @@ def test_a_silent_client_gets_the_verdict_where_any_path_does(
         if any_path == "1":
             assert b"\r\nx-clustercheck-reason: unreachable\r\n" in at_once
             assert late == at_once
-            assert 0.5 <= took_seconds < 1.5
+            assert took_seconds >= 0.5
         else:
             assert at_once == late == b""
             assert took_seconds >= 2
