@@ -138,7 +138,7 @@ class Logins:
             outcome,
             failure,
             rejections,
-            min(rejections, 1) * seconds,
+            seconds,
             rejected,
             refusals,
         )

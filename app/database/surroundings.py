@@ -53,7 +53,7 @@ class Surroundings:
         return seen
 
     def _look(self, variables: Mapping[bytes, bytes], members: int) -> None:
-        # At a limit of open files, or of a path that cannot be one, nothing is seen.
+        # At a limit of open files, or with a path that cannot be one, nothing is seen.
         with contextlib.suppress(OSError, ValueError):
             self._seen = _seen(variables, members)
 
