@@ -77,6 +77,11 @@ class Logins:
         return self.failure is not None and self.outcome is not Outcome.REJECTED
 
     @property
+    def may_be_accident(self) -> bool:
+        """Whether the latest login was rejected, but not the one before."""
+        return self.outcome is Outcome.REJECTED and self.rejections < _REJECTIONS
+
+    @property
     def limits_seconds(self) -> tuple[float, float]:
         """How long the next login may take, and how long while the server hangs.
 
@@ -102,8 +107,7 @@ class Logins:
         """Whether to log in beside the session. interval_seconds: 0 for only in trouble."""
         if self.waits(at):
             return False
-        if self.outcome is Outcome.REJECTED and self.rejections < _REJECTIONS:
-            # One may be an accident.
+        if self.may_be_accident:
             return True
         limit_seconds = math.inf if self.rejected is None else _REJECTED_PAUSE_SECONDS
         if not session_answers:

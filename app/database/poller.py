@@ -80,7 +80,8 @@ class Pace:
 class Poller:
     """Polls one node. clock: counts suspend.
 
-    A poll that fails on an open session tries again on a new one, so that a KILL costs no verdict.
+    A KILL costs no verdict: a poll that fails on an open session tries again on a new one, and the
+    first login that is rejected is repeated.
     """
 
     logins = Logins()
@@ -169,11 +170,13 @@ class Poller:
         if isinstance(result, NodeState):
             return result
         # A visit may have come in meanwhile.
-        if self._serving is None:
+        while self._serving is None:
             if not self._attempt.login and not self.logins.waits(self._now()):
                 self._begin_login()
             if self._attempt.login:
                 await asyncio.wait([self._attempt.login])
+            if not self.logins.may_be_accident:
+                break
         return await self._read_serving() or self.logins.failure or _LOST
 
     async def _read_serving(self) -> PollResult | None:

@@ -94,7 +94,8 @@ def test_a_failure_is_a_value_with_its_cause(
         assert words in failure.detail
         assert "geheim" not in failure.detail
         assert "message of the server" not in failure.detail
-        assert server.connections == 1
+        # One more, as the first may be an accident.
+        assert server.connections <= 2
         if reason != "timeout":
             polls.check_closed(server)
 
@@ -116,7 +117,7 @@ def test_a_server_that_asks_for_a_local_file_gets_nothing() -> None:
     with polling(asks_for_a_file) as (polls, _):
         polls.failure()
         wait_for("the server to see the end of the connection", lambda: received)
-    assert received == [b""]
+    assert set(received) == {b""}
 
 
 @LOOPS
@@ -190,6 +191,14 @@ def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(
         # One connection serves all polls that follow.
         assert first == polls.poll()
         assert server.connections == 2
+
+
+def test_one_login_that_is_cut_costs_no_verdict() -> None:
+    def cuts(_: fake.Peer) -> None:
+        server.behaviour = fake.galera()
+
+    with polling(cuts) as (polls, server):
+        polls.state()
 
 
 ENDLESS_PACKET = b"\xff\xff\xff\x00\x0a", b"x" * 65536
