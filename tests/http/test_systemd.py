@@ -17,7 +17,7 @@ from app.verdict.rules import Verdict
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import FakeMySQL, galera
+from tests.fake_mysql import FakeMySQL, error, galera, packet, says
 
 SYNCED = Verdict(available=True, reason=Reason.SYNCED, detail="seen")
 
@@ -78,10 +78,11 @@ def test_it_is_ready_once_it_has_a_verdict_and_tells_each_with_its_reason(
     service = start(services, manager, node, CLUSTERCHECK_DEADLINE="60")
     wait_for("the first poll", lambda: node.connections)
     assert manager.values("READY") == []
-    node.behaviour = galera()
+    node.behaviour = says(packet(0, error(1040)))
     node.drop_connections()
     # That a node cannot be read is a verdict as well.
-    manager.wait_for("STATUS", "NOT available connection-lost: ")
+    manager.wait_for("STATUS", "NOT available too-many-connections: ")
+    node.behaviour = galera()
     manager.wait_for("STATUS", "available synced: wsrep_local_state is 4 (Synced)")
     assert "1" in manager.values("READY")
     service.disabled_file.touch()
