@@ -185,6 +185,8 @@ class Simulation:
     def _reload(self) -> None:
         if not self._reloading:
             self._reloading = True
+            # Each leaves a session with a server that hangs.
+            self.most_on_the_server += self._reloads > 0
             self._tasks.create_task(self._use_other_settings())
 
     async def _use_other_settings(self) -> None:
