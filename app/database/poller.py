@@ -205,9 +205,13 @@ class Poller:
         while self.sync.is_returning(self._now()):
             self._begin_what_is_due()
             awaited = (self._guest and self._guest.reading) or self._attempt.login
-            if awaited is None:
+            if awaited:
+                await asyncio.wait([awaited])
+            elif self._guest or self.logins.failure:
                 break
-            await asyncio.wait([awaited])
+            else:
+                # The visit that is due next: the one before replaced all sessions.
+                await asyncio.sleep(_NO_GUEST_SECONDS[True])
 
     def _stand_after(self, node: NodeState) -> Stand:
         sync, session = self.sync, self._serving
