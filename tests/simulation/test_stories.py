@@ -37,6 +37,7 @@ async def test_a_session_that_gets_no_answer_and_no_end_keeps_the_node_out_for_a
         world.promises.lose_session(silently=True)
         world.server.silence(world.server.held[role])
         await world.until_settled()
+        await asyncio.sleep(_SOON_SECONDS)
 
 
 @in_calm_worlds
