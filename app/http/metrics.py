@@ -59,7 +59,7 @@ class Metrics(Collector):
         )
 
 
-def _rows(sources: Sources) -> Iterator[tuple[Any, ...]]:
+def _rows(sources: Sources) -> list[tuple[Any, ...]]:
     """Return each metric: name, description, value.
 
     Or a table of values by the values of labels, separated by a space, and the labels.
@@ -71,85 +71,89 @@ def _rows(sources: Sources) -> Iterator[tuple[Any, ...]]:
     is_stale = monitor.age_seconds > monitor.polling.max_age_seconds
     if is_stale or not isinstance(node, NodeState):
         node = NodeState()
-    for name, words in _NODE_VALUES.items():
-        yield name, words, _number(getattr(node, name))
-    yield (
-        "available",
-        "1 if the node may take traffic under the configured policy, else 0.",
-        verdict.available,
-    )
-    yield (
-        "draining",
-        "1 if the node is unavailable for a planned reason, else 0.",
-        verdict.draining,
-    )
-    yield (
-        "verdict_changed_timestamp_seconds",
-        "When the verdict last changed, in Unix time.",
-        changes[-1].at.timestamp(),
-    )
-    yield (
-        "disabled_timestamp_seconds",
-        "When the disabled file was last changed, in Unix time; absent if there is none.",
-        monitor.switches().disabled_at,
-    )
-    yield (
-        "deadline_seconds",
-        "CLUSTERCHECK_DEADLINE.",
-        monitor.polling.deadline_seconds,
-    )
-    yield (
-        "sync_wait_seconds",
-        "For how long no read in sync has been answered; 0 if the latest was.",
-        sources.poller.sync_wait_seconds,
-    )
-    yield (
-        "login_refused",
-        "1 if the latest login failed for the account or the path to the server, else 0.",
-        sources.poller.logins.account_refused,
-    )
-    yield (
-        "last_reload_successful",
-        "1 if the latest reload took the new settings, 0 if it refused them; 1 after a start.",
-        not sources.last_reload.complaints,
-    )
-    yield (
-        "reason",
-        "1 for the reason of the verdict, 0 for all others.",
-        {reason: reason is verdict.reason for reason in Reason},
-        "reason",
-    )
-    yield (
-        "verdict_changes_total",
-        "Changes of the verdict, by the reason of the new one.",
-        {reason: changes.counts[reason] for reason in Reason},
-        "reason",
-    )
-    yield (
-        "polls_total",
-        "Polls of the node, by outcome: read, or why the node could not be read.",
-        _outcomes("read", monitor.polls),
-        "outcome",
-    )
-    yield (
-        "logins_total",
-        "Logins to the server, by outcome: accepted, or why the login failed.",
-        _outcomes("accepted", sources.poller.login_counts),
-        "outcome",
-    )
-    yield (
-        "connections_closed_total",
-        "Connections closed without an answer, by cause; malformed requests got a 400.",
-        sources.connections.closed,
-        "cause",
-    )
-    yield (
-        "health_checks_total",
-        "Health checks answered, by path and HTTP status.",
-        sources.health_checks,
-        "path",
-        "status",
-    )
+    return [
+        *(
+            (name, words, _number(getattr(node, name)))
+            for name, words in _NODE_VALUES.items()
+        ),
+        (
+            "available",
+            "1 if the node may take traffic under the configured policy, else 0.",
+            verdict.available,
+        ),
+        (
+            "draining",
+            "1 if the node is unavailable for a planned reason, else 0.",
+            verdict.draining,
+        ),
+        (
+            "verdict_changed_timestamp_seconds",
+            "When the verdict last changed, in Unix time.",
+            changes[-1].at.timestamp(),
+        ),
+        (
+            "disabled_timestamp_seconds",
+            "When the disabled file was last changed, in Unix time; absent if there is none.",
+            monitor.switches().disabled_at,
+        ),
+        (
+            "deadline_seconds",
+            "CLUSTERCHECK_DEADLINE.",
+            monitor.polling.deadline_seconds,
+        ),
+        (
+            "sync_wait_seconds",
+            "For how long no read in sync has been answered; 0 if the latest was.",
+            sources.poller.sync_wait_seconds,
+        ),
+        (
+            "login_refused",
+            "1 if the latest login failed for the account or the path to the server, else 0.",
+            sources.poller.logins.account_refused,
+        ),
+        (
+            "last_reload_successful",
+            "1 if the latest reload took the new settings, 0 if it refused them; 1 after a start.",
+            not sources.last_reload.complaints,
+        ),
+        (
+            "reason",
+            "1 for the reason of the verdict, 0 for all others.",
+            {reason: reason is verdict.reason for reason in Reason},
+            "reason",
+        ),
+        (
+            "verdict_changes_total",
+            "Changes of the verdict, by the reason of the new one.",
+            {reason: changes.counts[reason] for reason in Reason},
+            "reason",
+        ),
+        (
+            "polls_total",
+            "Polls of the node, by outcome: read, or why the node could not be read.",
+            _outcomes("read", monitor.polls),
+            "outcome",
+        ),
+        (
+            "logins_total",
+            "Logins to the server, by outcome: accepted, or why the login failed.",
+            _outcomes("accepted", sources.poller.login_counts),
+            "outcome",
+        ),
+        (
+            "connections_closed_total",
+            "Connections closed without an answer, by cause; malformed requests got a 400.",
+            sources.connections.closed,
+            "cause",
+        ),
+        (
+            "health_checks_total",
+            "Health checks answered, by path and HTTP status.",
+            sources.health_checks,
+            "path",
+            "status",
+        ),
+    ]
 
 
 def _number(value: str | int | None) -> int | None:
