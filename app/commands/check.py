@@ -22,10 +22,9 @@ def check(source: Source) -> int:
     settings, warnings = source.load()
     complain(*warnings)
     _become_service_user()
-    database = settings.database()
     # Without a login, there is no verdict.
-    database.target()
-    outcome = poll_once(database, settings.clustercheck_deadline)
+    settings.target()
+    outcome = poll_once(settings, settings.clustercheck_deadline)
     switches = switches_now(settings.clustercheck_disabled_file)
     verdict, otherwise = (
         decide(outcome, 0.0, settings.policy(), one) for one in (switches, Switches())
@@ -36,7 +35,7 @@ def check(source: Source) -> int:
         say(f"otherwise {otherwise.reason}: {otherwise.detail}")
     if isinstance(outcome, PollFailure):
         say(
-            f"The login was to {database}, by user id {os.geteuid()}\n"
+            f"The login was to {settings.login}, by user id {os.geteuid()}\n"
             "A running service keeps its session, and may find the node available:"
             " clustercheckd status"
         )
@@ -55,10 +54,9 @@ def check_settings(source: Source) -> int:
     settings, warnings = source.load(strict=True)
     complain(*warnings)
     listening_socket(replace(settings, clustercheck_port=0)).close()
-    database = settings.database()
     # Only the service can read what LoadCredential= gives it.
     if "'/run/credentials/" not in repr(settings):
-        database.target()
+        settings.target()
     if lost := _lost_with(settings, source):
         complain(f"the service can read the node, and not with these settings: {lost}")
         return FAILED
@@ -68,7 +66,7 @@ def check_settings(source: Source) -> int:
 
 def _lost_with(settings: Settings, source: Source) -> str:
     """Return why the node cannot be read, if the service that runs here can read it."""
-    asked = settings.database(), settings.clustercheck_deadline
+    asked = settings, settings.clustercheck_deadline
     outcome = poll_once(*asked)
     if isinstance(outcome, PollFailure):
         # One login may be lost.

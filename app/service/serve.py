@@ -50,7 +50,7 @@ def serve(source: Source) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     log = Log()
     settings, warnings = source.load()
-    prepare_for(settings.database().target())
+    prepare_for(settings.target())
     log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
     _tell_ignored(warnings)
     service = _Service(settings, log, source)
@@ -69,7 +69,7 @@ class _Service:
         self._source = source
         self._stopping = self._draining = False
         self._systemd = Systemd(os.environ.get("NOTIFY_SOCKET"))
-        poller = Poller(settings.database(), _pace(settings))
+        poller = Poller(settings, _pace(settings))
         self._monitor = Monitor(
             _polling(settings, poller),
             switches=self._switches,
@@ -141,7 +141,7 @@ class _Service:
             event,
             extra={
                 "version": __version__,
-                "database": str(settings.database()),
+                "database": settings.login,
                 "listen": host_and_port(*self._listening.getsockname()[:2]),
                 "max_age_seconds": self._monitor.polling.max_age_seconds,
                 **asdict(self._monitor.polling.policy),
@@ -214,16 +214,17 @@ class _Service:
             raise SettingsError(
                 "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
             )
-        database, seconds = settings.database(), settings.clustercheck_deadline
-        prepare_for(database.target())
-        return await self._monitor.trial(lambda: first_poll(database, seconds))
+        prepare_for(settings.target())
+        return await self._monitor.trial(
+            lambda: first_poll(settings, settings.clustercheck_deadline)
+        )
 
     async def _take(self, settings: Settings) -> None:
         """Use other settings."""
-        sources, database = self._sources, settings.database()
-        is_another = database.server != sources.settings.database().server
+        sources = self._sources
+        is_another = settings.server != sources.settings.server
         sources.settings = settings
-        sources.poller.take(database, _pace(settings))
+        sources.poller.take(settings, _pace(settings))
         polling = _polling(settings, sources.poller)
         self._monitor.take(polling, forget=is_another)
         self._log.format_as(

@@ -87,8 +87,9 @@ class Database:
         "", "identity (default), ca, none", choice(*VERIFY)
     )
 
-    def __str__(self) -> str:
-        """Return address, user and TLS for the log, or why there is no login."""
+    @property
+    def login(self) -> str:
+        """Address, user and TLS for the log, or why there is no login."""
         try:
             target = self.target()
         except SettingsError as fault:

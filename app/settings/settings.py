@@ -73,10 +73,6 @@ class Settings(Policy, Database):
         if self.max_sync_wait and not self.clustercheck_login_interval:
             raise SettingsError(f"MAX_SYNC_WAIT: {NOTHING_READS}")
 
-    def database(self) -> Database:
-        """Return the database settings, for the poller."""
-        return Database(**{name: getattr(self, name) for name in DATABASE})
-
     def policy(self) -> Policy:
         """Return the policy for health checks that do not override it."""
         return Policy(**{name: getattr(self, name) for name in POLICY})

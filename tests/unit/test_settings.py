@@ -9,7 +9,6 @@ import pytest
 
 from app.commands.parser import parse
 from app.kinds import PATH
-from app.settings.database import Database
 from app.settings.error import SettingsError
 from app.settings.settings import DATABASE, POLICY, TABLE, Settings
 from app.settings.source import Source
@@ -47,26 +46,22 @@ def file_of(*lines: str) -> str:
 def error_of(load: Load, **environ: str) -> str:
     """Return the message about settings that cannot be used."""
     with pytest.raises(SettingsError) as caught:
-        load(**environ)[0].database().target()
+        load(**environ)[0].target()
     return str(caught.value)
 
 
 def test_the_defaults_are_those_of_the_database_and_the_policy(load: Load) -> None:
     settings, warnings = load()
-    assert (settings.database(), settings.policy(), warnings) == (
-        Database(),
-        Policy(),
-        [],
-    )
+    assert (settings, settings.policy(), warnings) == (Settings(), Policy(), [])
 
 
 def test_every_setting_of_the_database_and_the_policy_reaches_it(load: Load) -> None:
     texts = {name: name.removeprefix("mysql_") for name in DATABASE}
     texts |= {name: f"/{name}" for name in DATABASE if TABLE[name].kind is PATH}
     texts |= {"mysql_port": "1", "mysql_ssl": "1", "mysql_ssl_verify": "ca"}
-    database = load(**texts | {"mysql_password_file": ""})[0].database()
+    settings = asdict(load(**texts | {"mysql_password_file": ""})[0])
     others = {"mysql_port": 1, "mysql_ssl": True, "mysql_password_file": None}
-    assert asdict(database) == texts | others
+    assert settings == asdict(Settings()) | texts | others
     environ = dict.fromkeys(map(str.upper, POLICY), "0")
     environ |= {
         "AVAILABLE_WHEN_DONOR": "1",
@@ -83,7 +78,7 @@ def test_flags_go_before_variables_before_the_env_file(load: Load) -> None:
     # An empty one is not set.
     environ = {"mysql_host": "variable", "MYSQL_USERNAME": "variable", "MYSQL_PORT": ""}
     settings, _ = load("--env-file", path, "--mysql-host", "flag", **environ)
-    assert settings.database() == Database(None, "flag", 1, "variable")
+    assert settings == Settings(None, "flag", 1, "variable")
 
 
 FREE_TEXT = {"mysql_host", "mysql_username", "mysql_password", "clustercheck_host"}
@@ -166,9 +161,8 @@ def test_what_is_no_host_is_not_repeated(load: Load, host: str) -> None:
 
 def test_a_password_is_never_shown(load: Load) -> None:
     settings, _ = load(MYSQL_PASSWORD=SECRET)
-    database = settings.database()
-    assert SECRET not in f"{settings!r} {settings} {database!r} {database.target()!r}"
-    assert database.target().password == SECRET
+    assert SECRET not in f"{settings!r} {settings} {settings.target()!r}"
+    assert settings.target().password == SECRET
 
 
 def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load) -> None:
@@ -178,7 +172,7 @@ def test_the_env_file_has_no_variables_but_quotes_and_export(load: Load) -> None
         'MYSQL_PASSWORD="$A${MYSQL_HOST}"',
     )
     settings, _ = load(CLUSTERCHECK_ENV_FILE=path, A="x")
-    assert settings.database() == Database(
+    assert settings == Settings(
         mysql_host="db1", mysql_username="a b", mysql_password="$A${MYSQL_HOST}"
     )
 
