@@ -40,7 +40,7 @@ class Row(NamedTuple):
         return self.description + (f" (default: {self.typed})" if self.typed else "")
 
 
-def row(typed: str, description: str, kind: Kind) -> Any:  # noqa: ANN401 (as for `dataclasses.field`)
+def row(description: str, kind: Kind, typed: str = "") -> Any:  # noqa: ANN401 (as for `dataclasses.field`)
     """Return the field of a dataclass that is a setting. The arguments are those of `Row`."""
     default = kind.parse(typed) if typed else None
     # pydantic shows the description in the schema.

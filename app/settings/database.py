@@ -60,32 +60,26 @@ class Database:
     The option file supplies those. TLS applies to TCP only, never to a unix socket.
     """
 
-    mysql_socket: str | None = row(
-        "", "unix socket (default: the first usual place)", PATH
-    )
-    mysql_host: str | None = row("", "the server's name or address, for TCP", HOST)
-    mysql_port: int | None = row("", "the server's port (3306); it means TCP", PORT)
+    mysql_socket: str | None = row("unix socket (default: the first usual place)", PATH)
+    mysql_host: str | None = row("the server's name or address, for TCP", HOST)
+    mysql_port: int | None = row("the server's port (3306); it means TCP", PORT)
     mysql_username: str | None = row(
-        "", "account (default: clustercheckd's own user)", TEXT
+        "account (default: clustercheckd's own user)", TEXT
     )
     mysql_password: str | None = row(
-        "", "the account's password; none with unix_socket", SECRET
+        "the account's password; none with unix_socket", SECRET
     )
-    mysql_password_file: str | None = row("", "file that contains the password", PATH)
+    mysql_password_file: str | None = row("file that contains the password", PATH)
     defaults_extra_file: str | None = row(
-        "", "option file of the mysql client, for [client]", PATH
+        "option file of the mysql client, for [client]", PATH
     )
-    mysql_ssl: bool | None = row("", "require TLS; other MYSQL_SSL_* imply it", BOOLEAN)
+    mysql_ssl: bool | None = row("require TLS; other MYSQL_SSL_* imply it", BOOLEAN)
     mysql_ssl_ca: str | None = row(
-        "", "certificates to trust (default: the system's)", PATH
+        "certificates to trust (default: the system's)", PATH
     )
-    mysql_ssl_cert: str | None = row("", "client certificate, PEM", PATH)
-    mysql_ssl_key: str | None = row(
-        "", "its key, PEM (default: in the same file)", PATH
-    )
-    mysql_ssl_verify: str | None = row(
-        "", "identity (default), ca, none", choice(*VERIFY)
-    )
+    mysql_ssl_cert: str | None = row("client certificate, PEM", PATH)
+    mysql_ssl_key: str | None = row("its key, PEM (default: in the same file)", PATH)
+    mysql_ssl_verify: str | None = row("identity (default), ca, none", choice(*VERIFY))
 
     @property
     def login(self) -> str:

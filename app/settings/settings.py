@@ -30,39 +30,35 @@ class Settings(Policy, Database):
     """All settings; the environment variables have the fields' names."""
 
     clustercheck_disabled_file: str = row(
-        DISABLED_FILE, "the node is drained while it exists", PATH
+        "the node is drained while it exists", PATH, DISABLED_FILE
     )
     clustercheck_drain_status: str = row(
-        "503", "HTTP status for planned reasons", choice("404", "503")
+        "HTTP status for planned reasons", choice("404", "503"), "503"
     )
     clustercheck_drain_seconds: float = row(
-        "0", "how long to drain after SIGTERM", duration(0, 3600)
+        "how long to drain after SIGTERM", duration(0, 3600), "0"
     )
     clustercheck_poll_interval: float = row(
-        "0.25", "how often to poll the server", duration(0.05, 60)
+        "how often to poll the server", duration(0.05, 60), "0.25"
     )
     clustercheck_login_interval: float = row(
-        "2", "how often to log in again; 0 is never", duration(0, 3600)
+        "how often to log in again; 0 is never", duration(0, 3600), "2"
     )
     clustercheck_deadline: float = row(
-        "0.8", "time that one poll may take", duration(0.05, 60)
+        "time that one poll may take", duration(0.05, 60), "0.8"
     )
-    clustercheck_host: str = row("*", "the service's address; * is all", TEXT)
+    clustercheck_host: str = row("the service's address; * is all", TEXT, "*")
     clustercheck_port: int = row(
-        "9200", "the service's port; 0 is any", whole(0, MOST_PORT)
+        "the service's port; 0 is any", whole(0, MOST_PORT), "9200"
     )
     clustercheck_allow_from: Networks = row(
-        "",
-        "clients, e.g. 10.0.0.0/8 (default: everybody)",
-        NETWORKS,
+        "clients, e.g. 10.0.0.0/8 (default: everybody)", NETWORKS
     )
-    clustercheck_any_path: bool = row("0", "return the verdict on every path", BOOLEAN)
+    clustercheck_any_path: bool = row("return the verdict on every path", BOOLEAN, "0")
     clustercheck_log_level: str = row(
-        "info",
-        "info, warning or error",
-        choice("info", "warning", "error"),
+        "info, warning or error", choice("info", "warning", "error"), "info"
     )
-    clustercheck_log_format: str = row("text", "text or json", choice("text", "json"))
+    clustercheck_log_format: str = row("text or json", choice("text", "json"), "text")
 
     def __post_init__(self) -> None:
         """Raise `SettingsError` for settings that exclude each other."""

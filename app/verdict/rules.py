@@ -52,20 +52,20 @@ AVAILABLE, UNAVAILABLE = 200, 503
 class Policy:
     """What the operator allows: settings, each with its words for --help."""
 
-    available_when_donor: bool = row("0", "accept a donor or desynced node", BOOLEAN)
-    available_when_readonly: bool = row("1", "accept a read-only node", BOOLEAN)
-    available_when_full: bool = row("1", "accept a node at max_connections", BOOLEAN)
+    available_when_donor: bool = row("accept a donor or desynced node", BOOLEAN, "0")
+    available_when_readonly: bool = row("accept a read-only node", BOOLEAN, "1")
+    available_when_full: bool = row("accept a node at max_connections", BOOLEAN, "1")
     min_cluster_size: int = row(
-        "0", "fewest members of the node's component; 0: no limit", whole()
+        "fewest members of the node's component; 0: no limit", whole(), "0"
     )
     max_recv_queue: int | None = row(
-        "", "longest receive queue (default: no limit)", whole()
+        "longest receive queue (default: no limit)", whole()
     )
     max_stall: float = row(
-        "2", "longest time to stand still alone; 0: no limit", duration(0, 3600)
+        "longest time to stand still alone; 0: no limit", duration(0, 3600), "2"
     )
     max_sync_wait: float | None = row(
-        "", "longest wait of a read in sync (no limit)", duration(0.1, 3600)
+        "longest wait of a read in sync (no limit)", duration(0.1, 3600)
     )
 
 
