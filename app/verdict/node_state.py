@@ -1,10 +1,10 @@
 """What a poll read: the type of a variable says how its value is parsed."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, get_type_hints
+from typing import Annotated
 
 from app.verdict.reason import Reason
 
@@ -124,16 +124,14 @@ class NodeState(SystemVariables, StatusVariables):
 PollResult = NodeState | PollFailure
 
 
-def parsers_of(variables: type) -> dict[str, Callable[[Cell], int | str]]:
-    """Return the parser of each field."""
-    types = get_type_hints(variables, include_extras=True)
-    return {name: annotated.__metadata__[0] for name, annotated in types.items()}
+_PARSERS = {
+    name: annotation.__metadata__[0]
+    for variables in (StatusVariables, SystemVariables)
+    for name, annotation in variables.__annotations__.items()
+}
 
-
-_STATUS, _SYSTEM = parsers_of(StatusVariables), parsers_of(SystemVariables)
-_PARSERS = _STATUS | _SYSTEM
-
-STATUS_VARIABLES, SYSTEM_VARIABLES = tuple(_STATUS), tuple(_SYSTEM)
+STATUS_VARIABLES = tuple(StatusVariables.__annotations__)
+SYSTEM_VARIABLES = tuple(SystemVariables.__annotations__)
 """What a poll asks for. A server takes names in either case."""
 
 
