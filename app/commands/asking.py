@@ -7,10 +7,11 @@ terminal.
 
 import contextlib
 import socket
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from app.settings.error import SettingsError
 from app.settings.settings import LISTENING
 from app.settings.source import Source
 from app.text import host_and_port, one_line
+from app.threads import in_thread
 from app.verdict.node_state import NodeState
 from app.verdict.rules import word_of
 
@@ -157,22 +159,13 @@ def members_of(addresses: Sequence[Address]) -> list[Address]:
 
 def ask(addresses: Sequence[Address]) -> list[Answer]:
     """Ask all at once; return their answers in the same order after at most `SECONDS`."""
-    answers = {address: no_answer(address, _NO_ANSWER) for address in addresses}
-
-    def ask_one(address: Address) -> None:
-        answers[address] = _ask(address)
-
     # Nothing can stop the lookup of a name: such a thread is left behind.
-    threads = [
-        threading.Thread(target=ask_one, args=(address,), daemon=True)
-        for address in answers
+    asked = {address: in_thread(partial(_ask, address)) for address in addresses}
+    wait(asked.values(), SECONDS)
+    return [
+        one.result() if one.done() else no_answer(address, _NO_ANSWER)
+        for address, one in asked.items()
     ]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + SECONDS
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    return list(answers.values())
 
 
 def _ask(address: Address) -> Answer:

@@ -1,17 +1,16 @@
 """Resolves host names, and connects to their addresses.
 
-A resolver that hangs blocks its thread for half a minute. At its end, the process would wait for a
-thread of asyncio, but not for these: one daemon for each name.
+A resolver that hangs blocks its thread for half a minute: there is one for each name.
 """
 
 import asyncio
 import contextlib
 import socket
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
+from functools import partial
 
 from app.deadline import deadline
+from app.threads import in_thread
 
 _NEXT_ADDRESS_SECONDS = 0.25
 """How long to wait for one address before the next one, as in RFC 8305."""
@@ -32,7 +31,9 @@ class Resolver:
         with contextlib.suppress(socket.gaierror):
             return _look_up(host, socket.AI_NUMERICHOST)
         if host not in self._lookups:
-            self._lookups[host] = asyncio.wrap_future(_begin(host))
+            self._lookups[host] = asyncio.wrap_future(
+                in_thread(partial(_look_up, host))
+            )
             # Perhaps nobody else retrieves the exception.
             self._lookups[host].add_done_callback(lambda done: done.exception())
         lookup = self._lookups[host]
@@ -50,24 +51,6 @@ async def connect_to_first(addresses: Sequence[str], port: int) -> Streams:
                 return await asyncio.open_connection(address, port)
     async with deadline(_CONNECT_SECONDS):
         return await asyncio.open_connection(last, port)
-
-
-def _begin(host: str) -> Future[list[str]]:
-    answer: Future[list[str]] = Future()
-
-    def look_up() -> None:
-        try:
-            answer.set_result(_look_up(host))
-        except (OSError, UnicodeError) as fault:
-            answer.set_exception(fault)
-
-    try:
-        threading.Thread(target=look_up, daemon=True).start()
-    except RuntimeError:
-        raise socket.gaierror(
-            socket.EAI_SYSTEM, "clustercheckd could not start a thread"
-        ) from None
-    return answer
 
 
 def _look_up(host: str, flags: int = 0) -> list[str]:

@@ -7,10 +7,12 @@ shows nothing. A thread looks, because a file system that hangs would hold every
 import contextlib
 import os
 import re
-import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
+from app.threads import in_thread
 from app.verdict.alone import IS_CUT, IS_FULL, USED
 
 _PORT = re.compile(rb"gmcast\.listen_addr = [^;]*:(\d+)")
@@ -28,9 +30,7 @@ _FULL_BYTES = 1 << 20
 class Surroundings:
     """Looks around the node while it waits."""
 
-    def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
-        self._looking: threading.Thread | None = None
+    _looking: Future[dict[str, int]] | None = None
 
     def look(
         self, variables: Mapping[bytes, bytes], members: int | None, *, waits: bool
@@ -39,23 +39,16 @@ class Surroundings:
 
         members: of the component.
         """
-        seen, self._seen = self._seen, {}
-        if not waits:
+        looked = self._looking
+        if looked and not looked.done():
             return {}
-        if self._looking is None or not self._looking.is_alive():
-            arguments = variables, members or 0
-            self._looking = threading.Thread(
-                target=self._look, args=arguments, daemon=True
-            )
-            # At a limit of threads, nobody looks.
-            with contextlib.suppress(RuntimeError):
-                self._looking.start()
-        return seen
-
-    def _look(self, variables: Mapping[bytes, bytes], members: int) -> None:
-        # At a limit of open files, or with a path that cannot be one, nothing is seen.
-        with contextlib.suppress(OSError, ValueError):
-            self._seen = _seen(variables, members)
+        self._looking = None
+        if waits:
+            self._looking = in_thread(partial(_seen, variables, members or 0))
+        # At a limit of threads or open files, or with a path that cannot be one, nothing is seen.
+        if waits and looked and not looked.exception():
+            return looked.result()
+        return {}
 
 
 def _seen(variables: Mapping[bytes, bytes], members: int) -> dict[str, int]:

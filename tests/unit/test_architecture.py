@@ -14,11 +14,12 @@ ARROWS = {
     "app.text": "",
     "app.kinds": "",
     "app.deadline": "",
+    "app.threads": "",
     "app.verdict": "app.kinds app.text",
     "app.monitor": "app.verdict app.deadline",
     "app.settings": "app.verdict app.kinds app.text dotenv",
     "app.database": """
-        app.verdict app.deadline app.text aiomysql pymysql cryptography
+        app.verdict app.deadline app.text app.threads aiomysql pymysql cryptography
         app.settings.database app.settings.tls app.settings.error
     """,
     "app.http": """
@@ -27,7 +28,7 @@ ARROWS = {
     """,
     "app.commands": """
         app.database app.settings app.verdict app.kinds app.text
-        pydantic pydantic_core
+        app.threads pydantic pydantic_core
     """,
     "app.service.log": "",
     "app.service.preload": "",

@@ -2,7 +2,6 @@
 
 import asyncio
 import resource
-import socket
 import threading
 
 import pytest
@@ -42,7 +41,7 @@ def test_a_lookup_given_up_answers_whoever_asks_again_and_no_other_name() -> Non
         with pytest.raises(asyncio.CancelledError):
             await asking
         # An empty name has no address, and no name server is asked for it.
-        with pytest.raises(socket.gaierror):
+        with pytest.raises(OSError, match="not known"):
             await resolver.addresses("")
         return await resolver.addresses("localhost")
 
@@ -55,9 +54,7 @@ def test_without_a_thread_for_it_a_lookup_is_no_fault_of_the_servers() -> None:
     try:
         # More than the limit: no thread can start, as where the limit on threads is reached.
         resource.setrlimit(resource.RLIMIT_AS, (1 << 39, limits[1]))
-        with pytest.raises(
-            socket.gaierror, match="clustercheckd could not start a thread"
-        ):
+        with pytest.raises(OSError, match="clustercheckd could not start a thread"):
             addresses_of("db.invalid")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
