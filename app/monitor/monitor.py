@@ -51,6 +51,7 @@ _DURATION_BOUNDS_SECONDS = (
     15.0,
     30.0,
     60.0,
+    math.inf,
 )
 _STUCK_PERIODS = 3
 """A poll that takes so many times as long as a result is usable is stuck."""
@@ -118,7 +119,7 @@ class Monitor:
         # By the reason for a failure, or None.
         self.polls: Counter[Reason | None] = Counter()
         # How many took at most so many seconds, and all together.
-        self.durations = dict.fromkeys((*_DURATION_BOUNDS_SECONDS, math.inf), 0)
+        self.durations = dict.fromkeys(_DURATION_BOUNDS_SECONDS, 0)
         self.duration_seconds = 0.0
         self.now = clock
         self._began_at = self._ended_at = clock()
@@ -135,7 +136,9 @@ class Monitor:
     def take(self, polling: Polling, *, forget: bool) -> None:
         """Poll in another way. forget: whether the latest result no longer counts."""
         self.polling = polling
-        self._keep(None if forget else self.result, self._began_at)
+        if forget:
+            self.result = None
+        self._decided.cache_clear()
 
     @property
     def age_seconds(self) -> float:
@@ -199,7 +202,9 @@ class Monitor:
     async def next_verdict(self, policy: Policy | None = None) -> Verdict:
         """Wait for a poll that ends now: one from before a pause says nothing."""
         while True:
-            self._ask()
+            # The next one begins as soon as the interval allows.
+            self._asked = True
+            self._question.set()
             await self._poll_ended.wait()
             if self.now() - self._ended_at <= self.polling.interval_seconds:
                 verdict = self.verdict(policy)
@@ -235,13 +240,14 @@ class Monitor:
         finally:
             # Who waits must not get the verdict of the poll before.
             self._keep(_STOPPED, self.now())
-            self._release_waiters()
 
     def _keep(self, result: PollResult | None, began_at: float) -> None:
         self.result = result
         self._decided.cache_clear()
         # From its start: a value may have changed right after the server sent it.
         self._began_at, self._ended_at = began_at, self.now()
+        self._poll_ended.set()
+        self._poll_ended = asyncio.Event()
 
     def _take_result(self, result: PollResult, began_at: float) -> None:
         self._keep(result, began_at)
@@ -251,7 +257,6 @@ class Monitor:
         self.duration_seconds += took_seconds
         for bound in self.durations:
             self.durations[bound] += took_seconds <= bound
-        self._release_waiters()
         self.note_change()
 
     def note_change(self) -> None:
@@ -272,11 +277,6 @@ class Monitor:
                 _log.exception("poller failed")
             return _POLLER_FAILED
 
-    def _ask(self) -> None:
-        """Have the next poll begin as soon as the interval allows."""
-        self._asked = True
-        self._question.set()
-
     async def _pause(self) -> None:
         # Let other tasks run.
         await asyncio.sleep(0)
@@ -289,7 +289,3 @@ class Monitor:
                 seconds = max(self.polling.interval_seconds, least_seconds)
                 async with asyncio.timeout(seconds - self.age_seconds):
                     await self._question.wait()
-
-    def _release_waiters(self) -> None:
-        self._poll_ended.set()
-        self._poll_ended = asyncio.Event()
