@@ -46,10 +46,11 @@ _GALERA_SETTINGS = (
 _READ_IN_SYNC = ("SET SESSION wsrep_sync_wait=1", "SELECT 1")
 # In global scope, MySQL 8 and PXC lock the list of all threads.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN {STATUS_VARIABLES}"
-_PROVIDER_OPTIONS = b"wsrep_provider_options"
 _SHOWN = (
     *SYSTEM_VARIABLES,
-    *(_PROVIDER_OPTIONS.decode(), "datadir", "log_bin_basename"),
+    "wsrep_provider_options",
+    "datadir",
+    "log_bin_basename",
 )
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {_SHOWN}"
 _SUSPECT_SECONDS = 5.0  # Galera's default
@@ -151,7 +152,7 @@ class Session(Connection):
         }
         # A name from a server must not become part of a statement.
         self._names = [name for name in SYSTEM_VARIABLES if name.encode() in values]
-        found = _SUSPECT_TIMEOUT.search(values.get(_PROVIDER_OPTIONS, b""))
+        found = _SUSPECT_TIMEOUT.search(values.get(b"wsrep_provider_options", b""))
         if found:
             numbers = zip(found.groups(b"0"), _UNIT_SECONDS, strict=True)
             self.suspect_seconds = sum(float(number) * unit for number, unit in numbers)
