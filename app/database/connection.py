@@ -83,8 +83,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             # Both keep values as bytes.
             use_unicode=False,
             conv={},
-            # The default would send SET AUTOCOMMIT=0.
-            autocommit=None,
             program_name="clustercheckd",
         )
         connection.target = target
