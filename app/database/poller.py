@@ -181,11 +181,11 @@ class Poller:
 
     async def _read_serving(self) -> PollResult | None:
         """Read the node's state, if there is a session, which goes on if this is cancelled."""
-        session, seconds = self._serving, self.pace.deadline_seconds
+        session = self._serving
         if session is None:
             return None
         more = [SHOW_COUNTERS] if self.stand.counts else []
-        reading = asyncio.create_task(_asked(session, session.read(*more), seconds))
+        reading = asyncio.create_task(_asked(session, session.read(*more)))
         session.reading = reading
         await asyncio.wait([reading])
         result = reading.result()
@@ -290,7 +290,8 @@ class Poller:
 
     def _come_in(self, session: Session) -> None:
         """Let a session that has logged in answer the polls, or be the guest."""
-        if any(other.peer != session.peer for other in self._sessions):
+        others = self._serving, self._guest
+        if any(one and one.peer != session.peer for one in others):
             # The name of the host leads to another server, or the account is another one.
             self._leave_all()
         serving, guest = self._serving, self._guest
@@ -302,12 +303,7 @@ class Poller:
             self._begin_read_in_sync()
         else:
             leaver = session
-        if leaver is not None:
-            self._leave(leaver)
-
-    @property
-    def _sessions(self) -> list[Session]:
-        return [one for one in (self._serving, self._guest) if one is not None]
+        self._leave(leaver)
 
     def _give_up(self) -> None:
         """Log out all sessions, and give up the login."""
@@ -318,13 +314,13 @@ class Poller:
 
     def _leave_all(self) -> None:
         """Log out all sessions: what they have shown says nothing of another server."""
-        for session in self._sessions:
-            self._leave(session)
+        self._leave(self._serving, self._guest)
         self._serving = self._guest = None
         self.sync = self.sync.nothing_reads()
 
-    def _leave(self, session: Session) -> None:
-        self._await_end(asyncio.create_task(session.quit()))
+    def _leave(self, *sessions: Session | None) -> None:
+        for session in filter(None, sessions):
+            self._await_end(asyncio.create_task(session.quit()))
 
     def _await_end(self, leaving: asyncio.Task[None]) -> None:
         """Have `aclose` wait for it."""
@@ -343,7 +339,7 @@ class Poller:
             guest.reading = asyncio.create_task(self._read_in_sync(guest))
 
     async def _read_in_sync(self, guest: Session) -> None:
-        answer = await _asked(guest, guest.read_in_sync(), SYNC_SECONDS)
+        answer = await _asked(guest, guest.read_in_sync())
         if guest is not self._guest:
             # It says nothing about the read of the one that has replaced it.
             return
@@ -399,15 +395,14 @@ class Poller:
             self.told_seconds = 0.0
 
 
-async def _asked(
-    session: Session, asking: Awaitable[_T], seconds: float
-) -> _T | PollFailure:
+async def _asked(session: Session, asking: Awaitable[_T]) -> _T | PollFailure:
     """Return what a session answers, or why it does not; then it is closed."""
     answer: _T | PollFailure
     try:
         answer = await asking
     except Exception as fault:  # noqa: BLE001 (the driver lets RuntimeError, struct.error and others through)
-        answer = poll_failure(fault, session.target, session.phase, seconds)
+        # Only a read in sync has a limit of its own.
+        answer = poll_failure(fault, session.target, session.phase, SYNC_SECONDS)
     session.reading = None
     if isinstance(answer, PollFailure):
         # Also if the rows make no sense: perhaps they answer another statement.
