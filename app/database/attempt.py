@@ -41,7 +41,12 @@ class Attempt:
             self.phase = LOOKING_UP
             addresses = await resolver.addresses(target.host)
             self.phase = CONNECTING
-        session = await Session.to(target, addresses)
-        self.phase = LOGGING_IN
-        await session.prepare(idle_seconds, tries_read=self.is_visit)
+        session = Session(target)
+        try:
+            await session.open(addresses)
+            self.phase = LOGGING_IN
+            await session.prepare(idle_seconds, tries_read=self.is_visit)
+        except BaseException:
+            session.close()
+            raise
         return session

@@ -57,20 +57,17 @@ def prepare_for(target: Target | None) -> None:
 
 
 class Connection(aiomysql.Connection):  # type: ignore[misc]
-    """One connection, open from `to` until `close`. peer: the other end, and the account."""
+    """One connection, from `open` until `close`. peer: the other end, and the account."""
 
-    target: Target
     peer: object = None
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
     _logging_in = False
     _bytes_left = MOST_BYTES
 
-    @classmethod
-    async def to(cls, target: Target, addresses: Sequence[str] = ()) -> Self:
-        """Connect to the socket or the first address that accepts, and log in. Raises anything."""
+    def __init__(self, target: Target) -> None:
         prepare_for(target)
-        connection = cls(
+        super().__init__(
             host=target.host,
             port=target.port,
             unix_socket=target.socket,
@@ -85,13 +82,25 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             conv={},
             program_name="clustercheckd",
         )
-        connection.target = target
-        try:
-            await connection._open(addresses)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        self.target = target
+
+    async def open(self, addresses: Sequence[str] = ()) -> Self:
+        """Connect to the socket or the first address that accepts, and log in. Raises anything."""
+        # The driver's `_connect` may swallow our deadline on Python 3.11 (python/cpython#86296).
+        if self._unix_socket:
+            self._reader, self._writer = await _open_unix_connection(self._unix_socket)
+            self._secure = True
+        else:
+            self._reader, self._writer = await connect_to_first(addresses, self._port)
+            connected = self._writer.get_extra_info("socket")
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE.items():
+                connected.setsockopt(socket.IPPROTO_TCP, name, value)
+        self.peer = self._writer.get_extra_info("peername"), self.target.username
+        self._next_seq_id = 0
+        await self._get_server_information()
+        await self._request_authentication()
+        return self
 
     async def answers(self, *statements: str) -> list[Rows | MySQLError]:
         """Send statements together; return the rows of each, or the server's error."""
@@ -108,22 +117,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         if writer is not None:
             # StreamWriter.close waits up to 30 s for the end of TLS.
             writer.transport.abort()
-
-    async def _open(self, addresses: Sequence[str]) -> None:
-        # The driver's `_connect` may swallow our deadline on Python 3.11 (python/cpython#86296).
-        if self._unix_socket:
-            self._reader, self._writer = await _open_unix_connection(self._unix_socket)
-            self._secure = True
-        else:
-            self._reader, self._writer = await connect_to_first(addresses, self._port)
-            connected = self._writer.get_extra_info("socket")
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _KEEPALIVE.items():
-                connected.setsockopt(socket.IPPROTO_TCP, name, value)
-        self.peer = self._writer.get_extra_info("peername"), self.target.username
-        self._next_seq_id = 0
-        await self._get_server_information()
-        await self._request_authentication()
 
     async def _request_authentication(self) -> None:
         # aiomysql would send the password in plain text.

@@ -85,19 +85,15 @@ class Session(Connection):
     _show_at = 0.0
 
     async def prepare(self, idle_seconds: int, *, tries_read: bool) -> None:
-        """Prepare the session, or close it and raise. tries_read: try what a poll asks too."""
-        try:
-            for galera_settings in _GALERA_SETTINGS:
-                statement = _SETTINGS.format(idle_seconds) + galera_settings
-                (answer,) = await self.answers(statement)
-                if error_number(answer) != _UNKNOWN_SYSTEM_VARIABLE:
-                    break
-            _rows(answer)
-            if tries_read:
-                _rows(*await self.answers(_SHOW_STATUS))
-        except BaseException:
-            self.close()
-            raise
+        """Prepare the session. Raises anything. tries_read: try what a poll asks too."""
+        for galera_settings in _GALERA_SETTINGS:
+            statement = _SETTINGS.format(idle_seconds) + galera_settings
+            (answer,) = await self.answers(statement)
+            if error_number(answer) != _UNKNOWN_SYSTEM_VARIABLE:
+                break
+        _rows(answer)
+        if tries_read:
+            _rows(*await self.answers(_SHOW_STATUS))
         self.can_read_in_sync = galera_settings != ""
 
     async def quit(self) -> None:

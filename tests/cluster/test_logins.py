@@ -157,12 +157,13 @@ def test_a_server_without_connections_left_takes_no_node_out(
 
 def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
     async def settings() -> object:
-        target = Database(
-            mysql_socket=str(node.socket),
-            mysql_username=ACCOUNT,
-            mysql_password=PASSWORD,
-        ).target()
-        session = await Session.to(target)
+        session = await Session(
+            Database(
+                mysql_socket=str(node.socket),
+                mysql_username=ACCOUNT,
+                mysql_password=PASSWORD,
+            ).target()
+        ).open()
         await session.prepare(32, tries_read=True)
         (row,) = await session.answers(
             "SELECT @@wait_timeout, @@sql_select_limit, @@wsrep_sync_wait, @@wsrep_dirty_reads"

@@ -64,7 +64,7 @@ def check_select_is_like_show(database: Database) -> set[str]:
     """Check it of any server. Return the system variables that it has."""
 
     async def two_readings() -> list[NodeState | PollFailure]:
-        session = await Session.to(database.target())
+        session = await Session(database.target()).open()
         readings = [await session.read() for _ in range(2)]
         # A SELECT that is refused would be followed by another SHOW.
         (rows,) = await session.answers("SHOW STATUS LIKE 'Com_show_variables'")
