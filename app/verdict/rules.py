@@ -172,7 +172,7 @@ def _component_verdict(node: NodeState, policy: Policy) -> Verdict | None:
         if not _is(getattr(node, name), word):
             return _no(reason, f"{_seen(node, name)}, {_state(node)}")
     size, least = node.wsrep_cluster_size, policy.min_cluster_size
-    if least and (size is None or size < least):
+    if least and (size or 0) < least:
         seen = _seen(node, "wsrep_cluster_size")
         return _no(Reason.CLUSTER_TOO_SMALL, f"{seen}; MIN_CLUSTER_SIZE={least}")
     return None
@@ -192,17 +192,14 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
         if not _absent_or(getattr(node, name), word):
             return _no(reason, _seen(node, name))
     if state in (DONOR, _JOINED) and not policy.available_when_donor:
-        return _no(_reason_of_donor(node), f"{_state(node)}; AVAILABLE_WHEN_DONOR=0")
+        reason = Reason.DESYNCED if _is(node.wsrep_desync, "ON") else Reason.DONOR
+        return _no(
+            Reason.JOINED if state == _JOINED else reason,
+            f"{_state(node)}; AVAILABLE_WHEN_DONOR=0",
+        )
     if state not in (DONOR, _JOINED, _SYNCED):
         return _no(Reason.UNKNOWN_STATE, _state(node))
     return _load_verdict(node, policy) or _yes(node)
-
-
-def _reason_of_donor(node: NodeState) -> Reason:
-    # Rules 18 to 20.
-    if node.wsrep_local_state == _JOINED:
-        return Reason.JOINED
-    return Reason.DESYNCED if _is(node.wsrep_desync, "ON") else Reason.DONOR
 
 
 def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
@@ -220,7 +217,7 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
                 return _no(
                     Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0"
                 )
-    why = STANDS_ALONE.get(node.stall or "")
+    why = STANDS_ALONE.get(node.stall)
     if why and 0 < policy.max_stall < node.stall_seconds:
         return _no(Reason(node.stall or ""), f"{why}; MAX_STALL={policy.max_stall:g} s")
     queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
@@ -246,7 +243,7 @@ def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
 _JOINING, DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = "OFF"
 
-STANDS_ALONE: dict[str, str] = {
+STANDS_ALONE: dict[str | None, str] = {
     Reason.CUT_OFF: "a read in sync waits, and packets to all other members are lost",
     Reason.DISK_FULL: "the node waits, and the disk of its data or its binary log is full",
     Reason.STALLED: "write-sets wait, and the node neither applies them nor does anything else",
@@ -283,7 +280,7 @@ def _yes(node: NodeState) -> Verdict:
 
 
 def _is(value: str | None, word: str) -> bool:
-    return value is not None and value.upper() == word
+    return (value or "").upper() == word
 
 
 def _absent_or(value: str | None, word: str) -> bool:
