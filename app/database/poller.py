@@ -109,9 +109,13 @@ class Poller:
         self._attempt = Attempt(database, is_visit=False)  # the latest login
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def take(self, database: Database, pace: Pace) -> None:
-        """Poll by other settings from now on. Sessions with the same server go on."""
-        if database.server != self.database.server:
+    def take(self, database: Database, pace: Pace) -> bool:
+        """Poll by other settings, and return whether that is another server.
+
+        Sessions with the same one go on.
+        """
+        is_another = database.server != self.database.server
+        if is_another:
             self._give_up()
             self.stand, self.sync = Stand(), Sync()
         if not pace.login_interval_seconds:
@@ -120,6 +124,7 @@ class Poller:
         # A login is due, which replaces the sessions of another account.
         self.logins = self.logins.account_changed()
         self.database, self.pace = database, pace
+        return is_another
 
     @property
     def sync_wait_seconds(self) -> float | None:

@@ -222,9 +222,8 @@ class _Service:
     async def _take(self, settings: Settings) -> None:
         """Use other settings."""
         sources = self._sources
-        is_another = settings.server != sources.settings.server
         sources.settings = settings
-        sources.poller.take(settings, _pace(settings))
+        is_another = sources.poller.take(settings, _pace(settings))
         polling = _polling(settings, sources.poller)
         self._monitor.take(polling, forget=is_another)
         self._log.format_as(
