@@ -21,26 +21,19 @@ class Attempt:
     def __init__(self, database: Database, *, is_visit: bool) -> None:
         self.is_visit = is_visit
         self._database = database
-        self._file_stamps = database.file_stamps()
+        self.file_stamps = database.file_stamps()
 
     @property
     def login(self) -> asyncio.Task[None] | None:
         """Its task, until that has ended."""
         return self.task if self.task and not self.task.done() else None
 
-    @property
-    def is_outdated(self) -> bool:
-        """Whether a file that it has read has changed since."""
-        return self._file_stamps != self._database.file_stamps()
-
     async def session(self, resolver: Resolver, idle_seconds: int) -> Session:
         """Log in. Raises any exception."""
         self.target = target = self._database.target()
-        addresses: list[str] = []
-        if not target.socket:
-            self.phase = LOOKING_UP
-            addresses = await resolver.addresses(target.host)
-            self.phase = CONNECTING
+        self.phase = LOOKING_UP
+        addresses = [] if target.socket else await resolver.addresses(target.host)
+        self.phase = CONNECTING
         session = Session(target)
         try:
             await session.open(addresses)

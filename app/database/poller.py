@@ -245,7 +245,8 @@ class Poller:
     def _begin_what_is_due(self) -> None:
         """Begin a read in sync, and a login beside the session that there is."""
         at, interval_seconds = self._now(), self.pace.login_interval_seconds
-        if self.logins.waits(at) and self._attempt.is_outdated:
+        stamps = self._attempt.file_stamps
+        if self.logins.waits(at) and stamps != self.database.file_stamps():
             self.logins = self.logins.account_changed()
         if self.sync.read_is_due(at, interval_seconds):
             self._begin_read_in_sync()
