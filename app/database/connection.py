@@ -2,7 +2,7 @@
 
 - If TLS is required, only the server's greeting is exchanged without it.
 - Only the plugins in `PLUGINS` get the password, in clear text only within TLS or a unix socket.
-- At most `MOST_BYTES` of an answer are read, before the login too.
+- At most `MOST_BYTES` of an answer are read.
 - No answer is taken for that to another statement.
 """
 
@@ -35,7 +35,7 @@ PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 """unix_socket needs no answer."""
 
 MOST_BYTES = 64 * 1024
-"""How much a server may send in a login, or in answer to statements sent together."""
+"""In a login, or in answer to statements sent together."""
 
 _ACCEPT_QUEUE_SECONDS = 0.01
 _KEEPALIVE = {

@@ -110,10 +110,7 @@ class Poller:
         self._leaving: set[asyncio.Task[None]] = set()
 
     def take(self, database: Database, pace: Pace) -> bool:
-        """Poll by other settings, and return whether that is another server.
-
-        Sessions with the same one go on.
-        """
+        """Poll by other settings; return whether they lead to another server."""
         is_another = database.server != self.database.server
         if is_another:
             self._give_up()
@@ -185,7 +182,7 @@ class Poller:
         return await self._read_serving() or self.logins.failure or _LOST
 
     async def _read_serving(self) -> PollResult | None:
-        """Read the node's state, if there is a session, which goes on if this is cancelled."""
+        """Read the node's state. The session goes on if this is cancelled."""
         session = self._serving
         if session is None:
             return None
@@ -289,7 +286,7 @@ class Poller:
         self._come_in(session)
 
     def _server_hangs(self) -> bool:
-        """Whether no poll is answered, and two logins were given up: a server keeps them."""
+        """Whether no poll is answered, and two logins were given up."""
         rejected = self.logins.rejected
         is_late = rejected is not None and rejected.reason is Reason.TIMEOUT
         return self.sync.unanswered and is_late
@@ -389,7 +386,7 @@ class Poller:
             _log.info("login works again")
 
     def _tell_of_sync(self, stall: str | None) -> None:
-        """Log once that a read in sync waits, and once that one was answered."""
+        """Log once that a read in sync waits, and once its end."""
         wait_seconds = self.sync_wait_seconds
         if wait_seconds is not None and wait_seconds >= _TOLD_SECONDS:
             if not self.told_seconds:
@@ -417,7 +414,7 @@ async def _asked(session: Session, asking: Awaitable[_T]) -> _T | PollFailure:
 
 
 def poll_once(database: Database, deadline_seconds: float) -> PollResult:
-    """Poll a node once, from code without an event loop, and return the result."""
+    """Poll a node once, without an event loop."""
     return asyncio.run(first_poll(database, deadline_seconds))
 
 
@@ -426,7 +423,7 @@ async def first_poll(
     deadline_seconds: float,
     clock: Callable[[], float] = boot_seconds,
 ) -> PollResult:
-    """Poll a node once, with a login, and log out."""
+    """Poll a node once, with a login."""
     poller = Poller(database, Pace(deadline_seconds), clock=clock)
     async with contextlib.aclosing(poller):
         return await poller.poll()

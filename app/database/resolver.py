@@ -13,7 +13,7 @@ from app.deadline import deadline
 from app.threads import in_thread
 
 _NEXT_ADDRESS_SECONDS = 0.25
-"""How long to wait for one address before the next one, as in RFC 8305."""
+"""As in RFC 8305."""
 
 _CONNECT_SECONDS = 1.5
 

@@ -1,7 +1,7 @@
 """What the node's host shows: its connections to the group, and the disks of its data and its log.
 
-Another host, or a container with a network of its own, does not listen on the group's port, and
-shows nothing. A thread looks, because a file system that hangs would hold every health check.
+Another host, or a container with its own network, does not listen on the group's port, and shows
+nothing. A thread looks, because a file system that hangs would hold every health check.
 """
 
 import contextlib
@@ -35,10 +35,7 @@ class Surroundings:
     def look(
         self, variables: Mapping[bytes, bytes], members: int | None, *, waits: bool
     ) -> dict[str, int]:
-        """Return what the look before this one has seen, and begin another.
-
-        members: of the component.
-        """
+        """Return what the look before this one has seen, and begin another."""
         looked = self._looking
         if looked and not looked.done():
             return {}

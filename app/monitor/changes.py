@@ -15,7 +15,7 @@ _KEPT = 50
 
 @dataclass(frozen=True)
 class Change(Verdict):
-    """A change of the verdict under the configured policy. at: when it happened."""
+    """A change of the verdict under the configured policy."""
 
     at: datetime
 
@@ -28,7 +28,7 @@ class Changes(deque[Change]):
         self.counts: Counter[Reason] = Counter()
 
     def note(self, verdict: Verdict) -> None:
-        """Record and log the verdict if it differs from the last recorded one."""
+        """Record and log the verdict if it is a change."""
         last = self[-1] if self else None
         if last is not None and (last.available, last.reason) == (
             verdict.available,

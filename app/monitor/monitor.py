@@ -87,8 +87,7 @@ Poll = Callable[[], Awaitable[PollResult]]
 class Polling:
     """How to poll, and what to decide from it: what a reload replaces.
 
-    deadline_seconds: how long an answer may wait. max_age_seconds: the age above which a result is
-    stale. policy: the configured one.
+    deadline_seconds: how long an answer may wait. max_age_seconds: see `oldest_usable_seconds`.
     """
 
     poll: Poll
@@ -99,7 +98,7 @@ class Polling:
 
 
 class Monitor:
-    """Polls one node, keeps the latest result, and decides verdicts from it.
+    """Polls one node.
 
     switches: called for every verdict. clock: counts suspend. on_verdict: called after each poll.
     """
@@ -260,7 +259,7 @@ class Monitor:
         self.note_change()
 
     def note_change(self) -> None:
-        """Note the verdict from the latest result, or that there is none, if it is a change."""
+        """Note the verdict from the latest result, or that there is none."""
         self.changes.note(self._decide(0.0, None, self.switches()))
         # systemd takes the first one that is told for the end of the start.
         if self.result is not None:

@@ -50,7 +50,7 @@ AVAILABLE, UNAVAILABLE = 200, 503
 
 @dataclass(frozen=True)
 class Policy:
-    """What the operator allows: settings, each with its words for --help."""
+    """What the operator allows."""
 
     available_when_donor: bool = row("accept a donor or desynced node", BOOLEAN, "0")
     available_when_readonly: bool = row("accept a read-only node", BOOLEAN, "1")
@@ -100,7 +100,7 @@ class Verdict:
 
     @property
     def draining(self) -> bool:
-        """Whether the node's sessions may finish: the reason is planned."""
+        """Whether the node's sessions may finish."""
         return not self.available and self.reason in PLANNED
 
     @property
