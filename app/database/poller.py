@@ -177,7 +177,10 @@ class Poller:
                 self._begin_login()
             if self._attempt.login:
                 await asyncio.wait([self._attempt.login])
-            if not self.logins.may_be_accident:
+            failure = self.logins.failure
+            # One that got no answer has had its time.
+            is_slow = failure is not None and failure.reason is Reason.TIMEOUT
+            if is_slow or not self.logins.may_be_accident:
                 break
         return await self._read_serving() or self.logins.failure or _LOST
 
