@@ -238,7 +238,7 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
         self.behaviour = behaviour
         self.connections = 0
         self.statements: list[str] = []
-        self._sockets: set[socket.socket] = set()
+        self.sockets: set[socket.socket] = set()
         self.address_family = (
             socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         )
@@ -255,7 +255,7 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
     @property
     def open(self) -> int:
         """How many connections are open."""
-        return len(self._sockets)
+        return len(self.sockets)
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -272,7 +272,7 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
 
     def drop_connections(self) -> None:
         """Hang up on everybody, as a KILL of each session does."""
-        for connection in list(self._sockets):
+        for connection in list(self.sockets):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
@@ -281,27 +281,20 @@ class FakeMySQL(socketserver.ThreadingTCPServer):
         self.behaviour = Peer.hang
         self.drop_connections()
 
-    @contextmanager
-    def counting(self, connection: socket.socket) -> Iterator[None]:
-        """Count a connection for as long as it is handled."""
-        self._sockets.add(connection)
-        self.connections += 1
-        try:
-            yield
-        finally:
-            self._sockets.discard(connection)
-
 
 class _Handler(socketserver.BaseRequestHandler):
     server: FakeMySQL
 
     def handle(self) -> None:
-        # The poller hangs up on its deadline, whatever the behaviour is about to say.
         peer = Peer(self.request, self.server.statements)
-        with self.server.counting(self.request), contextlib.suppress(OSError):
+        self.server.sockets.add(self.request)
+        self.server.connections += 1
+        # The poller hangs up on its deadline, whatever the behaviour is about to say.
+        with contextlib.suppress(OSError):
             try:
                 self.server.behaviour(peer)
             finally:
+                self.server.sockets.discard(self.request)
                 # TLS is a socket of its own.
                 peer.connection.close()
 
