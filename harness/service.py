@@ -156,11 +156,15 @@ class Service:
         """Wait until the log has a text."""
         wait_for(f"the log to have {text!r}", lambda: text in self.log.read_text())
 
+    def connect(self) -> socket.socket:
+        """Connect, and say nothing."""
+        return socket.create_connection(
+            (self.address, self.port), timeout=_ANSWER_SECONDS
+        )
+
     def send(self, request: bytes, *, half_close: bool = False) -> bytes:
         """Send raw bytes and read until the server closes."""
-        with socket.create_connection(
-            (self.address, self.port), timeout=_ANSWER_SECONDS
-        ) as connection:
+        with self.connect() as connection:
             connection.sendall(request)
             if half_close:
                 connection.shutdown(socket.SHUT_WR)

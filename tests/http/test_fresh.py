@@ -13,7 +13,6 @@ from collections.abc import ItemsView, Iterator
 import pytest
 
 from app.monitor.monitor import REFUSAL_SECONDS, oldest_usable_seconds
-from harness.ports import LOOPBACK
 from harness.service import Service, read_to_end
 from harness.waiting import wait_for
 from tests.conftest import Services
@@ -32,7 +31,6 @@ INTERVAL_SECONDS, DEADLINE_SECONDS = 0.25, 0.8
 PATIENT = {"CLUSTERCHECK_DEADLINE": "20"}
 # Then only polls ask the node for its status.
 ONE_SESSION = {"CLUSTERCHECK_LOGIN_INTERVAL": "0"}
-SECONDS = 10.0
 
 
 class SlowNode(UserDict[str, Value]):
@@ -82,7 +80,7 @@ def let_pass(seconds: float) -> None:
 
 def send(service: Service, request: bytes = HEALTH_CHECK) -> socket.socket:
     """Send a request, and do not wait for its answer."""
-    connection = socket.create_connection((LOOPBACK, service.port), timeout=SECONDS)
+    connection = service.connect()
     connection.sendall(request)
     return connection
 

@@ -15,7 +15,6 @@ import pytest
 
 from app.http.connections import DEADLINE_SECONDS
 from app.http.head import REQUEST_BYTES, TARGET_BYTES
-from harness.ports import LOOPBACK
 from harness.quota import quota
 from harness.service import Service
 from harness.waiting import wait_for
@@ -68,17 +67,9 @@ COSTLY = {
 }
 
 
-def connect_silently(port: int) -> socket.socket:
-    """Begin a connection, and neither wait nor say anything."""
-    connection = socket.socket()
-    connection.setblocking(False)  # noqa: FBT003 (socket's own signature)
-    connection.connect_ex((LOOPBACK, port))
-    return connection
-
-
-def connect_hostile(port: int, data: bytes) -> socket.socket:
+def connect_hostile(service: Service, data: bytes = b"") -> socket.socket:
     """Connect, and send as much of data as the server takes at once."""
-    connection = socket.create_connection((LOOPBACK, port), timeout=5)
+    connection = service.connect()
     connection.setblocking(False)  # noqa: FBT003 (socket's own signature)
     with suppress(OSError):
         connection.send(data)
@@ -141,11 +132,10 @@ def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(
             ("a trickle", b"GET / HTTP/1.1\r\nX-Slow: "),
         ):
             hostile[kind] = [
-                exits.enter_context(connect_hostile(synced.port, data))
-                for _ in range(5)
+                exits.enter_context(connect_hostile(synced, data)) for _ in range(5)
             ]
             within(f"a health check beside {kind}", try_a_health_check(synced), 1)
-            reset(connect_hostile(synced.port, data))
+            reset(connect_hostile(synced, data))
         began = time.monotonic()
 
         def still_open() -> list[str]:
@@ -206,7 +196,7 @@ def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
     for _ in range(10):
         with ExitStack() as exits:
             burst = [
-                exits.enter_context(connect_hostile(service.port, request))
+                exits.enter_context(connect_hostile(service, request))
                 for _ in range(COSTLY_REQUESTS)
             ]
             try_a_health_check(service)
@@ -254,7 +244,7 @@ def test_hostile_clients_leave_no_memory_behind(synced: Service) -> None:
         for _ in range(25):
             for data in HOSTILE.values():
                 for _ in range(4):
-                    reset(connect_hostile(synced.port, data))
+                    reset(connect_hostile(synced, data))
             # All that was sent has been dealt with once a later connection is answered.
             try_a_health_check(synced)
         return synced.process.resident_kib - at_first
@@ -281,7 +271,7 @@ def test_it_recovers_from_having_no_descriptor_left(
     )
     with ExitStack() as crowd:
         for _ in range(300):
-            crowd.enter_context(connect_silently(service.port))
+            crowd.enter_context(connect_hostile(service))
         wait_for(
             "the descriptors to be used up",
             lambda: service.process.descriptors >= before + 1,

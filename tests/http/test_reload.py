@@ -2,12 +2,11 @@
 
 import json
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +138,6 @@ def no_health_check_fails(service: Service) -> Iterator[None]:
     assert set(answers) == {b"HTTP/1.1 200 OK"}
 
 
-def connect(port: int) -> socket.socket:
-    """Connect, and say nothing."""
-    return socket.create_connection((LOOPBACK, port), timeout=SECONDS)
-
-
 def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(
     ending: Reloaded,
 ) -> None:
@@ -166,7 +160,7 @@ def test_every_setting_but_the_address_takes_effect(
     reloaded: Reloaded, tmp_path: Path
 ) -> None:
     service = reloaded.service
-    with closing(connect(reloaded.port)) as waiting:
+    with reloaded.service.connect() as waiting:
         connected_at = time.monotonic()
         reloaded.take("CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8", "CLUSTERCHECK_ANY_PATH=1")
         within("a reload", time.monotonic() - connected_at, 1.5)
@@ -390,7 +384,7 @@ def test_the_outcome_is_of_a_reload_that_began_after_the_signal(
 
     def passes_on(peer: Peer) -> None:
         request = peer.connection.recv(1000)
-        with closing(connect(reloaded.port)) as connection:
+        with reloaded.service.connect() as connection:
             connection.sendall(request)
             peer.connection.sendall(read_to_end(connection))
 

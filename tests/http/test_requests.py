@@ -3,9 +3,7 @@ real server.
 """
 
 import re
-import socket
 import time
-from contextlib import closing
 
 import pytest
 
@@ -172,7 +170,7 @@ def test_a_silent_client_gets_the_verdict_where_any_path_does(
         else:
             assert at_once == late == b""
             assert took_seconds >= 2
-    with closing(socket.create_connection((LOOPBACK, service.port), 5)) as slow:
+    with service.connect() as slow:
         time.sleep(0.3)
         slow.sendall(b"GET /?x=1 HTTP/1.0\r\n\r\n")
         assert slow.recv(65536).startswith(b"HTTP/1.1 400 ")
@@ -210,9 +208,7 @@ def test_no_answer_is_lost_by_a_reset(unreachable: Service, count: int) -> None:
         assert unreachable.send(LARGE) == whole
         assert unreachable.send(REQUESTS["curl"] * 2) == whole
         assert unreachable.send(REQUESTS["curl"], half_close=True) == whole
-        with closing(
-            socket.create_connection((LOOPBACK, unreachable.port), 5)
-        ) as client:
+        with unreachable.connect() as client:
             for _ in range(2):
                 client.sendall(REQUESTS["curl"])
             assert read_to_end(client) == whole

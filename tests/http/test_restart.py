@@ -31,16 +31,6 @@ def start_on(
     return service
 
 
-def connect(service: Service, exits: ExitStack, count: int) -> list[socket.socket]:
-    """Connect so many times, and say nothing."""
-    return [
-        exits.enter_context(
-            socket.create_connection((LOOPBACK, service.port), timeout=10)
-        )
-        for _ in range(count)
-    ]
-
-
 @pytest.mark.parametrize("others", [[], ["web.socket"]])
 def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(
     services: Services, node: FakeMySQL, others: list[str]
@@ -52,7 +42,7 @@ def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(
         service.wait_for_verdict(200, "synced")
         # Stopped, it accepts nothing: all of these are the kernel's when it is killed.
         service.process.send(signal.SIGSTOP)
-        waiting = connect(service, exits, 50)
+        waiting = [exits.enter_context(service.connect()) for _ in range(50)]
         for connection in waiting:
             connection.sendall(HEALTH_CHECK)
         service.process.kill()
@@ -66,7 +56,7 @@ def test_a_request_that_is_on_its_way_at_the_end_is_answered(
 ) -> None:
     service = services.beside(node)
     with ExitStack() as exits:
-        _silent, *early = connect(service, exits, 6)
+        _silent, *early = [exits.enter_context(service.connect()) for _ in range(6)]
         # Once a later connection is answered, these have been accepted.
         service.get()
         service.process.terminate()
