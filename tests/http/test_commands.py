@@ -14,7 +14,15 @@ import pytest
 from harness.service import Service, without_settings
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import Peer, error, fake_mysql, galera, greets_then, waits_for
+from tests.fake_mysql import (
+    FakeMySQL,
+    Peer,
+    error,
+    fake_mysql,
+    galera,
+    greets_then,
+    waits_for,
+)
 from tests.http.conftest import DONOR
 from tests.http.test_process import SECONDS, begin, redirected, run
 
@@ -25,14 +33,13 @@ REFUSED = greets_then(error(1045))
 class TestCheck:
     """One human-readable line, and exit status 0, 1 or 2."""
 
-    def test_its_line_and_exit_status_are_the_verdicts(self) -> None:
-        with fake_mysql(galera()) as server:
-            done = run("check", **settings_for(server))
-            server.behaviour = galera(DONOR)
-            donor, allowed = (
-                run("check", *flags, **settings_for(server))
-                for flags in ((), ("--available-when-donor",))
-            )
+    def test_its_line_and_exit_status_are_the_verdicts(self, node: FakeMySQL) -> None:
+        done = run("check", **settings_for(node))
+        node.behaviour = galera(DONOR)
+        donor, allowed = (
+            run("check", *flags, **settings_for(node))
+            for flags in ((), ("--available-when-donor",))
+        )
         assert (done.returncode, done.stdout, done.stderr) == (0, SYNCED, "")
         line = "draining donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\n"
         remedy = "For what to do, see donor in docs/reference/reasons.md\n"
@@ -174,10 +181,14 @@ class TestServiceUser:
         ],
     )
     def test_what_is_not_as_for_the_service_is_told(
-        self, user: str, environ: dict[str, str], code: int, lines: list[str]
+        self,
+        node: FakeMySQL,
+        user: str,
+        environ: dict[str, str],
+        code: int,
+        lines: list[str],
     ) -> None:
-        with fake_mysql(galera()) as server:
-            done = check_as(user, settings_for(server, **environ))
+        done = check_as(user, settings_for(node, **environ))
         assert (done.returncode, done.stderr) == (
             code,
             "".join(f"clustercheckd: {line}\n" for line in lines),
@@ -190,10 +201,11 @@ class TestStandardStreams:
     @pytest.mark.parametrize(
         ("closed", "printed"), [(">&-", ""), ("<&- 2>&-", SYNCED), ("<&- >&- 2>&-", "")]
     )
-    def test_closed_descriptors_abort_no_check(self, closed: str, printed: str) -> None:
-        with fake_mysql(galera()) as server:
-            done = run("check", through=redirected(closed), **settings_for(server))
-            misused = run("check", MYSQL_PORT="x", through=redirected(closed))
+    def test_closed_descriptors_abort_no_check(
+        self, node: FakeMySQL, closed: str, printed: str
+    ) -> None:
+        done = run("check", through=redirected(closed), **settings_for(node))
+        misused = run("check", MYSQL_PORT="x", through=redirected(closed))
         assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
         assert (misused.returncode, misused.stdout) == (2, "")
         assert ("MYSQL_PORT" in misused.stderr) == ("2>" not in closed)

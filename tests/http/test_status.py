@@ -293,13 +293,12 @@ class TestCommand:
             assert not set(done.stdout) & {"\x1b", "\x07"}
 
     def test_a_node_whose_logins_fail_is_available_with_a_note(
-        self, services: Services
+        self, services: Services, node: FakeMySQL
     ) -> None:
-        with fake_mysql(galera()) as server:
-            service = services.beside(server, CLUSTERCHECK_LOGIN_INTERVAL="200ms")
-            server.behaviour = greets_then(error(1045))
-            wait_for("a login to fail", lambda: service.status()["login_failure"])
-            done = run("status", address(service))
+        service = services.beside(node, CLUSTERCHECK_LOGIN_INTERVAL="200ms")
+        node.behaviour = greets_then(error(1045))
+        wait_for("a login to fail", lambda: service.status()["login_failure"])
+        done = run("status", address(service))
         assert done.returncode == 0
         assert f"{address(service)}: its logins fail: access-denied: " in done.stdout
 
