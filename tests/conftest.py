@@ -115,9 +115,7 @@ class Services:
 
     def start(self, **environ: str) -> Service:
         """Start one with these settings; without any, its database is not there."""
-        service = self.start_unasked(**environ)
-        service.wait_until_up()
-        return service
+        return self.start_through((), environ)
 
     def beside(self, node: FakeMySQL, **environ: str) -> Service:
         """Start one beside a mock node, and wait until it has seen that the node is Synced."""
@@ -127,7 +125,7 @@ class Services:
 
     def start_unasked(self, **environ: str) -> Service:
         """Start one without waiting for an answer."""
-        return self.start_through((), environ)
+        return self.start_through((), environ, is_asked=False)
 
     def start_through(
         self,
@@ -136,8 +134,9 @@ class Services:
         *,
         port: int | None = None,
         pass_fds: Sequence[int] = (),
+        is_asked: bool = True,
     ) -> Service:
-        """Start one by way of a wrapper's command, without waiting for an answer."""
+        """Start one by way of a wrapper's command; wait for an answer if it is asked for one."""
         nowhere = (
             {}
             if "MYSQL_HOST" in environ
@@ -153,6 +152,8 @@ class Services:
             pass_fds=pass_fds,
         )
         self._exits.callback(service.stop)
+        if is_asked:
+            service.wait_until_up()
         return service
 
 

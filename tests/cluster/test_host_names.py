@@ -74,7 +74,6 @@ def test_a_hung_resolver_is_asked_once_and_holds_up_neither_the_deadline_nor_the
         resolver.setblocking(False)  # noqa: FBT003 (socket's own signature)
         wrapper = with_file_in_etc("resolv.conf", file)
         service = services.start_through(wrapper, settings)
-        service.wait_until_up()
         reply = service.wait_for_verdict(503, "timeout")
         assert "while looking up the host's name" in reply.body
         polls = polls_of(service)
@@ -122,7 +121,6 @@ def test_the_polls_follow_a_name_that_moves(services: Services, tmp_path: Path) 
     ):
         settings = settings_for(before) | SETTINGS
         service = services.start_through(with_file_in_etc("hosts", hosts), settings)
-        service.wait_until_up()
         service.wait_for_verdict(200, "synced")
         hosts.write_text(f"{OTHER_ADDRESS} {NAME}\n")
 

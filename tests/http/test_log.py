@@ -11,10 +11,9 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from harness.service import Service
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, error, galera, greets_then
-from tests.http.test_process import run
+from tests.http.test_process import redirected, run
 
 
 @contextmanager
@@ -26,16 +25,6 @@ def full_pipe() -> Iterator[tuple[FileIO, FileIO]]:
         yield reading, writing
 
 
-def start_logging_to(pipe: FileIO, services: Services, **environ: str) -> Service:
-    """Start clustercheckd with this standard error, close it here, and wait until it answers."""
-    wrapper = ("bash", "-c", f'exec "$@" 2>&{pipe.fileno()} {pipe.fileno()}>&-', "bash")
-    with pipe:
-        service = services.start_through(wrapper, environ, pass_fds=[pipe.fileno()])
-    service.wait_until_up()
-    service.wait_for_verdict(200, "synced")
-    return service
-
-
 @pytest.mark.parametrize("reader_is", ["asleep", "gone"])
 def test_a_log_that_nobody_reads_costs_no_answer_and_not_the_end(
     node: FakeMySQL, services: Services, reader_is: str
@@ -43,7 +32,14 @@ def test_a_log_that_nobody_reads_costs_no_answer_and_not_the_end(
     with full_pipe() as (reader, writer):
         if reader_is == "gone":
             reader.close()
-        service = start_logging_to(writer, services, **settings_for(node))
+        number = writer.fileno()
+        service = services.start_through(
+            redirected(f"2>&{number} {number}>&-"),
+            settings_for(node),
+            pass_fds=[number],
+        )
+        writer.close()
+        service.wait_for_verdict(200, "synced")
         service.disabled_file.touch()
         service.wait_for_verdict(503, "disabled")
         assert service.process.stop(seconds=3) == 0

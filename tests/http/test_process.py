@@ -125,7 +125,6 @@ def test_a_signal_that_whoever_started_it_had_blocked_ends_it(
     services: Services, number: signal.Signals
 ) -> None:
     service = services.start_through((sys.executable, "-c", BLOCKED), {})
-    service.wait_until_up()
     assert service.process.stop(number, seconds=5) == 0
 
 

@@ -57,7 +57,6 @@ class Reloaded:
             "--unset=CLUSTERCHECK_DISABLED_FILE",
         )
         self.service = services.start_through(wrapper, self.environ, port=port)
-        self.service.wait_until_up()
         self.service.wait_for_verdict(200, "synced")
 
     def write(self, *lines: str) -> None:

@@ -45,7 +45,6 @@ def test_a_running_service_imports_nothing_more(
         node, MYSQL_PASSWORD=PASSWORD, CLUSTERCHECK_ENV_FILE=str(env_file)
     )
     service = services.start_through(WRAPPER, environ)
-    service.wait_until_up()
     # FastAPI comes with the first verdict.
     service.status()
     early = late_imports(service)
@@ -82,7 +81,6 @@ def test_a_running_service_imports_nothing_more(
 def test_nor_to_look_up_a_host_name(services: Services, host: str) -> None:
     environ = {"MYSQL_HOST": host, "MYSQL_PORT": "1", "MYSQL_USERNAME": "someone"}
     service = services.start_through(WRAPPER, environ)
-    service.wait_until_up()
     service.status()
     early = late_imports(service)
     service.wait_for_verdict(503, "unreachable")

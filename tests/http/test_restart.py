@@ -7,28 +7,11 @@ from contextlib import ExitStack
 import pytest
 
 from harness.ports import LOOPBACK
-from harness.service import Service, handing_down, read_to_end
+from harness.service import handing_down, read_to_end
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL
 
 HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
-
-
-def start_on(
-    held: socket.socket,
-    node: FakeMySQL,
-    services: Services,
-    names: str,
-) -> Service:
-    """Start clustercheckd with a socket that is handed down, and wait until it listens."""
-    service = services.start_through(
-        handing_down(held, names),
-        settings_for(node),
-        port=held.getsockname()[1],
-        pass_fds=[held.fileno()],
-    )
-    service.wait_for_log(" INFO started ")
-    return service
 
 
 @pytest.mark.parametrize("others", [[], ["web.socket"]])
@@ -38,7 +21,12 @@ def test_what_waits_while_the_service_is_killed_is_answered_by_the_next(
     with ExitStack() as exits:
         held = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=1024))
         names = ":".join([*others, "listening"])
-        service = start_on(held, node, services, names)
+        service = services.start_through(
+            handing_down(held, names),
+            settings_for(node),
+            port=held.getsockname()[1],
+            pass_fds=[held.fileno()],
+        )
         service.wait_for_verdict(200, "synced")
         # Stopped, it accepts nothing: all of these are the kernel's when it is killed.
         service.process.send(signal.SIGSTOP)

@@ -243,10 +243,9 @@ class TestCommand:
     ) -> None:
         env_file = tmp_path / "settings.env"
         env_file.write_text("CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8\n")
-        service = services.start_unasked(
+        service = services.start(
             CLUSTERCHECK_HOST="*", CLUSTERCHECK_ENV_FILE=str(env_file)
         )
-        service.wait_for_log(" INFO started ")
         there = f"{remote_host.our_address}:{service.port}"
         told = f"{there}: {NO_CLUSTERCHECKD}\n"
         with remote_host.entered():
