@@ -207,10 +207,9 @@ def installation() -> Iterator[Installation]:
 @pytest.fixture
 def remote_host() -> Iterator[RemoteHost]:
     """Make a host at the other end of a network."""
-    try:
-        host = RemoteHost().__enter__()
-    except NoNetworkError as fault:
-        pytest.skip(f"no network namespace to be had here: {fault}")
     with ExitStack() as exits:
-        exits.push(host)
+        try:
+            host = exits.enter_context(RemoteHost())
+        except NoNetworkError as fault:
+            pytest.skip(f"no network namespace to be had here: {fault}")
         yield host
