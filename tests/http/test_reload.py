@@ -214,7 +214,6 @@ def test_another_database_is_read_before_it_takes_over(reloaded: Reloaded) -> No
     [
         ("MAX_RECV_QUEUE=many", ", line 7: MAX_RECV_QUEUE: must be "),
         ("MYSQL_PASSWORD_FILE=/none", "MYSQL_PASSWORD_FILE: /none: "),
-        ("MAX_SYNC_WAIT=0", "MAX_SYNC_WAIT: must be "),
     ],
 )
 def test_settings_that_cannot_be_used_are_told_and_the_old_ones_go_on(
