@@ -31,6 +31,15 @@ LOOPS = pytest.mark.parametrize(
 )
 
 
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock is the sum of a test's jumps: a busy machine adds nothing."""
+
+    ahead_seconds = 0.0
+
+    def time(self) -> float:
+        return self.ahead_seconds
+
+
 class Polls:
     """A poller whose event loop runs only while one of these methods does."""
 

@@ -7,15 +7,7 @@ import asyncio
 import pytest
 
 from app.deadline import deadline
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock is the sum of a test's jumps: a busy machine adds nothing."""
-
-    ahead_seconds = 0.0
-
-    def time(self) -> float:
-        return self.ahead_seconds
+from tests.unit.polling import JumpingLoop
 
 
 def run_until_the_deadline(turn_seconds: float, seconds: float) -> float:

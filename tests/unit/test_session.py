@@ -13,7 +13,7 @@ from app.settings.database import Database
 from harness.ports import LOOPBACK
 from tests import fake_mysql as fake
 from tests import pxc
-from tests.unit.polling import database_of, polling
+from tests.unit.polling import JumpingLoop, database_of, polling
 
 
 def showing(
@@ -51,18 +51,9 @@ def test_a_node_that_refuses_a_select_or_loses_a_variable_is_read_all_the_same()
         assert server.connections == 1
 
 
-class AheadLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock a test moves."""
-
-    ahead_seconds = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.ahead_seconds
-
-
 def test_a_variable_that_the_server_did_not_have_is_seen_within_a_minute() -> None:
     variables = dict(fake.SYNCED_VARIABLES)
-    loop = AheadLoop()
+    loop = JumpingLoop()
     with polling(showing(variables), new_loop=lambda: loop) as (polls, _):
         assert polls.state().pxc_maint_mode is None
         variables["pxc_maint_mode"] = "MAINTENANCE"
