@@ -199,10 +199,10 @@ class Peer:
                 break
             self.connection.sendall(answer)
 
-    def poll_once(self) -> None:
-        """Let the client in, and answer the three statements of its first poll."""
+    def poll_once(self, statements: int = 3) -> None:
+        """Let the client in, and answer the three statements of its first poll, or less."""
         self.log_in()
-        self.answer_queries(statements=3)
+        self.answer_queries(statements=statements)
 
     def hang(self) -> None:
         """Keep the connection and say nothing until the peer goes."""

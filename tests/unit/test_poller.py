@@ -193,9 +193,13 @@ def test_any_fault_of_a_held_connection_is_retried_once_on_a_new_one(
         assert server.connections == 2
 
 
-def test_one_login_that_is_cut_costs_no_verdict() -> None:
-    def cuts(_: fake.Peer) -> None:
+@pytest.mark.parametrize(
+    "answers", [lambda _: None, lambda peer: peer.poll_once(2)], ids=["", "its read"]
+)
+def test_one_login_that_is_cut_costs_no_verdict(answers: fake.Behaviour) -> None:
+    def cuts(peer: fake.Peer) -> None:
         server.behaviour = fake.galera()
+        answers(peer)
 
     with polling(cuts) as (polls, server):
         polls.state()
