@@ -131,10 +131,9 @@ class Logins:
         """Note how one ended. took_seconds: without those in which the machine slept."""
         (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
         rejections = keep_rejections * self.rejections + rejected_now
-        kept_seconds = keep_rejections * self.rejected_seconds
-        seconds = kept_seconds + rejected_now * took_seconds
+        seconds = keep_rejections * self.rejected_seconds + rejected_now * took_seconds
         refusals = keep_refusals * self.refusals + refused_now
-        rejected = failure if outcome is Outcome.REJECTED else self.rejected
+        rejected = failure if rejected_now else self.rejected
         if rejections < _REJECTIONS:
             rejected = None
         return Logins(
