@@ -1,4 +1,4 @@
-"""A thread for a call that may hang: the end of the process waits for one of a pool."""
+"""A thread for a call that may hang. One of a pool would hold up the end of the process."""
 
 import threading
 from collections.abc import Callable
@@ -9,13 +9,16 @@ _T = TypeVar("_T")
 
 
 def in_thread(call: Callable[[], _T]) -> Future[_T]:
-    """Call it in a daemon thread. OSError is the result if none can start."""
+    """Call it in a daemon thread. OSError is the result if none can start.
+
+    Any fault but OSError and ValueError is ours: its traceback is printed, and no result comes.
+    """
     answer = Future[_T]()
 
     def run() -> None:
         try:
             answer.set_result(call())
-        except Exception as fault:  # noqa: BLE001 (whoever asks for the result gets it)
+        except (OSError, ValueError) as fault:
             answer.set_exception(fault)
 
     try:

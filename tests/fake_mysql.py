@@ -200,7 +200,7 @@ class Peer:
             self.connection.sendall(answer)
 
     def poll_once(self, statements: int = 3) -> None:
-        """Let the client in, and answer the three statements of its first poll, or less."""
+        """Let the client in, and answer the three statements of its first poll, or fewer."""
         self.log_in()
         self.answer_queries(statements=statements)
 

@@ -163,7 +163,9 @@ def ask(addresses: Sequence[Address]) -> list[Answer]:
     asked = {address: in_thread(partial(_ask, address)) for address in addresses}
     wait(asked.values(), SECONDS)
     return [
-        one.result() if one.done() else no_answer(address, _NO_ANSWER)
+        one.result()
+        if one.done() and not one.exception()
+        else no_answer(address, _NO_ANSWER)
         for address, one in asked.items()
     ]
 

@@ -35,7 +35,7 @@ def check(source: Source) -> int:
         say(f"otherwise {otherwise.reason}: {otherwise.detail}")
     if isinstance(outcome, PollFailure):
         say(
-            f"The login was to {settings.login}, by user id {os.geteuid()}\n"
+            f"The login was to {settings.login_words}, by user id {os.geteuid()}\n"
             "A running service keeps its session, and may find the node available:"
             " clustercheckd status"
         )
@@ -69,7 +69,7 @@ def _lost_with(settings: Settings, source: Source) -> str:
     asked = settings, settings.clustercheck_deadline
     outcome = poll_once(*asked)
     if isinstance(outcome, PollFailure):
-        # One login may be lost.
+        # One login may be slow.
         outcome = poll_once(*asked)
     [running] = ask([own_address(source)])
     if isinstance(outcome, NodeState) or running.node == NodeState():

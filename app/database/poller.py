@@ -38,8 +38,8 @@ _NO_GUEST_SECONDS = (0.001, 0.2)
 """How soon to visit without a guest, after a first login and after a visit: the node may stand
 still, or return, and the poll that sees it return waits for that."""
 
-_TRIES = 2
-"""Of a poll."""
+_LOGINS = 2
+"""A poll's, at most."""
 
 _SPARE_IDLE_SECONDS = 30
 """So much longer than the longest pause does the server keep a session."""
@@ -83,8 +83,8 @@ class Pace:
 class Poller:
     """Polls one node. clock: counts suspend.
 
-    A KILL costs no verdict: a poll that fails on a session tries again on a new one, and the first
-    login that is rejected is repeated.
+    A KILL costs no verdict: a poll that fails on an open session tries again on a new one, and once
+    more if that is cut, unless the login before was too.
     """
 
     logins = Logins()
@@ -171,8 +171,11 @@ class Poller:
         if self._serving and self._serving.reading:
             # Not used: the server may have sent the answer long ago.
             await asyncio.wait([self._serving.reading])
-        result: PollResult | None = None
-        for _ in range(_TRIES):
+        result = await self._read_serving()
+        if isinstance(result, NodeState):
+            return result
+        for _ in range(_LOGINS):
+            # A visit may have come in meanwhile.
             if self._serving is None:
                 if not self._attempt.login and not self.logins.waits(self._now()):
                     self._begin_login()
@@ -181,12 +184,11 @@ class Poller:
             result = await self._read_serving()
             if isinstance(result, NodeState):
                 return result
-            failure = self.logins.failure
-            # A login that got no answer has had its time.
-            is_slow = failure is not None and failure.reason is Reason.TIMEOUT
-            if result is None and (is_slow or not self.logins.may_be_accident):
+            failure = result or self.logins.failure or _LOST
+            is_cut = failure.reason is Reason.CONNECTION_LOST
+            if not is_cut or (result is None and not self.logins.may_be_accident):
                 break
-        return result or self.logins.failure or _LOST
+        return failure
 
     async def _read_serving(self) -> PollResult | None:
         """Read the node's state. The session goes on if this is cancelled."""

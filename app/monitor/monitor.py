@@ -32,7 +32,7 @@ REFUSAL_SECONDS = 0.05
 """How long an answer waits that would be 503."""
 
 _POLICIES_KEPT = 64  # no client can make memory grow
-_TRIES = 2  # one login may be lost
+_TRIES = 2  # one login may be slow
 _SLACK_SECONDS = 0.1
 _DURATION_BOUNDS_SECONDS = (
     0.001,

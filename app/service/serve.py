@@ -141,7 +141,7 @@ class _Service:
             event,
             extra={
                 "version": __version__,
-                "database": settings.login,
+                "database": settings.login_words,
                 "listen": host_and_port(*self._listening.getsockname()[:2]),
                 "max_age_seconds": self._monitor.polling.max_age_seconds,
                 **asdict(self._monitor.polling.policy),

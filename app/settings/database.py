@@ -82,7 +82,7 @@ class Database:
     mysql_ssl_verify: str | None = row("identity (default), ca, none", choice(*VERIFY))
 
     @property
-    def login(self) -> str:
+    def login_words(self) -> str:
         """Address, user and TLS for the log, or why there is no login."""
         try:
             target = self.target()

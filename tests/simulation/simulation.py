@@ -185,8 +185,6 @@ class Simulation:
     def _reload(self) -> None:
         if not self._reloading:
             self._reloading = True
-            # Each leaves a session with a server that hangs.
-            self.most_on_the_server += self._reloads > 0
             self._tasks.create_task(self._use_other_settings())
 
     async def _use_other_settings(self) -> None:
@@ -209,7 +207,9 @@ class Simulation:
 
     def take_over(self, database: Database) -> None:
         """Poll by other settings from now on."""
-        self.world.tell(f"other settings take over: {database}")
+        self.world.tell(f"other settings take over: {database.login_words}")
+        # A server that hangs keeps the session that tried them.
+        self.most_on_the_server += self.server.hangs
         self._reloads += 1
         forget = database.server != self.poller.database.server
         self.poller.take(database, _PACE)

@@ -67,6 +67,6 @@ def test_the_log_shows_the_login_without_the_password(tmp_path: Path) -> None:
         mysql_password="geheim",
         mysql_ssl_ca=ca,
     )
-    assert database.login == "db:3306 as someone (with a password, over TLS)"
-    without_file = replace(database, mysql_ssl_ca="/no/file").login
+    assert database.login_words == "db:3306 as someone (with a password, over TLS)"
+    without_file = replace(database, mysql_ssl_ca="/no/file").login_words
     assert without_file.startswith("no login possible: MYSQL_SSL_CA")
