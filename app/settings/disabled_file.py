@@ -16,12 +16,12 @@ _LAST_DATE = 253402300799.0  # the end of the year 9999
 def switches_now(path: str, *, shutting_down: bool = False) -> Switches:
     """Return the switches. path: of the disabled file, absolute. Never raises."""
     # To os.access, a directory without search permission, a symlink loop or a failing network
-    # filesystem looks like a missing file: the drained node would get traffic.
+    # filesystem looks like a missing file, and the drained node would get traffic.
     try:
         status = os.stat(path)
         # Anybody can make a link to a file of root.
         owner = os.lstat(path).st_uid
-    # NotADirectoryError: the file cannot exist either.
+    # NotADirectoryError: a part of the path is no directory, so the file cannot exist either.
     except (FileNotFoundError, NotADirectoryError):
         return Switches(None, shutting_down)
     # ValueError: the path cannot be encoded as paths are here.

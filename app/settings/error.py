@@ -9,5 +9,9 @@ class SettingsError(Exception):
     """What somebody typed cannot be used: one line for each mistake."""
 
     def __init__(self, *lines: str) -> None:
-        # Any file may be named as the env file, and a path may contain a newline.
-        super().__init__("\n".join(map(one_line, lines[:_MOST_LINES])))
+        told = list(lines[:_MOST_LINES])
+        # The settings may name another, long file.
+        if more := len(lines) - len(told):
+            told.append(f"and {more:,} more")
+        # A path may contain a newline.
+        super().__init__("\n".join(map(one_line, told)))
