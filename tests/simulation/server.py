@@ -258,7 +258,9 @@ class Server:
         silent_at = self._rng.randint(1, _FIRST_STATEMENTS) if is_accident else 1
         session = Session(self._count, fate, silent_at)
         session.heard_at = self._world.now
-        self.sessions.append(session)
+        # Each turn of the loop looks at all of them.
+        left = [one for one in self.sessions if one.held or not one.ended]
+        self.sessions = [*left, session]
         self.on_session()
         self._meet(session)
         return session
