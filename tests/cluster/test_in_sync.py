@@ -20,7 +20,7 @@ BLOCKED_SECONDS = LOGIN_SECONDS + WAIT_SECONDS + POLL_SECONDS + BUSY_SECONDS
 # The poll interval and the deadline, and what a busy machine adds.
 FRESH_SECONDS = 0.25 + 0.5
 TIMEOUT_SECONDS = 0.25 + 0.8 + 0.6
-HANG_SECONDS = 3.0
+HANG_SECONDS = 5.0
 EXCLUDED_SECONDS = 8.0
 """After so long, the group goes on without a node."""
 STALL_SECONDS = 3.0

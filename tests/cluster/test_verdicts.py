@@ -115,6 +115,8 @@ def test_the_donor_of_a_full_state_transfer_is_unavailable_unless_donors_are_all
                 (b for b in stack.backends[:2] if b.service.get().reason == "donor"),
                 None,
             ),
+            # A busy machine starts a server slowly.
+            seconds=120.0,
         )
         donor.service.wait_for_verdict(503, "donor")
         assert_node_is(donor.service, real_rows.DONOR)
