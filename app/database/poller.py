@@ -259,11 +259,11 @@ class Poller:
         if self._serving is None or self._attempt.login:
             return
         # A server that starts may close the session of the first read in sync.
-        is_read_lost = self.logins.outcome is Outcome.UNREAD
-        is_well = self.logins.failure is None or (
-            is_read_lost and self.sync.is_returning(at)
+        is_unread = self.logins.outcome is Outcome.UNREAD
+        is_soon = self.logins.failure is None or (
+            is_unread and self.sync.is_returning(at)
         )
-        if interval_seconds and self._guest is None and is_well:
+        if interval_seconds and self._guest is None and is_soon:
             interval_seconds = _NO_GUEST_SECONDS[self._attempt.is_visit]
         if self.logins.is_due(
             at, interval_seconds, session_answers=self._serving.reading is None

@@ -40,12 +40,11 @@ class Surroundings:
         if looked and not looked.done():
             return {}
         self._looking = None
-        if waits:
-            self._looking = in_thread(partial(_seen, variables, members or 0))
+        if not waits:
+            return {}
+        self._looking = in_thread(partial(_seen, variables, members or 0))
         # At a limit of threads or open files, or with a path that cannot be one, nothing is seen.
-        if waits and looked and not looked.exception():
-            return looked.result()
-        return {}
+        return looked.result() if looked and not looked.exception() else {}
 
 
 def _seen(variables: Mapping[bytes, bytes], members: int) -> dict[str, int]:

@@ -211,8 +211,7 @@ class Simulation:
         # A server that hangs keeps the session that tried them.
         self.most_on_the_server += self.server.hangs
         self._reloads += 1
-        forget = database.server != self.poller.database.server
-        self.poller.take(database, _PACE)
+        forget = self.poller.take(database, _PACE)
         self.monitor.take(self._polling(), forget=forget)
 
     @property
