@@ -148,9 +148,13 @@ class Tour:
         self._step("node2, the writer now, killed (kill -9)")
         node2.node.kill()
         self._see(node2, 503, "unreachable", writer="DOWN", readers="DOWN")
-        writer = self._see_writes_on("node1", "node3")
-        self._step(f"node2 started again: writes stay on {writer}, no fail-back")
-        self._stack.restart_node(node2.node)
+        others = {"node1", "node3"}
+        writer = self._see_writes_on(*others)
+        (donor,) = others - {writer}
+        self._step(
+            f"node2 started again, with {donor} as its donor: writes stay on {writer}, no fail-back"
+        )
+        self._stack.restart_node(node2.node, donor=donor)
         self._see(node2, 200, "synced", writer="UP", readers="UP")
         self._see_writes_on(writer)
 

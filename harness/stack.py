@@ -60,9 +60,14 @@ class Stack(Block):
         prometheus.wait_until_up()
         return prometheus
 
-    def restart_node(self, node: Node) -> None:
-        """Start a node that has ended, and wait until it is Synced."""
-        self.cluster.start_node(node)
+    def restart_node(self, node: Node, *, donor: str | None = None) -> None:
+        """Start a node that has ended, and wait until it is Synced.
+
+        donor: the name of the only node that may send it the data; None: any of the others. The
+        writes leave a node that becomes a donor.
+        """
+        options = [f"--wsrep-sst-donor={donor}"] if donor else []
+        self.cluster.start_node(node, options=options)
         self.cluster.wait_until_synced(node)
 
     @contextmanager

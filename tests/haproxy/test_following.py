@@ -2,8 +2,8 @@
 
 import socket
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -24,11 +24,21 @@ def writer(stack: Stack) -> Node:
     return next(node for node in stack.nodes if node.name == name)
 
 
+@contextmanager
+def killed(stack: Stack, node: Node) -> Iterator[None]:
+    """Kill a node, and start it again after the block."""
+    node.kill()
+    yield
+    # The first two get the writes.
+    donor = next(other.name for other in reversed(stack.nodes) if other is not node)
+    stack.restart_node(node, donor=donor)
+
+
 # What a node that runs says of itself is tested with mock nodes.
 @pytest.mark.parametrize(
     ("failing", "bound"),
     [
-        (Stack.killed, SWITCH_SECONDS),
+        (killed, SWITCH_SECONDS),
         (lambda _, node: node.process.paused(), SILENT_SECONDS),
     ],
     ids=["killed", "hung"],
