@@ -53,8 +53,9 @@ POLL_FAILURES = (
     Reason.CONNECTION_LOST,
     Reason.ERROR,
     Reason.REJECTS_LOGINS,
+    Reason.STALE,
 )
-"""Those of a failed poll."""
+"""Those of a failed poll; the last, of one that did not end."""
 
 PLANNED = (
     Reason.DISABLED,

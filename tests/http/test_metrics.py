@@ -31,6 +31,7 @@ from tests.unit.test_monitor import ScriptedPoller, hanging, running, until
 
 Outcome = NodeState | PollFailure
 GONE = PollFailure(Reason.TIMEOUT, "no answer")
+GIVEN_UP = PollFailure(Reason.STALE, "did not end")
 # A size that cannot be read is left out.
 READ = NodeState(
     threads_connected=1, wsrep_cluster_size=-1, wsrep_flow_control_active="0"
@@ -242,11 +243,12 @@ class TestPolls:
     async def test_durations_are_counted_by_bucket_and_outcome(self) -> None:
         node = NodeState(wsrep_local_state=4)
         found = await self.scraped_after(
-            [(0.0, node), (0.3, node), (0.9, GONE), (100.0, GONE)], 0.5
+            [(0.0, node), (0.3, node), (0.9, GONE), (100.0, GIVEN_UP)], 0.5
         )
         expected = {
             'polls_total{outcome="read"}': 2,
-            'polls_total{outcome="timeout"}': 2,
+            'polls_total{outcome="timeout"}': 1,
+            'polls_total{outcome="stale"}': 1,
             'poll_duration_seconds_bucket{le="0.001"}': 1,
             'poll_duration_seconds_bucket{le="0.2"}': 1,
             'poll_duration_seconds_bucket{le="0.4"}': 2,
