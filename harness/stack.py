@@ -71,11 +71,11 @@ class Stack(Block):
         self.cluster.wait_until_synced(node)
 
     @contextmanager
-    def killed(self, node: Node) -> Iterator[None]:
-        """Kill a node, and start it again after the block."""
+    def killed(self, node: Node, *, donor: str | None = None) -> Iterator[None]:
+        """Kill a node, and start it again after the block. donor: as in `restart_node`."""
         node.kill()
         yield
-        self.restart_node(node)
+        self.restart_node(node, donor=donor)
 
     def wait_until_whole(self) -> None:
         """Wait until every node is a Synced member of one cluster, available, and UP in HAProxy."""

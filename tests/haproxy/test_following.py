@@ -2,8 +2,8 @@
 
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -24,14 +24,11 @@ def writer(stack: Stack) -> Node:
     return next(node for node in stack.nodes if node.name == name)
 
 
-@contextmanager
-def killed(stack: Stack, node: Node) -> Iterator[None]:
-    """Kill a node, and start it again after the block."""
-    node.kill()
-    yield
-    # The first two get the writes.
+def killed(stack: Stack, node: Node) -> AbstractContextManager[None]:
+    """Kill a node, which comes back with a donor that did not get the writes."""
+    # The first two get them.
     donor = next(other.name for other in reversed(stack.nodes) if other is not node)
-    stack.restart_node(node, donor=donor)
+    return stack.killed(node, donor=donor)
 
 
 # What a node that runs says of itself is tested with mock nodes.
