@@ -22,6 +22,7 @@ from app.http.reload_outcome import ReloadOutcome
 from app.http.server import Server
 from app.http.sources import HealthCheckCounts, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
+from app.service.giving_way import giving_way
 from app.service.log import Log
 from app.service.systemd import Systemd, kept_socket
 from app.settings.disabled_file import switches_now
@@ -120,11 +121,13 @@ class _Service:
 
         It is not put off: an upgrade may replace the files.
         """
+        loop = asyncio.get_running_loop()
 
         def create() -> Application:
-            from app.http.api import create_application  # noqa: PLC0415 (see above)
+            with giving_way(loop):
+                from app.http.api import create_application  # noqa: PLC0415 (see above)
 
-            return create_application(self._sources)
+                return create_application(self._sources)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_VERDICT_SECONDS):
