@@ -26,7 +26,8 @@ test: $(VENV)/ready  ## lint, types and tests, on real MariaDB and HAProxy: abou
 	$(call checked,-m "not long" $(ARGS))
 
 test-all: test  ## make test, then the tests that take minutes each, then make test-package (root)
-	$(PYTHON) -m pytest -m "long or hypothesis" --hypothesis-profile=many $(ARGS)
+	$(PYTHON) -m pytest -m "(long or hypothesis) and not alone" --hypothesis-profile=many $(ARGS)
+	$(PYTHON) -m pytest -n0 -m alone $(ARGS)
 	$(MAKE) test-package
 
 coverage: $(VENV)/ready  ## all tests, slower, and what of app/ they do not reach, in child processes too

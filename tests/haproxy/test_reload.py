@@ -9,7 +9,7 @@ from bench.rig import Rig
 from bench.rows.reload import many, restarts, with_little_cpu
 from bench.table import Row
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.alone]
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a control group takes root")
