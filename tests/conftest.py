@@ -1,5 +1,6 @@
 """Fixtures: real processes, started once for all tests that use them, and what runs in parallel."""
 
+import os
 import signal
 import socket
 import sys
@@ -29,6 +30,7 @@ settings.register_profile("many", max_examples=1000, deadline=None)
 settings.load_profile("few")
 
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")
 CLUSTER = "cluster"
 PROCESSES = 6

@@ -1,5 +1,9 @@
 """Measured times and their bounds, and what a busy machine does to them and to real nodes."""
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 STALLED = {"timeout", "stale", "non-primary", "disconnected"}
 """The reasons of a node that gets no time for a second or two."""
 
@@ -23,5 +27,19 @@ def within(what: str, seconds: float, bound: float) -> None:
     """
     record(f"{what}: {seconds:.2f} s (bound {bound:g} s)")
     if seconds > bound:
-        message = f"{what}: {seconds:.2f} s, and its bound is {bound:g} s"
-        raise DisturbedError(message)
+        raise DisturbedError(f"{what}: {seconds:.2f} s, and its bound is {bound:g} s")
+
+
+@contextmanager
+def done_within(what: str, bound: float) -> Iterator[None]:
+    """Measure the time that the block takes, and compare it as `within` does."""
+    began_at = time.monotonic()
+    yield
+    within(what, time.monotonic() - began_at, bound)
+
+
+def for_seconds(seconds: float) -> Iterator[None]:
+    """Have a loop repeat its body for so long."""
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        yield

@@ -1,6 +1,5 @@
 """A cluster of one node, and the service beside it."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from harness.galera import Installation, Node
 from harness.ports import Ports
 from harness.service import Reply, Service, service_beside
 from tests.http.test_metrics import wait_until_in_sync
-from tests.measured import STALLED, DisturbedError, within
+from tests.measured import STALLED, DisturbedError, done_within
 
 
 @contextmanager
@@ -50,8 +49,6 @@ def wait_until_shown(
     service: Service, verdict: str, seconds: float, *, target: str = "/"
 ) -> Reply:
     """Wait for what has just begun, or ended, to show; check that it came in time."""
-    began_at = time.monotonic()
     status, reason = verdict.split()
-    reply = service.wait_for_verdict(int(status), reason, target=target)
-    within(f"{verdict} shown", time.monotonic() - began_at, seconds)
-    return reply
+    with done_within(f"{verdict} shown", seconds):
+        return service.wait_for_verdict(int(status), reason, target=target)

@@ -12,6 +12,7 @@ import pytest
 from harness.galera import Cluster, Installation, Node
 from harness.process import output_of
 from harness.waiting import wait_for
+from tests.measured import for_seconds
 from tests.unit.pages import blocks_under
 
 pytestmark = pytest.mark.long
@@ -60,8 +61,7 @@ class Hosts:
     def kill_all_under_writes(self) -> frozenset[int]:
         """Kill all servers while each commits; return the rows that must not be lost."""
         kept = rows_of(self.nodes[0])
-        ends_at = time.monotonic() + KEPT_SECONDS
-        while time.monotonic() < ends_at:
+        for _ in for_seconds(KEPT_SECONDS):
             assert all(node.commits() for node in self.nodes)
         for node in self.nodes:
             # All at once, before the others notice.
@@ -108,8 +108,7 @@ def test_without_one_node_the_most_advanced_begins_and_the_third_joins_later(
     for node in two:
         hosts.run(START, node)
     # They wait for the third, and nobody can log in.
-    time_limit = time.monotonic() + 10
-    while time.monotonic() < time_limit:
+    for _ in for_seconds(10):
         assert all(
             node.process.check() and node.status("Uptime") is None for node in two
         )

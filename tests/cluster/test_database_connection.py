@@ -1,7 +1,6 @@
 """Option files, accounts and TLS against real MariaDB servers."""
 
 import getpass
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from harness.galera import ACCOUNT, PASSWORD, Installation, Node
 from harness.ports import LOOPBACK
 from tests import real_rows
 from tests.cluster.test_verdicts import assert_node_is
-from tests.conftest import Services
+from tests.conftest import Services, needs_root
 from tests.http.test_commands import check_as
 from tests.http.test_process import run
 from tests.unit.manifests import ROOT
@@ -136,10 +135,7 @@ def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_
         assert (words or "access-denied: the server refused user neither") in said
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0,
-    reason="becomes another user of the operating system, which needs root",
-)
+@needs_root
 def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(
     tls_server: TlsServer,
 ) -> None:

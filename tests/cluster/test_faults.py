@@ -66,8 +66,7 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
         with remote_host.cut_off():
             wait_until_shown(service, "503 timeout", SHOWN_SECONDS)
             # Several attempts to connect, each into the void.
-            seen_at = time.monotonic()
-            wait_for("some attempts", lambda: time.monotonic() - seen_at > 2)
+            time.sleep(2.0)
             assert service.get().reason == "timeout"
         wait_until_shown(service, "200 synced", NETWORK_BACK_SECONDS)
         reasons = reasons_of(service)[len(before) :]

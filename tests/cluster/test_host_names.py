@@ -5,21 +5,16 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from harness.certificates import make_authority, make_certificate
 from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.waiting import wait_for
-from tests.conftest import Services, settings_for
+from tests.conftest import Services, needs_root, settings_for
 from tests.fake_mysql import OK, Peer, fake_mysql, galera, server_context
 from tests.http.test_metrics import scrape
-from tests.http.test_process import run
+from tests.http.test_process import run, with_file_in_etc
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0,
-    reason="only root may put files of its own in place of those in /etc",
-)
+pytestmark = needs_root
 
 NAME = "db1.example"
 SETTINGS = {
@@ -33,17 +28,6 @@ _AT_ONCE_SECONDS = 10.0
 # Nobody listens there.
 DEAD_ADDRESS = "127.0.0.9"
 OTHER_ADDRESS = "127.0.0.2"
-
-
-def with_file_in_etc(name: str, path: Path) -> list[str]:
-    """Give a wrapper whose command finds a file in /etc that nobody else sees."""
-    return [
-        "unshare",
-        "--mount",
-        "sh",
-        "-ec",
-        f'mount --bind \'{path}\' /etc/{name}; exec "$0" "$@"',
-    ]
 
 
 def askers(resolver: socket.socket) -> set[object]:

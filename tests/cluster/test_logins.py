@@ -19,6 +19,7 @@ from harness.waiting import wait_for
 from tests.cluster.lone import lone_node, reasons_of, wait_until_shown, watching
 from tests.conftest import Services
 from tests.http.test_metrics import scrape, wait_until_in_sync
+from tests.measured import for_seconds
 
 BUSY_SECONDS = 1.0
 REJECTED_SECONDS = BACK_SECONDS = 3.0 + BUSY_SECONDS
@@ -123,8 +124,7 @@ def test_a_server_that_hangs_keeps_few_sessions_whatever_reloads_and_is_back_at_
 ) -> None:
     with node.with_hanging_status():
         service.wait_for_verdict(503, "timeout")
-        ends_at = time.monotonic() + 120.0
-        while time.monotonic() < ends_at:
+        for _ in for_seconds(120.0):
             service.process.send(signal.SIGHUP)
             time.sleep(5.0)
             assert 1 <= (node.sessions_of(ACCOUNT) or 0) <= MOST_SESSIONS

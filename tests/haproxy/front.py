@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -11,7 +11,7 @@ from harness.haproxy import EXAMPLE, READER, WRITER, HAProxy
 from harness.ports import Ports
 from harness.waiting import wait_for
 from tests.haproxy.mock_node import Client, Clients, MockNode
-from tests.measured import within
+from tests.measured import done_within, within
 from tests.unit.pages import blocks_under
 
 SWITCH_SECONDS = 1.5
@@ -91,12 +91,9 @@ class MockNodes:
         return Front(haproxy, self.nodes, writers, readers)
 
 
-@contextmanager
-def at_once(what: str) -> Iterator[None]:
+def at_once(what: str) -> AbstractContextManager[None]:
     """Fail if the block takes longer than `AT_ONCE_SECONDS`."""
-    began_at = time.monotonic()
-    yield
-    within(what, time.monotonic() - began_at, AT_ONCE_SECONDS)
+    return done_within(what, AT_ONCE_SECONDS)
 
 
 @contextmanager

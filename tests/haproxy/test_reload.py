@@ -1,6 +1,5 @@
 """Reloads and restarts of a service that has a quarter of a core, or no rest, seen by HAProxy and by clients."""
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -8,16 +7,15 @@ import pytest
 from bench.rig import Rig
 from bench.rows.reload import many, restarts, with_little_cpu
 from bench.table import Row
+from tests.conftest import needs_root
 
 pytestmark = [pytest.mark.long, pytest.mark.alone]
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a control group takes root")
 
 
 @pytest.mark.parametrize(
     "row",
     [
+        # They make a control group.
         pytest.param(with_little_cpu, marks=needs_root),
         pytest.param(restarts, marks=needs_root),
         many,

@@ -8,9 +8,11 @@ import pytest
 from harness.ports import Ports
 from harness.service import Service
 from tests.conftest import Services
-from tests.fake_mysql import FakeMySQL, fake_mysql, galera
+from tests.fake_mysql import FakeMySQL, error, fake_mysql, galera, greets_then
 
 DONOR = {"wsrep_local_state": "2", "wsrep_local_state_comment": "Donor/Desynced"}
+HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
+REFUSED = greets_then(error(1045))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,23 +10,14 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
-from harness.service import Service, without_settings
+from harness.service import Service
 from harness.waiting import wait_for
-from tests.conftest import Services, settings_for
-from tests.fake_mysql import (
-    FakeMySQL,
-    Peer,
-    error,
-    fake_mysql,
-    galera,
-    greets_then,
-    waits_for,
-)
-from tests.http.conftest import DONOR
-from tests.http.test_process import SECONDS, begin, redirected, run
+from tests.conftest import Services, needs_root, settings_for
+from tests.fake_mysql import FakeMySQL, Peer, fake_mysql, galera, waits_for
+from tests.http.conftest import DONOR, REFUSED
+from tests.http.test_process import SECONDS, begin, redirected, run, with_file_in_etc
 
 SYNCED = "available synced: wsrep_local_state is 4 (Synced)\n"
-REFUSED = greets_then(error(1045))
 
 
 class TestCheck:
@@ -41,13 +31,11 @@ class TestCheck:
             for flags in ((), ("--available-when-donor",))
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, SYNCED, "")
-        line = "draining donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\n"
-        remedy = "For what to do, see donor in docs/reference/reasons.md\n"
-        assert (donor.returncode, donor.stdout, allowed.returncode) == (
-            1,
-            line + remedy,
-            0,
+        told = (
+            "draining donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0\n"
+            "For what to do, see donor in docs/reference/reasons.md\n"
         )
+        assert (donor.returncode, donor.stdout, allowed.returncode) == (1, told, 0)
 
     def test_a_drained_node_is_logged_in_to_all_the_same(self, tmp_path: Path) -> None:
         for behaviour, otherwise, word in (
@@ -105,36 +93,20 @@ SERVICE_USER_ID = 64321
 
 
 def check_as(
-    user: str,
-    environ: Mapping[str, str],
-    prepared: str = "",
-    user_id: int = SERVICE_USER_ID,
+    user: str, environ: Mapping[str, str], user_id: int = SERVICE_USER_ID
 ) -> "subprocess.CompletedProcess[str]":
     """Run check where the service's user exists."""
     with NamedTemporaryFile("w") as passwd:
         users = Path("/etc/passwd").read_text()
         passwd.write(f"{users}clustercheck:x:{user_id}:{user_id}::/:/bin/false\n")
         passwd.flush()
-        Path(passwd.name).chmod(0o644)
-        shell = f'mount --bind {passwd.name} /etc/passwd; {prepared} exec "$@"'
-        return subprocess.run(
-            [
-                "unshare",
-                "-m",
-                "sh",
-                "-ec",
-                shell,
-                "sh",
-                sys.executable,
-                "-c",
-                CHECK_AS_USER,
-                user,
-            ],
-            env={**without_settings(os.environ), **environ},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
+        path = Path(passwd.name)
+        path.chmod(0o644)
+        return run(
+            user,
+            through=with_file_in_etc("passwd", path),
+            program=("-c", CHECK_AS_USER),
+            **environ,
         )
 
 
@@ -143,10 +115,7 @@ MUST_READ = "the user that runs clustercheckd must be able to read it"
 NO_NAME = "MYSQL_USERNAME: set it, because user id 65532 has no name"
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0,
-    reason="becomes another user of the operating system, which needs root",
-)
+@needs_root
 class TestServiceUser:
     """Where the packages' user exists, check logs in as the service does, or says that it does
     not.

@@ -25,8 +25,10 @@ def test_the_disabled_file_decides_the_next_health_check_whatever_the_node_does(
     service.disabled_file.touch()
     reply = service.get()
     assert reply.status == 404
-    first = "Percona XtraDB Cluster Node is manually disabled.\r\n"
-    assert reply.body.startswith(f"{first}disabled: {service.disabled_file} exists, ")
+    assert reply.body.startswith(
+        "Percona XtraDB Cluster Node is manually disabled.\r\n"
+        f"disabled: {service.disabled_file} exists, "
+    )
 
 
 def test_a_stop_is_answered_shutting_down_for_the_time_of_the_drain(

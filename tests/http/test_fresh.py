@@ -24,9 +24,9 @@ from tests.fake_mysql import (
     Value,
     fake_mysql,
 )
-from tests.measured import within
+from tests.http.conftest import HEALTH_CHECK
+from tests.measured import done_within
 
-HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 INTERVAL_SECONDS, DEADLINE_SECONDS = 0.25, 0.8
 PATIENT = {"CLUSTERCHECK_DEADLINE": "20"}
 # Then only polls ask the node for its status.
@@ -44,7 +44,6 @@ class SlowNode(UserDict[str, Value]):
         super().__init__(SYNCED_STATUS)
         self.gate = threading.Event()
         self.gate.set()
-        self.answer_seconds = 0.0
         self.polls = 0
 
     def __call__(self, peer: Peer) -> None:
@@ -55,7 +54,6 @@ class SlowNode(UserDict[str, Value]):
     def items(self) -> ItemsView[str, Value]:
         """Return the status, late."""
         self.polls += 1
-        threading.Event().wait(self.answer_seconds)
         self.gate.wait()
         return super().items()
 
@@ -70,12 +68,6 @@ def node() -> Iterator[SlowNode]:
 
 
 REFUSALS = [(503, "timeout"), (503, "shutting-down")]
-
-
-def let_pass(seconds: float) -> None:
-    """Wait until so much time has passed."""
-    began = time.monotonic()
-    wait_for("time to pass", lambda: time.monotonic() - began >= seconds)
 
 
 def send(service: Service, request: bytes = HEALTH_CHECK) -> socket.socket:
@@ -103,7 +95,7 @@ def hold(
     """Close the gate, and send a request that has to wait for a poll behind it."""
     before = node.polls
     node.gate.clear()
-    let_pass(1.1 * INTERVAL_SECONDS)
+    time.sleep(1.1 * INTERVAL_SECONDS)
     held = send(service, request)
     wait_for("a poll to be under way", lambda: node.polls > before)
     # Sent later, on the same loop: if the first request had its answer already, that would have
@@ -125,10 +117,9 @@ def test_a_200_waits_for_the_poll_and_becomes_its_verdict_and_a_503_waits_50_ms(
             status = 200 if ready == "ON" or target == "/status" else 503
             assert answer_to(held) == (status, reason)
         node.gate.clear()
-        let_pass(1.1 * INTERVAL_SECONDS)
-        began = time.monotonic()
-        assert service.get().reason == "not-ready"
-        within("a known 503", time.monotonic() - began, REFUSAL_SECONDS + 0.1)
+        time.sleep(1.1 * INTERVAL_SECONDS)
+        with done_within("a known 503", REFUSAL_SECONDS + 0.1):
+            assert service.get().reason == "not-ready"
         node["wsrep_ready"] = "ON"
         node.gate.set()
         service.wait_for_verdict(200, "synced")
@@ -169,7 +160,7 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(
         with service.process.paused():
             # The answer lies in the socket while the service stands still.
             node.gate.set()
-            let_pass(seconds)
+            time.sleep(seconds)
             metrics = send(service, b"GET /metrics HTTP/1.0\r\n\r\n")
             sent_meanwhile = send(service)
         assert answer_to(held) == answer_to(sent_meanwhile) == (200, "synced")
@@ -205,10 +196,10 @@ def test_a_health_check_that_waits_is_answered_before_the_service_ends(
     service.process.terminate()
     service.wait_for_log(" INFO stopping ")
     with service.process.paused():
-        let_pass(pause_seconds)
+        time.sleep(pause_seconds)
     if (200, "synced") in answers:
         # Longer than a connection has for its request then.
-        let_pass(0.5)
+        time.sleep(0.5)
         node.gate.set()
     assert answer_to(held) in answers
     assert service.stop() == 0

@@ -74,12 +74,12 @@ class TestContents:
     """The verdict, the node and the polls as they are."""
 
     def test_a_synced_node_and_then_a_drained_one(self, services: Services) -> None:
-        status = {"wsrep_local_recv_queue": "7"}
-        flow_control = {
+        status = {
+            "wsrep_local_recv_queue": "7",
             "wsrep_flow_control_active": "true",
             "wsrep_flow_control_status": "OFF",
         }
-        with fake_mysql(galera(status | flow_control)) as server:
+        with fake_mysql(galera(status)) as server:
             service = services.beside(server, CLUSTERCHECK_DEADLINE="0.5")
             wait_until_in_sync(service)
             synced = scrape(service)

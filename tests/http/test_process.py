@@ -21,14 +21,21 @@ from tests.fake_mysql import FakeMySQL, galera
 from tests.unit import pages
 
 SECONDS = 20
+COMMAND = ("-m", "app")
 
 
 def run(
-    *arguments: str, through: Sequence[str] = (), **environ: str
+    *arguments: str,
+    through: Sequence[str] = (),
+    program: Sequence[str] = COMMAND,
+    **environ: str,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run the command line to its end, by way of a wrapper's command if there is one."""
+    """Run the command line to its end, by way of a wrapper's command if there is one.
+
+    program: what Python is to run in place of it.
+    """
     return subprocess.run(
-        [*through, sys.executable, "-m", "app", *arguments],
+        [*through, sys.executable, *program, *arguments],
         env={**without_settings(os.environ), **environ},
         capture_output=True,
         text=True,
@@ -40,7 +47,7 @@ def run(
 def begin(*arguments: str, **environ: str) -> "subprocess.Popen[str]":
     """Start the command line, and do not wait for its end."""
     return subprocess.Popen(
-        [sys.executable, "-m", "app", *arguments],
+        [sys.executable, *COMMAND, *arguments],
         env={**without_settings(os.environ), **environ},
         stdout=subprocess.PIPE,
         text=True,
@@ -50,6 +57,12 @@ def begin(*arguments: str, **environ: str) -> "subprocess.Popen[str]":
 def redirected(redirections: str) -> Sequence[str]:
     """Give the command of a shell that redirects the standard streams of what it runs."""
     return ("bash", "-c", f'exec "$@" {redirections}', "bash")
+
+
+def with_file_in_etc(name: str, path: Path) -> Sequence[str]:
+    """Give a wrapper whose command finds a file in /etc that nobody else sees. It needs root."""
+    mount = f"mount --bind '{path}' /etc/{name}"
+    return ("unshare", "--mount", "sh", "-ec", f'{mount}; exec "$@"', "sh")
 
 
 BLOCKED = """

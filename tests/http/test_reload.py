@@ -3,7 +3,6 @@
 import json
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,19 +22,18 @@ from tests.fake_mysql import (
     error,
     fake_mysql,
     galera,
-    greets_then,
     packet,
     waits_for,
 )
+from tests.http.conftest import HEALTH_CHECK, REFUSED
 from tests.http.test_commands import here
 from tests.http.test_metrics import scrape
 from tests.http.test_process import begin, run
 from tests.http.test_status import answers
-from tests.measured import within
+from tests.measured import done_within, for_seconds
 
 SECONDS = 10
 AS_BEFORE = "its verdict was synced and is synced: wsrep_local_state is 4 (Synced)"
-HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
 
 
 class Reloaded:
@@ -78,6 +76,11 @@ class Reloaded:
         self.write(*lines)
         done = run("reload", **self.environ)
         return done.returncode, done.stdout + done.stderr
+
+    def succeed(self, *lines: str) -> None:
+        """Do the same, which must succeed."""
+        status, output = self.reload(*lines)
+        assert status == 0, output
 
     def take(self, *lines: str) -> None:
         """Write the env file, and have the service take it, without a process that waits."""
@@ -160,9 +163,10 @@ def test_every_setting_but_the_address_takes_effect(
 ) -> None:
     service = reloaded.service
     with reloaded.service.connect() as waiting:
-        connected_at = time.monotonic()
-        reloaded.take("CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8", "CLUSTERCHECK_ANY_PATH=1")
-        within("a reload", time.monotonic() - connected_at, 1.5)
+        with done_within("a reload", 1.5):
+            reloaded.take(
+                "CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8", "CLUSTERCHECK_ANY_PATH=1"
+            )
         # A client that was connected already keeps its connection, and its answer.
         waiting.sendall(HEALTH_CHECK)
         assert read_to_end(waiting).startswith(b"HTTP/1.1 200 OK")
@@ -182,7 +186,7 @@ def test_every_setting_but_the_address_takes_effect(
     assert service.get("/any/path").reason == ""
     line = service.log.read_text().splitlines()[-1]
     assert json.loads(line)["level"] == "info"
-    assert reloaded.reload("CLUSTERCHECK_LOG_LEVEL=error")[0] == 0
+    reloaded.succeed("CLUSTERCHECK_LOG_LEVEL=error")
     service.wait_for_verdict(200, "synced")
     assert service.log.read_text().splitlines()[-1] == line
 
@@ -196,7 +200,7 @@ def test_what_the_service_knows_goes_on(reloaded: Reloaded) -> None:
     changes = service.status()["changes"]
     counted = 'health_checks_total{path="/",status="503"}'
     count = scrape(service)[counted]
-    assert reloaded.reload("MAX_RECV_QUEUE=5")[0] == 0
+    reloaded.succeed("MAX_RECV_QUEUE=5")
     assert service.status()["changes"] == changes
     assert scrape(service)[counted] == count
 
@@ -205,7 +209,7 @@ def test_another_database_is_read_before_it_takes_over(reloaded: Reloaded) -> No
     with fake_mysql(galera({"wsrep_cluster_size": "7"})) as other:
         reloaded.node = other
         with no_health_check_fails(reloaded.service):
-            assert reloaded.reload()[0] == 0
+            reloaded.succeed()
             assert reloaded.service.status()["node"]["wsrep_cluster_size"] == 7
 
 
@@ -231,7 +235,7 @@ def test_settings_that_cannot_be_used_are_told_and_the_old_ones_go_on(
         assert names in told
     assert scrape(service)["last_reload_successful"] == 0
     # Once it is put right, the next one succeeds.
-    assert reloaded.reload("MAX_RECV_QUEUE=5")[0] == 0
+    reloaded.succeed("MAX_RECV_QUEUE=5")
     assert reloaded.max_recv_queue == 5
     assert reloaded.outcome["complaints"] == []
     assert scrape(service)["last_reload_successful"] == 1
@@ -258,7 +262,7 @@ def test_another_address_needs_a_restart(
 def test_settings_with_which_the_node_cannot_be_read_are_refused(
     reloaded: Reloaded,
 ) -> None:
-    reloaded.node.behaviour = greets_then(error(1045))
+    reloaded.node.behaviour = REFUSED
     # Drained too: a node that is to come back must not lose its session.
     reloaded.disabled_file.touch()
     status, output = reloaded.reload("MAX_RECV_QUEUE=5")
@@ -271,7 +275,7 @@ def test_settings_with_which_the_node_cannot_be_read_are_refused(
     assert reloaded.service.get().status == 200
     assert reloaded.outcome["failure"]["reason"] == "access-denied"
     reloaded.node.behaviour = galera()
-    assert reloaded.reload("MAX_RECV_QUEUE=5")[0] == 0
+    reloaded.succeed("MAX_RECV_QUEUE=5")
     assert reloaded.max_recv_queue == 5
 
 
@@ -297,15 +301,13 @@ def test_a_hang_goes_on_over_a_reload(reloaded: Reloaded) -> None:
     reloaded.service.wait_for_verdict(200, "synced")
     goes_on.clear()
     reloaded.service.wait_for_verdict(503, "timeout")
-    began = time.monotonic()
-    while time.monotonic() - began < 3:
+    for _ in for_seconds(3):
         assert reloaded.service.get().status == 503
-    assert reloaded.reload()[0] == 0
+    reloaded.succeed()
     goes_on.set()
     # No read in sync shows that it is back.
     reloaded.service.wait_for_verdict(503, "blocked")
-    began = time.monotonic()
-    while time.monotonic() - began < 1:
+    for _ in for_seconds(1):
         assert reloaded.service.get().status == 503
 
 
@@ -324,10 +326,9 @@ def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
     ending: Reloaded, node: FakeMySQL, delay_seconds: float
 ) -> None:
     process = ending.service.process
-    assert ending.reload("CLUSTERCHECK_DRAIN_SECONDS=1")[0] == 0
+    ending.succeed("CLUSTERCHECK_DRAIN_SECONDS=1")
     process.send(signal.SIGHUP)
-    ended = time.monotonic() + delay_seconds
-    while time.monotonic() < ended:
+    for _ in for_seconds(delay_seconds):
         pass
     process.terminate()
     ending.service.wait_for_log(" INFO draining ")
@@ -343,7 +344,7 @@ def test_a_service_that_dies_in_a_reload_is_told_at_once(
     ending: Reloaded, node: FakeMySQL
 ) -> None:
     # Then only a reload logs in.
-    assert ending.reload("CLUSTERCHECK_LOGIN_INTERVAL=0")[0] == 0
+    ending.succeed("CLUSTERCHECK_LOGIN_INTERVAL=0")
     is_tried = threading.Event()
 
     def hang(peer: Peer) -> None:
@@ -387,7 +388,7 @@ def test_the_outcome_is_of_a_reload_that_began_after_the_signal(
             peer.connection.sendall(read_to_end(connection))
 
     with (
-        fake_mysql(waits_for(may_refuse, greets_then(error(1045)))) as first,
+        fake_mysql(waits_for(may_refuse, REFUSED)) as first,
         fake_mysql(waits_for(may_answer, galera())) as second,
         fake_mysql(passes_on, ("127.0.0.2", reloaded.port)) as between,
         ThreadPoolExecutor() as commands,
@@ -422,8 +423,8 @@ def test_a_node_that_the_new_settings_take_out_stops_a_rollout(
         assert (status, told in output) == (1, True)
         assert "was available and is not any more: reload no other node\n" in output
         # The second time, it takes nothing out.
-        assert reloaded.reload("MIN_CLUSTER_SIZE=5")[0] == 0
-        assert reloaded.reload()[0] == 0
+        reloaded.succeed("MIN_CLUSTER_SIZE=5")
+        reloaded.succeed()
 
 
 def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:

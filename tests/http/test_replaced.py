@@ -10,6 +10,7 @@ import pytest
 from harness.service import Service
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, Peer, error, galera, greets_then
+from tests.http.conftest import REFUSED
 from tests.unit.test_authentication import PASSWORD, asks_for_the_encrypted_password
 
 # Runs clustercheckd, and logs each module that it looks for once it has its port.
@@ -51,7 +52,7 @@ def test_a_running_service_imports_nothing_more(
     assert "fastapi" in early
     for behaviour, status, reason in (
         (galera(), 200, "synced"),
-        (greets_then(error(1045)), 503, "access-denied"),
+        (REFUSED, 503, "access-denied"),
         (greets_then(error(1040)), 503, "too-many-connections"),
         (Peer.hang, 503, "timeout"),
         (asks_for_the_encrypted_password, 200, "synced"),

@@ -10,8 +10,7 @@ from harness.ports import LOOPBACK
 from harness.service import handing_down, read_to_end
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL
-
-HEALTH_CHECK = b"GET / HTTP/1.0\r\n\r\n"
+from tests.http.conftest import HEALTH_CHECK
 
 
 @pytest.mark.parametrize("others", [[], ["web.socket"]])

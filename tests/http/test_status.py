@@ -18,16 +18,8 @@ from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import (
-    Behaviour,
-    FakeMySQL,
-    Peer,
-    error,
-    fake_mysql,
-    galera,
-    greets_then,
-)
-from tests.http.conftest import DONOR
+from tests.fake_mysql import Behaviour, FakeMySQL, Peer, fake_mysql, galera
+from tests.http.conftest import DONOR, REFUSED
 from tests.http.test_process import SECONDS, begin, run
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
@@ -93,13 +85,15 @@ def address(service: Service) -> str:
     return f"{LOOPBACK}:{service.port}"
 
 
-def answers(body: bytes, *, forever: bool = False) -> Behaviour:
+def answers(
+    body: bytes, *, head: bytes = b"HTTP/1.1 200 OK\r\n\r\n", forever: bool = False
+) -> Behaviour:
     """Answer whatever is asked; forever: then send byte after byte."""
 
     def behaviour(peer: Peer) -> None:
         # An unread request would make the end of the connection a reset.
         peer.connection.recv(1000)
-        peer.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+        peer.connection.sendall(head + body)
         while forever and peer.connection.send(b" "):
             time.sleep(0.1)
 
@@ -181,15 +175,14 @@ class TestCommand:
             b'{"available": false, "reason": "x", "more": %b0%b}'
             % (500 * b"[", 500 * b"]"),
             b"[" * 100_000,
+            b"[" + b" " * 900_000,
         )
         with ExitStack() as exits:
             silent = [
                 exits.enter_context(socket.create_server((LOOPBACK, 0)))
                 for _ in range(15)
             ]
-            others = [answers(body) for body in (*bodies, b"[" + b" " * 900_000)] + [
-                answers(b"{", forever=True)
-            ]
+            others = [*map(answers, bodies), answers(b"{", forever=True)]
             ports = [exits.enter_context(fake_mysql(other)).port for other in others]
             # One after the other the silent ones would take 30 s, which is more than the command is
             # given.
@@ -294,7 +287,7 @@ class TestCommand:
         self, services: Services, node: FakeMySQL
     ) -> None:
         service = services.beside(node, CLUSTERCHECK_LOGIN_INTERVAL="200ms")
-        node.behaviour = greets_then(error(1045))
+        node.behaviour = REFUSED
         wait_for("a login to fail", lambda: service.status()["login_failure"])
         done = run("status", address(service))
         assert done.returncode == 0

@@ -160,8 +160,7 @@ def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> No
                 assert "reload refused" in machine.run("clustercheckd status")
         machine.run(reload)
         # systemd kills a process that feeds its watchdog no more.
-        deadline = time.monotonic() + WATCHDOG_SECONDS + 3
-        wait_for("the watchdog's time to pass", lambda: time.monotonic() > deadline)
+        time.sleep(WATCHDOG_SECONDS + 3)
 
 
 @pytest.mark.parametrize("fault", ["KILL", "STOP"])

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.process import output_of
-
-ROOT = Path(__file__).parents[2]
+from tests.unit.manifests import ROOT
 
 ARROWS = {
     "app.text": "",

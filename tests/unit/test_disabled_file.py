@@ -10,6 +10,7 @@ import pytest
 from app.settings.disabled_file import switches_now
 from app.verdict.rules import Switches
 from harness.waiting import meanwhile, wait_for
+from tests.conftest import needs_root
 
 
 def described(path: Path) -> str:
@@ -45,9 +46,7 @@ def test_a_file_that_exists_is_told_with_its_time(path: Path) -> None:
     )
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root may give a file to somebody else"
-)
+@needs_root
 def test_the_owner_of_a_link_is_not_that_of_its_file(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/etc/passwd")

@@ -50,6 +50,13 @@ def error_of(load: Load, **environ: str) -> str:
     return str(caught.value)
 
 
+def strict_error_of(path: str) -> str:
+    """Return the message about an env file in which no mistake is let pass."""
+    with pytest.raises(SettingsError) as caught:
+        Source(env_file=path).load(strict=True)
+    return str(caught.value)
+
+
 def test_the_defaults_are_those_of_the_database_and_the_policy(load: Load) -> None:
     settings, warnings = load()
     assert (settings, settings.policy(), warnings) == (Settings(), Policy(), [])
@@ -222,9 +229,7 @@ def test_a_name_that_is_none_is_a_mistake_in_the_env_file_but_stops_no_start(
     told = "env, line 2 is not a setting"
     settings, warnings = load(CLUSTERCHECK_ENV_FILE=path)
     assert (settings.mysql_host, warnings) == ("db", [told])
-    with pytest.raises(SettingsError) as caught:
-        Source(env_file=path).load(strict=True)
-    assert str(caught.value) == told
+    assert strict_error_of(path) == told
 
 
 def test_of_two_lines_that_set_the_same_the_last_counts_and_the_other_is_told(
@@ -255,10 +260,8 @@ def test_all_mistakes_are_told_at_once(load: Load) -> None:
     path = file_of(
         "MAX_RECV_QUEUE=many", "nothing", "MYSQL_USER=x", "AVAILABLE_WHEN_FULL=2"
     )
-    with pytest.raises(SettingsError) as caught:
-        Source(env_file=path).load(strict=True)
     assert [
-        line.partition(" line ")[2][:1] for line in str(caught.value).splitlines()
+        line.partition(" line ")[2][:1] for line in strict_error_of(path).splitlines()
     ] == [*("2", "3", "1", "4")]
     # A drain needs none of these.
     assert Source(env_file=path).load("clustercheck_disabled_file")[0] == load()[0]

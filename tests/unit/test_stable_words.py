@@ -8,7 +8,6 @@ in the changelog.
 
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
@@ -22,12 +21,11 @@ from app.settings.settings import TABLE
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import PLANNED, Reason
 from app.verdict.rules import Policy
-from tests.queries import metrics_on_the_page
+from tests.queries import PAGE, metrics_on_the_page
+from tests.unit.manifests import ROOT
 
-APP = Path(__file__).parents[2] / "app"
-OPERATIONS = (APP.parent / "docs" / "operations.md").read_text()
-REASONS = (APP.parent / "docs" / "reference" / "reasons.md").read_text()
-LOG_PAGE = OPERATIONS.partition("\n## The log\n")[2].partition("\n## ")[0]
+REASONS = (ROOT / "docs" / "reference" / "reasons.md").read_text()
+LOG_PAGE = PAGE.partition("\n## The log\n")[2].partition("\n## ")[0]
 
 
 def names(model: type) -> set[str]:
@@ -168,7 +166,7 @@ def test_the_words_are_those_of_1_0(kind: str) -> None:
 def test_the_log_has_the_events_of_1_0() -> None:
     listed = LOG_PAGE.partition("\n- ")[2]
     assert set(re.findall(r"`([a-z ]+)`", listed)) == EVENTS
-    sources = "".join(path.read_text() for path in APP.rglob("*.py"))
+    sources = "".join(path.read_text() for path in (ROOT / "app").rglob("*.py"))
     logged = re.findall(
         r'_log\.(?:info|warning|error|exception)\(\s*"([a-z ]+)"', sources
     )
