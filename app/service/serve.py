@@ -35,9 +35,6 @@ from app.verdict.node_state import PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Switches
 
-_FIRST_VERDICT_SECONDS = 1.0
-"""How long FastAPI may wait for the first verdict."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -101,7 +98,8 @@ class _Service:
             self._systemd.feed_watchdog(lambda: self._monitor.alive)
         )
         self._reloading = asyncio.create_task(self._reload_at_each_sighup())
-        documents = asyncio.create_task(self._make_documents())
+        making = asyncio.to_thread(self._make_documents, asyncio.get_running_loop())
+        documents = asyncio.create_task(making)
         self._answers.application = documents
         try:
             await self._server.serve([self._listening])
@@ -116,23 +114,15 @@ class _Service:
             await asyncio.wait(tasks)
             await self._sources.poller.aclose()
 
-    async def _make_documents(self) -> Application:
-        """Import FastAPI only once there is a verdict: health checks would wait for half a second.
+    def _make_documents(self, loop: asyncio.AbstractEventLoop) -> Application:
+        """Import FastAPI, which takes longer than the whole start: no health check waits for it.
 
         It is not put off: an upgrade may replace the files.
         """
-        loop = asyncio.get_running_loop()
+        with giving_way(loop):
+            from app.http.api import create_application  # noqa: PLC0415 (see above)
 
-        def create() -> Application:
-            with giving_way(loop):
-                from app.http.api import create_application  # noqa: PLC0415 (see above)
-
-                return create_application(self._sources)
-
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_VERDICT_SECONDS):
-                await self._monitor.fresh_verdict()
-        return await asyncio.to_thread(create)
+            return create_application(self._sources)
 
     def _switches(self) -> Switches:
         path = self._sources.settings.clustercheck_disabled_file

@@ -46,7 +46,7 @@ def test_a_running_service_imports_nothing_more(
         node, MYSQL_PASSWORD=PASSWORD, CLUSTERCHECK_ENV_FILE=str(env_file)
     )
     service = services.start_through(WRAPPER, environ)
-    # FastAPI comes with the first verdict.
+    # FastAPI comes once it serves.
     service.status()
     early = late_imports(service)
     assert "fastapi" in early
