@@ -38,6 +38,11 @@ def done_within(what: str, bound: float) -> Iterator[None]:
     within(what, time.monotonic() - began_at, bound)
 
 
+def let_pass(seconds: float) -> None:
+    """Let time pass where time is what is tried: the length of a pause, the age of an answer."""
+    time.sleep(seconds)
+
+
 def for_seconds(seconds: float) -> Iterator[None]:
     """Have a loop repeat its body for so long."""
     ends_at = time.monotonic() + seconds

@@ -1,6 +1,5 @@
 """Nodes on hosts of their own: one that stands still alone takes no traffic by default."""
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
@@ -12,6 +11,7 @@ from harness.network import RemoteHost, dropping, enter_network_of_our_own
 from harness.stack import Stack
 from harness.waiting import meanwhile
 from tests.cluster.lone import reasons_of, wait_until_shown
+from tests.measured import let_pass
 
 pytestmark = [
     pytest.mark.long,
@@ -42,7 +42,7 @@ def apart(there: ThreadPoolExecutor) -> Iterator[Stack]:
         exits.enter_context(installation)
         stack = exits.enter_context(Stack(installation=installation))
         stack.wait_until_whole()
-        time.sleep(BEFORE_SECONDS)
+        let_pass(BEFORE_SECONDS)
         return stack
 
     try:
@@ -83,7 +83,7 @@ def test_one_that_stands_still_alone_is_out_in_time_and_no_other(
                 apart.services[1], f"503 {reason}", OUT_SECONDS + BUSY_SECONDS
             )
             # As long as another one would take.
-            time.sleep(OUT_SECONDS)
+            let_pass(OUT_SECONDS)
         apart.wait_until_whole()
         for service in others:
             assert not ALONE & set(reasons_of(service))

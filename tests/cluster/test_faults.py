@@ -5,7 +5,6 @@ within a second. That the server never sees more than three sessions is in test_
 """
 
 import signal
-import time
 from pathlib import Path
 
 from harness.galera import ACCOUNT, PASSWORD, Installation
@@ -14,6 +13,7 @@ from harness.ports import Ports
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.cluster.lone import lone_node, reasons_of, wait_until_shown, watching
+from tests.measured import let_pass
 
 # What a busy machine may add to the asking itself.
 BUSY_SECONDS = 0.5
@@ -66,7 +66,7 @@ def test_a_network_that_is_cut_is_a_timeout_and_back_within_a_second(
         with remote_host.cut_off():
             wait_until_shown(service, "503 timeout", SHOWN_SECONDS)
             # Several attempts to connect, each into the void.
-            time.sleep(2.0)
+            let_pass(2.0)
             assert service.get().reason == "timeout"
         wait_until_shown(service, "200 synced", NETWORK_BACK_SECONDS)
         reasons = reasons_of(service)[len(before) :]

@@ -11,7 +11,7 @@ from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
 from tests.cluster.lone import check_undisturbed, reasons_of, wait_until_shown
 from tests.http.test_metrics import scrape, wait_until_in_sync
-from tests.measured import DisturbedError, done_within, within
+from tests.measured import DisturbedError, done_within, let_pass, within
 
 STRICT, LENIENT = "/?max_sync_wait=1&max_stall=0", "/?max_stall=0"
 LOGIN_SECONDS, WAIT_SECONDS, POLL_SECONDS = 2.0, 1.0, 0.25
@@ -95,7 +95,7 @@ def test_a_node_that_was_paused_with_the_service_returns_with_a_read_in_sync(
     node, service = stack.nodes[1], stack.services[1]
     wait_until_in_sync(service)
     with node.process.paused(), service.process.paused():
-        time.sleep(EXCLUDED_SECONDS)
+        let_pass(EXCLUDED_SECONDS)
     if service.get().status == 200:
         # Then it is one on which a client commits.
         assert node.commits()

@@ -6,7 +6,6 @@ import json
 import select
 import socket
 import threading
-import time
 from collections import UserDict
 from collections.abc import ItemsView, Iterator
 
@@ -25,7 +24,7 @@ from tests.fake_mysql import (
     fake_mysql,
 )
 from tests.http.conftest import HEALTH_CHECK
-from tests.measured import done_within
+from tests.measured import done_within, let_pass
 
 INTERVAL_SECONDS, DEADLINE_SECONDS = 0.25, 0.8
 PATIENT = {"CLUSTERCHECK_DEADLINE": "20"}
@@ -95,7 +94,7 @@ def hold(
     """Close the gate, and send a request that has to wait for a poll behind it."""
     before = node.polls
     node.gate.clear()
-    time.sleep(1.1 * INTERVAL_SECONDS)
+    let_pass(1.1 * INTERVAL_SECONDS)
     held = send(service, request)
     wait_for("a poll to be under way", lambda: node.polls > before)
     # Sent later, on the same loop: if the first request had its answer already, that would have
@@ -117,7 +116,7 @@ def test_a_200_waits_for_the_poll_and_becomes_its_verdict_and_a_503_waits_50_ms(
             status = 200 if ready == "ON" or target == "/status" else 503
             assert answer_to(held) == (status, reason)
         node.gate.clear()
-        time.sleep(1.1 * INTERVAL_SECONDS)
+        let_pass(1.1 * INTERVAL_SECONDS)
         with done_within("a known 503", REFUSAL_SECONDS + 0.1):
             assert service.get().reason == "not-ready"
         node["wsrep_ready"] = "ON"
@@ -160,7 +159,7 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(
         with service.process.paused():
             # The answer lies in the socket while the service stands still.
             node.gate.set()
-            time.sleep(seconds)
+            let_pass(seconds)
             metrics = send(service, b"GET /metrics HTTP/1.0\r\n\r\n")
             sent_meanwhile = send(service)
         assert answer_to(held) == answer_to(sent_meanwhile) == (200, "synced")
@@ -196,10 +195,10 @@ def test_a_health_check_that_waits_is_answered_before_the_service_ends(
     service.process.terminate()
     service.wait_for_log(" INFO stopping ")
     with service.process.paused():
-        time.sleep(pause_seconds)
+        let_pass(pause_seconds)
     if (200, "synced") in answers:
         # Longer than a connection has for its request then.
-        time.sleep(0.5)
+        let_pass(0.5)
         node.gate.set()
     assert answer_to(held) in answers
     assert service.stop() == 0

@@ -5,7 +5,6 @@ rebooted, removed.
 """
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +13,7 @@ import pytest
 
 from app.settings.disabled_file import DISABLED_FILE
 from harness.waiting import wait_for
+from tests.measured import let_pass
 from tests.package.conftest import Packages, commands_of
 from tests.package.machine import Machine
 from tests.unit.pages import blocks_under
@@ -160,7 +160,7 @@ def test_a_reload_takes_new_settings_in_the_same_process(machine: Machine) -> No
                 assert "reload refused" in machine.run("clustercheckd status")
         machine.run(reload)
         # systemd kills a process that feeds its watchdog no more.
-        time.sleep(WATCHDOG_SECONDS + 3)
+        let_pass(WATCHDOG_SECONDS + 3)
 
 
 @pytest.mark.parametrize("fault", ["KILL", "STOP"])
