@@ -39,7 +39,7 @@ def done_within(what: str, bound: float) -> Iterator[None]:
 
 
 def let_pass(seconds: float) -> None:
-    """Let time pass where time is what is tried: the length of a pause, the age of an answer."""
+    """Sleep. Only for a test about a duration: all others wait for a condition."""
     time.sleep(seconds)
 
 

@@ -1,4 +1,4 @@
-"""The uvicorn server of this service: its sockets, who may fill their queue, and how it stops."""
+"""The uvicorn server of this service: who may fill its queue, and how it stops."""
 
 import asyncio
 import signal

@@ -1,33 +1,31 @@
-"""Importing much in a thread, beside an event loop that has to answer."""
+"""Imports in a thread, beside an event loop."""
 
 import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
-from threading import get_ident
+from threading import Event, get_ident
 
 _TURN_SECONDS = 1.0
-"""A loop that takes longer may itself wait for a module that the thread imports."""
+"""A loop that imports takes so long: importlib asks the finder under the lock of all imports."""
 
 
 @contextmanager
 def giving_way(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Let an event loop have a turn before each module that this thread imports in the block.
 
-    Whenever the loop has called the system, a busy thread keeps the interpreter for 5 ms: with
-    little CPU, a health check beside a flood took seconds.
+    After each system call the loop would get the interpreter back 5 ms later.
     """
-    before = _Turn(loop)
+    finder = _TurnFinder(loop)
     # Another list: the loop may be going through this one.
-    sys.meta_path = [before, *sys.meta_path]
+    sys.meta_path = [finder, *sys.meta_path]
     try:
         yield
     finally:
-        sys.meta_path = [finder for finder in sys.meta_path if finder is not before]
+        sys.meta_path = [other for other in sys.meta_path if other is not finder]
 
 
-class _Turn(MetaPathFinder):
+class _TurnFinder:
     """Finds no module, but is asked for each."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -35,10 +33,10 @@ class _Turn(MetaPathFinder):
         self._thread: int | None = get_ident()
 
     def find_spec(self, *_of_the_module: object) -> None:
-        """Wait until the loop has had its turn."""
+        """Wait for the loop's turn; after one that took too long, for no more."""
         if get_ident() == self._thread:
-            turn = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)
-            try:
-                turn.result(_TURN_SECONDS)
-            except TimeoutError:
+            had_turn = Event()
+            # After what is due, and what that makes due.
+            self._loop.call_soon_threadsafe(self._loop.call_soon, had_turn.set)
+            if not had_turn.wait(_TURN_SECONDS):
                 self._thread = None

@@ -15,7 +15,7 @@ from queue import Queue
 
 _STANDARD_ERROR = 2
 _LINES = 1000
-"""How many lines may wait. Any further line is dropped and counted."""
+"""So many lines may wait. Any further one is dropped and counted."""
 _FLUSH_SECONDS = 0.5
 """How long the process waits at its end for the last lines."""
 

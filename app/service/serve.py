@@ -53,8 +53,7 @@ def serve(source: Source) -> int:
     _tell_ignored(warnings)
     service = _Service(settings, log, source)
     uvloop.run(service.run())
-    # The interpreter would look for garbage as it exits, for half as long as a start takes, and
-    # health checks wait.
+    # The interpreter would look for garbage as it exits, while health checks wait.
     gc.freeze()
     return 0
 
@@ -115,10 +114,7 @@ class _Service:
             await self._sources.poller.aclose()
 
     def _make_documents(self, loop: asyncio.AbstractEventLoop) -> Application:
-        """Import FastAPI, which takes longer than the whole start: no health check waits for it.
-
-        It is not put off: an upgrade may replace the files.
-        """
+        """Import FastAPI, which takes long, at once: an upgrade may replace the files."""
         with giving_way(loop):
             from app.http.api import create_application  # noqa: PLC0415 (see above)
 
@@ -165,6 +161,8 @@ class _Service:
             signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set)
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+        # A reload may import as well: see giving_way.
+        await asyncio.wait([self._answers.application])
         while await asked.wait():
             asked.clear()
             await self._reload()

@@ -67,7 +67,7 @@ class Systemd:
 
 
 def kept_socket() -> socket.socket | None:
-    """Return the listening socket from before a restart, if there is one."""
+    """Return the listening socket from before a restart, if any."""
     # sd_listen_fds(3): the variables are valid only in the process with this id.
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return None

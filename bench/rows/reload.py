@@ -16,15 +16,14 @@ from bench.table import Row, milliseconds
 from harness.haproxy import HAProxy, Server
 from harness.ports import LOOPBACK
 from harness.process import Process
-from harness.quota import quota
+from harness.quota import quota, slowness
 from harness.service import Service, service_beside
 from harness.waiting import wait_for
 
 GOAL_LONGER_SECONDS = 0.1
 GOAL_GROWTH_MIB = 2.0
 
-_SHARE = 0.25
-_AT_A_SHARE = f"the service at {_SHARE:g} of a core"
+_QUARTER = 0.25
 _BUSY_LOOPS, _BUSY = 8, ("timeout", "120", sys.executable, "-c", "while True: pass")
 _RELOADS = 20
 _SECONDS, _RATE = 5.0, 100.0
@@ -56,16 +55,22 @@ def _idle(rig: Rig) -> Row:
 
 def with_little_cpu(rig: Rig) -> Row:
     """Reload at a quarter of a core."""
-    with quota(rig.service.process.pid, _SHARE):
+    share = _QUARTER * slowness()
+    with quota(rig.service.process.pid, share):
         return _seen_by_haproxy(
-            rig, rig.service, lambda: _reload(rig), f"reloads, {_AT_A_SHARE}"
+            rig, rig.service, lambda: _reload(rig), f"reloads, {_at(share)}"
         )
+
+
+def _at(share: float) -> str:
+    return f"the service at {share:.2f} of a core"
 
 
 def restarts(rig: Rig, busy_loops: int = 0) -> Row:
     """Restart a service whose socket stays open, beside busy loops or at a quarter of a core."""
     installation = rig.installation
-    where = f"restarts, {busy_loops} busy loops beside it" if busy_loops else ""
+    share = _QUARTER * slowness()
+    where = f"{busy_loops} busy loops beside it" if busy_loops else _at(share)
     with ExitStack() as exits:
         held = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
         service = exits.enter_context(
@@ -76,7 +81,7 @@ def restarts(rig: Rig, busy_loops: int = 0) -> Row:
             exits.callback(Process("busy", _BUSY, log).kill)
         if not busy_loops:
             # What the shell starts from now on is in the same group.
-            exits.enter_context(quota(service.process.pid, _SHARE))
+            exits.enter_context(quota(service.process.pid, share))
 
         def restart() -> None:
             # It answers once FastAPI is imported, which is what a start does last.
@@ -86,9 +91,7 @@ def restarts(rig: Rig, busy_loops: int = 0) -> Row:
             wait_for("the start", lambda: _starts(service) > count)
 
         restart()
-        return _seen_by_haproxy(
-            rig, service, restart, where or f"restarts, {_AT_A_SHARE}"
-        )
+        return _seen_by_haproxy(rig, service, restart, f"restarts, {where}")
 
 
 def _starts(service: Service) -> int:
