@@ -96,10 +96,10 @@ class _Service:
         feeding = asyncio.create_task(
             self._systemd.feed_watchdog(lambda: self._monitor.alive)
         )
-        self._reloading = asyncio.create_task(self._reload_at_each_sighup())
         making = asyncio.to_thread(self._make_documents, asyncio.get_running_loop())
         documents = asyncio.create_task(making)
         self._answers.application = documents
+        self._reloading = asyncio.create_task(self._reload_at_each_sighup())
         try:
             await self._server.serve([self._listening])
         finally:
