@@ -23,7 +23,6 @@ from harness.waiting import wait_for
 GOAL_LONGER_SECONDS = 0.1
 GOAL_GROWTH_MIB = 2.0
 
-_QUARTER = 0.25
 _BUSY_LOOPS, _BUSY = 8, ("timeout", "120", sys.executable, "-c", "while True: pass")
 _RELOADS = 20
 _SECONDS, _RATE = 5.0, 100.0
@@ -55,22 +54,23 @@ def _idle(rig: Rig) -> Row:
 
 def with_little_cpu(rig: Rig) -> Row:
     """Reload at a quarter of a core."""
-    share = _QUARTER * slowness()
-    with quota(rig.service.process.pid, share):
+    with _at_a_quarter(rig.service) as where:
         return _seen_by_haproxy(
-            rig, rig.service, lambda: _reload(rig), f"reloads, {_at(share)}"
+            rig, rig.service, lambda: _reload(rig), f"reloads, {where}"
         )
 
 
-def _at(share: float) -> str:
-    return f"the service at {share:.2f} of a core"
+@contextmanager
+def _at_a_quarter(service: Service) -> Iterator[str]:
+    """Give the service a quarter of a core; yield how a row says that."""
+    share = 0.25 * slowness()
+    with quota(service.process.pid, share):
+        yield f"the service at {share:.2f} of a core"
 
 
 def restarts(rig: Rig, busy_loops: int = 0) -> Row:
     """Restart a service whose socket stays open, beside busy loops or at a quarter of a core."""
     installation = rig.installation
-    share = _QUARTER * slowness()
-    where = f"{busy_loops} busy loops beside it" if busy_loops else _at(share)
     with ExitStack() as exits:
         held = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
         service = exits.enter_context(
@@ -79,9 +79,10 @@ def restarts(rig: Rig, busy_loops: int = 0) -> Row:
         for _ in range(busy_loops):
             log = installation.directory / "busy.log"
             exits.callback(Process("busy", _BUSY, log).kill)
+        where = f"{busy_loops} busy loops beside it"
         if not busy_loops:
             # What the shell starts from now on is in the same group.
-            exits.enter_context(quota(service.process.pid, share))
+            where = exits.enter_context(_at_a_quarter(service))
 
         def restart() -> None:
             # It answers once FastAPI is imported, which is what a start does last.
