@@ -24,7 +24,7 @@ from tests.fake_mysql import (
     fake_mysql,
 )
 from tests.http.conftest import HEALTH_CHECK
-from tests.measured import done_within, let_pass
+from tests.measured import STALLED, DisturbedError, done_within, let_pass
 
 INTERVAL_SECONDS, DEADLINE_SECONDS = 0.25, 0.8
 PATIENT = {"CLUSTERCHECK_DEADLINE": "20"}
@@ -66,8 +66,7 @@ def node() -> Iterator[SlowNode]:
         slow.gate.set()
 
 
-# The last one after a pause, of the service or of a busy machine.
-REFUSALS = [(503, "timeout"), (503, "shutting-down"), (503, "stale")]
+REFUSALS = [(503, "timeout"), (503, "shutting-down")]
 
 
 def send(service: Service, request: bytes = HEALTH_CHECK) -> socket.socket:
@@ -178,7 +177,7 @@ def test_a_pause_of_the_service_is_not_the_nodes_fault(
         ("20", 0, [(200, "synced")]),
         ("0.8", 0, REFUSALS),
         # The pause is longer than all that the service waits for.
-        ("0.8", 3, REFUSALS),
+        ("0.8", 3, [*REFUSALS, (503, "stale")]),
     ],
     ids=["the poll ends", "it does not end", "nor before a pause"],
 )
@@ -201,6 +200,9 @@ def test_a_health_check_that_waits_is_answered_before_the_service_ends(
         # Longer than a connection has for its request then.
         let_pass(0.5)
         node.gate.set()
-    assert answer_to(held) in answers
+    answer = answer_to(held)
+    if answer not in answers and answer[1] in STALLED:
+        raise DisturbedError(answer)
+    assert answer in answers
     assert service.stop() == 0
     assert "ERROR" not in service.log.read_text()
