@@ -15,6 +15,7 @@ from harness.service import Service
 from harness.stack import Stack
 from harness.waiting import wait_for
 from tests import real_rows
+from tests.http.test_metrics import wait_until_in_sync
 from tests.http.test_process import run
 from tests.http.test_requests import REQUESTS, check_answer
 from tests.measured import done_within
@@ -216,6 +217,8 @@ def test_the_node_is_told_goodbye(stack: Stack) -> None:
         }
         service = stack.service(node, **settings)
         service.wait_for_verdict(200, "synced")
+        # A session that waits for an answer at the stop is cut.
+        wait_until_in_sync(service)
         service.process.stop(number)
     wait_for(
         "the end of the killed one in the log",
