@@ -2,9 +2,10 @@
 
 import asyncio
 
-from app.database.faults import CONNECTING, LOGGING_IN, LOOKING_UP
+from app.database.faults import CONNECTING, LOGGING_IN, LOOKING_UP, HeldError
 from app.database.resolver import Resolver
 from app.database.session import Session
+from app.database.sessions import Sessions
 from app.settings.database import Database, Target
 
 
@@ -28,18 +29,23 @@ class Attempt:
         """Its task, until that has ended."""
         return self.task if self.task and not self.task.done() else None
 
-    async def session(self, resolver: Resolver, idle_seconds: int) -> Session:
-        """Log in. Raises any exception."""
+    async def session(
+        self, resolver: Resolver, idle_seconds: int, sessions: Sessions
+    ) -> Session:
+        """Log in. Raises any exception, after it has left what it had opened."""
         self.target = target = self._database.target()
         self.phase = LOOKING_UP
         addresses = [] if target.socket else await resolver.addresses(target.host)
         self.phase = CONNECTING
-        session = Session(target)
+        session = Session(target, addresses)
+        if not sessions.add(session):
+            raise HeldError
         try:
-            await session.open(addresses)
+            await session.open()
             self.phase = LOGGING_IN
             await session.prepare(idle_seconds, tries_read=self.is_visit)
         except BaseException:
             session.close()
+            sessions.leave(session)
             raise
         return session

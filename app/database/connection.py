@@ -38,6 +38,8 @@ MOST_BYTES = 64 * 1024
 """In a login, or in answer to statements sent together."""
 
 _ACCEPT_QUEUE_SECONDS = 0.01
+_QUIT_SECONDS = 0.5
+_QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 _KEEPALIVE = {
     socket.TCP_KEEPIDLE: 10,  # seconds
     socket.TCP_KEEPINTVL: 5,  # seconds
@@ -57,15 +59,19 @@ def prepare_for(target: Target | None) -> None:
 
 
 class Connection(aiomysql.Connection):  # type: ignore[misc]
-    """One connection, from `open` until `close`. peer: the other end, and the account."""
+    """One connection, from `open` until `quit`.
+
+    places: where it may lead: a socket's path, or addresses. peer: the other end, and the account.
+    """
 
     peer: object = None
+    _socket: socket.socket | None = None
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
     _logging_in = False
     _bytes_left = MOST_BYTES
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, addresses: Sequence[str] = ()) -> None:
         prepare_for(target)
         super().__init__(
             host=target.host,
@@ -83,20 +89,26 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             program_name="clustercheckd",
         )
         self.target = target
+        self.places = frozenset(addresses or [target.socket])
+        self._addresses = addresses
 
-    async def open(self, addresses: Sequence[str] = ()) -> Self:
+    async def open(self) -> Self:
         """Connect to the socket or the first address that accepts, and log in. Raises anything."""
         # The driver's `_connect` may swallow our deadline on Python 3.11 (python/cpython#86296).
         if self._unix_socket:
             self._reader, self._writer = await _open_unix_connection(self._unix_socket)
             self._secure = True
         else:
-            self._reader, self._writer = await connect_to_first(addresses, self._port)
+            self._reader, self._writer = await connect_to_first(
+                self._addresses, self._port
+            )
             connected = self._writer.get_extra_info("socket")
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE.items():
                 connected.setsockopt(socket.IPPROTO_TCP, name, value)
         self.peer = self._writer.get_extra_info("peername"), self.target.username
+        # The driver closes its own where it fails, and once TLS begins.
+        self._socket = self._writer.get_extra_info("socket").dup()
         self._next_seq_id = 0
         await self._get_server_information()
         await self._request_authentication()
@@ -112,11 +124,32 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return [await self._answer() for _ in statements]
 
     def close(self) -> None:
-        """Close at once. The driver calls this too."""
+        """Use it no more. The driver calls this too. The server learns of it from `quit`."""
         writer, self._writer, self._reader = self._writer, None, None
         if writer is not None:
             # StreamWriter.close waits up to 30 s for the end of TLS.
             writer.transport.abort()
+
+    async def quit(self) -> None:
+        """Log out, and return once the server has ended the session: one that hangs keeps it.
+
+        If this is cancelled, it is closed at once.
+        """
+        try:
+            if self._writer is not None:
+                # So that the server counts no aborted client. Over TLS, wait for its end.
+                with contextlib.suppress(Exception):
+                    async with asyncio.timeout(_QUIT_SECONDS):
+                        self._writer.write(_QUIT)
+                        self._writer.close()
+                        await self._writer.wait_closed()
+                self.close()
+            if self._socket is not None:
+                await _end_of(self._socket)
+        finally:
+            self.close()
+            if self._socket is not None:
+                self._socket.close()
 
     async def _request_authentication(self) -> None:
         # aiomysql would send the password in plain text.
@@ -192,6 +225,16 @@ async def _open_unix_connection(path: str) -> Streams:
     except BaseException:
         connecting.close()
         raise
+
+
+async def _end_of(connected: socket.socket) -> None:
+    """Send nothing more, and read what the peer sends, but not without bound, until its end."""
+    loop, received = asyncio.get_running_loop(), 0
+    with contextlib.suppress(OSError):
+        connected.setblocking(False)  # noqa: FBT003 (socket's own signature)
+        connected.shutdown(socket.SHUT_WR)
+        while received < MOST_BYTES and (data := await loop.sock_recv(connected, 4096)):
+            received += len(data)
 
 
 def _query(statement: str) -> bytes:

@@ -91,6 +91,10 @@ class UnaskedBytesError(Exception):
     """The server sent more than any answer needs, or more than the statements' answers."""
 
 
+class HeldError(Exception):
+    """The server may have as many sessions of ours as it is ever to have."""
+
+
 class RefusedPluginError(Exception):
     """The server requested this authentication plugin."""
 
@@ -103,6 +107,10 @@ _FAULTS: dict[type | tuple[type, ...], tuple[Reason, str]] = {
     UnaskedBytesError: (
         Reason.ERROR,
         "{target} sent more than it was asked for while {phase}",
+    ),
+    HeldError: (
+        Reason.TIMEOUT,
+        "{target} neither answers nor ends the sessions that clustercheckd has there",
     ),
     RefusedPluginError: (
         Reason.ACCESS_DENIED,

@@ -60,14 +60,13 @@ class Logins:
     """What all logins so far say. A method that names an event returns the value after it.
 
     failure: why the latest was not accepted. rejected: why the server takes no logins. rejections
-    and refusals: see `EFFECTS`. rejected_seconds: how long those rejections took.
+    and refusals: see `EFFECTS`.
     """
 
     began_at: float = -math.inf
     outcome: Outcome | None = None
     failure: PollFailure | None = None
     rejections: int = 0
-    rejected_seconds: float = 0.0
     rejected: PollFailure | None = None
     refusals: int = 0
 
@@ -81,17 +80,14 @@ class Logins:
         """Whether the latest login was rejected, but not the one before."""
         return self.outcome is Outcome.REJECTED and self.rejections < _REJECTIONS
 
-    @property
-    def limits_seconds(self) -> tuple[float, float]:
-        """How long the next login may take, and how long while the server hangs.
+    def limit_seconds(self, left: int) -> float:
+        """How long the next login may take. left: how many sessions a server keeps that hangs.
 
-        The server may delay one that follows a refusal. A server that hangs keeps each that is
-        given up: the next may take a minute, or as long as those before it together.
+        It may delay one that follows a refusal.
         """
-        usual_seconds = _LIMITS_SECONDS[min(self.rejections, 1)]
-        if self.refusals:
-            usual_seconds = _PATIENT_SECONDS
-        return usual_seconds, max(_PATIENT_SECONDS, self.rejected_seconds)
+        if self.refusals or left > len(_LIMITS_SECONDS) - 1:
+            return _PATIENT_SECONDS
+        return _LIMITS_SECONDS[min(self.rejections, 1)]
 
     def waits(self, at: float) -> bool:
         """Whether the next login waits after a refusal."""
@@ -122,16 +118,10 @@ class Logins:
         """Note that the account has changed: a login is due."""
         return replace(self, began_at=-math.inf, refusals=min(self.refusals, 1))
 
-    def ended(
-        self,
-        outcome: Outcome,
-        failure: PollFailure | None = None,
-        took_seconds: float = 0.0,
-    ) -> "Logins":
-        """Note how one ended. took_seconds: without those in which the machine slept."""
+    def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
+        """Note how one ended."""
         (keep_rejections, rejected_now), (keep_refusals, refused_now) = EFFECTS[outcome]
         rejections = keep_rejections * self.rejections + rejected_now
-        seconds = keep_rejections * self.rejected_seconds + rejected_now * took_seconds
         refusals = keep_refusals * self.refusals + refused_now
         rejected = failure if rejected_now else self.rejected
         if rejections < _REJECTIONS:
@@ -141,7 +131,6 @@ class Logins:
             outcome,
             failure,
             rejections,
-            seconds,
             rejected,
             refusals,
         )

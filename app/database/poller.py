@@ -4,10 +4,10 @@ The session that was opened first goes on answering the polls. It cannot show th
 in. Therefore a visit logs in every few seconds, reads in sync, and leaves when the next visit has
 come in.
 
-There are never more than three sessions: the serving one, which answers the polls, the guest, which
-is the latest visit, and a login under way. A server that hangs keeps a session that is closed
-before its answer. So the first two wait for that as long as it takes, and the login for a minute or
-more after two that were given up: a thread may never answer, although the server is well again.
+Three sessions are in use at most: the serving one, which answers the polls, the guest, which is the
+latest visit, and a login under way. A server that hangs keeps a session that is given up before its
+answer. So the first two wait for that as long as it takes, a login for a minute after two that were
+given up, and none begins while the server may have `MOST_SESSIONS` of ours.
 """
 
 import asyncio
@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from app.database.attempt import Attempt
-from app.database.faults import outcome_of, poll_failure
+from app.database.faults import CONNECTING, HeldError, outcome_of, poll_failure
 from app.database.logins import NO_SESSION, Logins, Outcome
 from app.database.resolver import Resolver
 from app.database.session import SYNC_SECONDS, Session
+from app.database.sessions import Sessions
 from app.database.surroundings import Surroundings
 from app.database.sync import Read, Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
@@ -101,6 +102,7 @@ class Poller:
         *,
         surroundings: Surroundings | None = None,
         clock: Callable[[], float] = boot_seconds,
+        sessions: Sessions | None = None,
     ) -> None:
         self.database = database
         self.pace = pace
@@ -110,7 +112,7 @@ class Poller:
         self._resolver = Resolver()
         self._surroundings = surroundings or Surroundings()
         self._attempt = Attempt(database, is_visit=False)  # the latest login
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._sessions = sessions or Sessions()
 
     def take(self, database: Database, pace: Pace) -> bool:
         """Poll by other settings; return whether they lead to another server."""
@@ -162,9 +164,23 @@ class Poller:
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s, after the last poll."""
+        login = self._attempt.login
         self._give_up()
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        if login:
+            await asyncio.wait([login])
+        await self._sessions.aclose()
+
+    async def trial(self, database: Database) -> PollResult:
+        """Poll once by other settings. The server may keep its session, as it may keep ours."""
+        pace = Pace(self.pace.deadline_seconds)
+        if self._sessions.are_many():
+            target = self._attempt.target
+            return poll_failure(HeldError(), target, CONNECTING, pace.deadline_seconds)
+        other = Poller(database, pace, clock=self._now, sessions=self._sessions)
+        try:
+            return await other.poll()
+        finally:
+            other._give_up()
 
     async def _result(self) -> PollResult:
         self._begin_what_is_due()
@@ -202,6 +218,7 @@ class Poller:
         result = reading.result()
         if isinstance(result, PollFailure) and session is self._serving:
             self._serving = None
+            self._leave(session)
         return result
 
     async def _note_answer(self) -> None:
@@ -250,6 +267,7 @@ class Poller:
 
     def _begin_what_is_due(self) -> None:
         """Begin a read in sync, and a login beside the session that there is."""
+        self._sessions.forget()
         at, interval_seconds = self._now(), self.pace.login_interval_seconds
         stamps = self._attempt.file_stamps
         if self.logins.waits(at) and stamps != self.database.file_stamps():
@@ -276,34 +294,24 @@ class Poller:
         self._attempt.task = asyncio.create_task(self._log_in(self._attempt))
 
     async def _log_in(self, attempt: Attempt) -> None:
-        seconds, longest_seconds = self.logins.limits_seconds
-        loop = asyncio.get_running_loop()
-        began_at = loop.time()
+        seconds = self.logins.limit_seconds(self._sessions.left)
         try:
-            async with (
-                deadline(longest_seconds),
-                deadline(seconds, unless=self._server_hangs),
-            ):
-                session = await attempt.session(self._resolver, self.pace.idle_seconds)
+            async with deadline(seconds):
+                session = await attempt.session(
+                    self._resolver, self.pace.idle_seconds, self._sessions
+                )
         except Exception as fault:  # noqa: BLE001 (as in `_asked`)
             failure = poll_failure(fault, attempt.target, attempt.phase, seconds)
             refusals = self.logins.refusals
             outcome = outcome_of(fault, failure, attempt.phase, refusals)
-            # A pause of ours is no hang.
-            self._note(outcome, failure, min(loop.time() - began_at, longest_seconds))
+            self._note(outcome, failure)
             # The login that decides is not to wait for the next poll.
-            loop.call_soon(self._begin_what_is_due)
+            asyncio.get_running_loop().call_soon(self._begin_what_is_due)
             return
         # The read in sync that follows says whether an account that could not can now.
         if self.logins.outcome is not Outcome.UNREAD:
             self._note(Outcome.ACCEPTED)
         self._come_in(session)
-
-    def _server_hangs(self) -> bool:
-        """Whether no poll is answered, and two logins were given up."""
-        rejected = self.logins.rejected
-        is_late = rejected is not None and rejected.reason is Reason.TIMEOUT
-        return self.sync.unanswered and is_late
 
     def _come_in(self, session: Session) -> None:
         """Let a session that has logged in answer the polls, or be the guest."""
@@ -326,7 +334,6 @@ class Poller:
         """Log out all sessions, and give up the login."""
         if login := self._attempt.login:
             login.cancel()
-            self._await_end(login)
         self._leave_all()
 
     def _leave_all(self) -> None:
@@ -337,12 +344,7 @@ class Poller:
 
     def _leave(self, *sessions: Session | None) -> None:
         for session in filter(None, sessions):
-            self._await_end(asyncio.create_task(session.quit()))
-
-    def _await_end(self, leaving: asyncio.Task[None]) -> None:
-        """Have `aclose` wait for it."""
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
+            self._sessions.leave(session)
 
     def _begin_read_in_sync(self) -> None:
         guest = self._guest
@@ -356,12 +358,13 @@ class Poller:
             guest.reading = asyncio.create_task(self._read_in_sync(guest))
 
     async def _read_in_sync(self, guest: Session) -> None:
-        answer = await _asked(guest, guest.read_in_sync())
+        answer = await _asked(guest, guest.read_in_sync(unless=self._sessions.are_many))
         if guest is not self._guest:
             # It says nothing about the read of the one that has replaced it.
             return
         if isinstance(answer, PollFailure):
             self._guest = None
+            self._leave(guest)
             self.sync = self.sync.read_lost(self._now())
             # Unless logins fail for another reason.
             if self.logins.outcome in (Outcome.ACCEPTED, Outcome.UNREAD):
@@ -371,17 +374,11 @@ class Poller:
         if self.logins.outcome is Outcome.UNREAD:
             self._note(Outcome.ACCEPTED)
 
-    def _note(
-        self,
-        outcome: Outcome,
-        failure: PollFailure | None = None,
-        took_seconds: float = 0.0,
-    ) -> None:
+    def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
         self.login_counts[failure.reason if failure else None] += 1
-        before, self.logins = (
-            self.logins,
-            self.logins.ended(outcome, failure, took_seconds),
-        )
+        if failure is None:
+            self._sessions.note_login()
+        before, self.logins = self.logins, self.logins.ended(outcome, failure)
         # Clients pile up behind a wait: that the server is full does not end it.
         if self._guest is None and outcome in NO_SESSION:
             self.sync = self.sync.nothing_reads()
@@ -413,7 +410,7 @@ class Poller:
 
 
 async def _asked(session: Session, asking: Awaitable[_T]) -> _T | PollFailure:
-    """Return what a session answers, or why it does not; then it is closed."""
+    """Return what a session answers, or why it does not; then it is of no more use."""
     answer: _T | PollFailure
     try:
         answer = await asking
@@ -421,9 +418,6 @@ async def _asked(session: Session, asking: Awaitable[_T]) -> _T | PollFailure:
         # Only a read in sync has a limit of its own.
         answer = poll_failure(fault, session.target, session.phase, SYNC_SECONDS)
     session.reading = None
-    if isinstance(answer, PollFailure):
-        # Also if the rows make no sense: perhaps they answer another statement.
-        session.close()
     return answer
 
 

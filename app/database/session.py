@@ -7,9 +7,8 @@ if the server lacks one (error 1193). So a session remembers which it has.
 """
 
 import asyncio
-import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -59,8 +58,6 @@ _SUSPECT_TIMEOUT = re.compile(
     rb"evs\.suspect_timeout = P(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?"
 )
 _UNIT_SECONDS = (86400, 3600, 60, 1)
-_QUIT_SECONDS = 0.5
-_QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 _SHOWN_SECONDS = 60.0
 """How often to look for what a server seldom changes."""
 
@@ -96,16 +93,6 @@ class Session(Connection):
             _rows(*await self.answers(_SHOW_STATUS))
         self.can_read_in_sync = galera_settings != ""
 
-    async def quit(self) -> None:
-        """Log out, so that the server counts no aborted client; over TLS, wait for its end."""
-        if self._writer is not None:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(_QUIT_SECONDS):
-                    self._writer.write(_QUIT)
-                    self._writer.close()
-                    await self._writer.wait_closed()
-        self.close()
-
     async def read(self, *more: str) -> PollResult:
         """Read the node's state, and more. Raises any exception."""
         at = asyncio.get_running_loop().time()
@@ -126,13 +113,13 @@ class Session(Connection):
             self._show_at = at + _SHOWN_SECONDS
         return parse_node_state((*_rows(status), *shown))
 
-    async def read_in_sync(self) -> bool:
+    async def read_in_sync(self, unless: Callable[[], bool]) -> bool:
         """Wait until the node has applied all that its group had ordered; False if it refuses.
 
-        Raises any exception.
+        unless: whether to wait longer than `SYNC_SECONDS`. Raises any exception.
         """
         self.phase = "reading in sync"
-        async with deadline(SYNC_SECONDS):
+        async with deadline(SYNC_SECONDS, unless=unless):
             waiting, answer = await self.answers(*_READ_IN_SYNC)
         _rows(waiting)
         if error_number(answer) in _OUT_OF_SYNC:

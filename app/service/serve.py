@@ -15,7 +15,7 @@ import uvloop
 import app.service.preload  # noqa: F401 (before anything can need it)
 from app import __version__
 from app.database.connection import prepare_for
-from app.database.poller import Pace, Poller, first_poll
+from app.database.poller import Pace, Poller
 from app.http.answers import Answers, Application
 from app.http.connections import ConnectionRegister
 from app.http.reload_outcome import ReloadOutcome
@@ -206,9 +206,7 @@ class _Service:
                 "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
             )
         prepare_for(settings.target())
-        return await self._monitor.trial(
-            lambda: first_poll(settings, settings.clustercheck_deadline)
-        )
+        return await self._monitor.trial(lambda: self._sources.poller.trial(settings))
 
     async def _take(self, settings: Settings) -> None:
         """Use other settings."""

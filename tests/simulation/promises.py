@@ -34,7 +34,7 @@ ROUNDING_SECONDS = 1e-5
 MOST_SESSIONS = 3
 MOST_DURING_A_RELOAD = 6
 MOST_ON_THE_SERVER = 6
-"""With those that it has left behind, and a server that hangs has not ended."""
+"""Counted by the server, with those that were given up."""
 
 MOST_SYNC_WAIT_SECONDS = 1.0
 """The limit of the stricter health checks."""

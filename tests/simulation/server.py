@@ -6,10 +6,11 @@ import enum
 import errno
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from async_solipsism.socket import socketpair
+from async_solipsism.socket import Queue, Socket
 
 from tests import fake_mysql as fake
 from tests.simulation.world import Action, World
@@ -52,6 +53,7 @@ _IN_SYNC = fake.table(["1"], [["1"]])
 _LOCK_WAIT_TIMEOUT = fake.packet(1, fake.error(1205))
 _QUIT = b"\x01"
 _HEADER_BYTES = 4
+_CONNECT_TIMEOUT_SECONDS, _WAIT_TIMEOUT_SECONDS = 10.0, 28800.0
 _WAIT_TIMEOUT = re.compile(r"wait_timeout=(\d+)")
 _KEEPALIVE_SECONDS = 25
 _NAMES = (("::1", 1), ("::1", 3306))
@@ -91,6 +93,29 @@ def milliseconds(seconds: float) -> str:
     return str(int(seconds * 1000))
 
 
+class _Descriptor(Socket):  # type: ignore[misc]
+    """A client's end of a connection, which closes with the last of its duplicates."""
+
+    def __init__(self, incoming: Queue, outgoing: Queue) -> None:
+        super().__init__(incoming, outgoing, *_NAMES)
+        self._duplicates = [self]
+
+    def dup(self) -> "_Descriptor":
+        """Return another descriptor of the same connection."""
+        other = _Descriptor(self._read_queue, self._write_queue)
+        other._duplicates = self._duplicates
+        self._duplicates.append(other)
+        return other
+
+    def close(self) -> None:
+        """Close this descriptor."""
+        self._duplicates.remove(self)
+        if self._duplicates:
+            self._read_queue = self._write_queue = None
+        else:
+            super().close()
+
+
 class Session:
     """One client, as the server sees it."""
 
@@ -104,15 +129,18 @@ class Session:
     is_cut = False  # whether the next answer is but half of one
     statements = 0  # since it has logged in
     heard_at = 0.0
-    idle_seconds = 28800.0  # after so long without a statement the server ends it
+    idle_seconds = _CONNECT_TIMEOUT_SECONDS  # how long the server waits for it
     _received = b""
     _gone = False
 
-    def __init__(self, number: int, fate: Fate, silent_at: int) -> None:
+    def __init__(self, number: int, address: str, fate: Fate, silent_at: int) -> None:
         self.number = number
+        self.address = address
         self.fate = fate
         self.silent_at = silent_at
-        self.ours, self.theirs = socketpair(None, *_NAMES)
+        sent, received = Queue(), Queue()
+        self.ours = _Descriptor(received, sent)
+        self.theirs = Socket(sent, received, *reversed(_NAMES))
 
     @property
     def held(self) -> bool:
@@ -188,13 +216,9 @@ class Server:
         return [session for session in self.sessions if session.held]
 
     @property
-    def left(self) -> int:
-        """How many sessions the client has left behind, and the server, which hangs, still has."""
-        return sum(
-            not (session.silent or session.held)
-            and self._world.now - session.heard_at < session.idle_seconds
-            for session in self.logged_in
-        )
+    def has(self) -> Counter[str]:
+        """How many sessions it has at each address, with those that the client has given up."""
+        return Counter(one.address for one in self.sessions if not one.ended)
 
     @property
     def logged_in(self) -> list[Session]:
@@ -241,8 +265,8 @@ class Server:
     def _applied_at(self) -> float:
         return self._world.now if self.stand.applies else self._applied_until
 
-    async def connect(self) -> Session:
-        """Connect a new client."""
+    async def connect(self, address: str) -> Session:
+        """Connect a new client to one of the server's addresses."""
         fate = self.next_fates.pop(0) if self.next_fates else self.fate
         self._count += 1
         self.next_client.set()
@@ -256,7 +280,7 @@ class Server:
             await asyncio.Event().wait()
         is_accident = fate is not self.fate
         silent_at = self._rng.randint(1, _FIRST_STATEMENTS) if is_accident else 1
-        session = Session(self._count, fate, silent_at)
+        session = Session(self._count, address, fate, silent_at)
         session.heard_at = self._world.now
         # Each turn of the loop looks at all of them.
         left = [one for one in self.sessions if one.held or not one.ended]
@@ -270,7 +294,7 @@ class Server:
         self.fate = fate
         waiting, self._ungreeted = self._ungreeted, []
         for session in waiting:
-            session.fate = fate
+            session.fate, session.busy = fate, False
             self._meet(session)
 
     def _meet(self, session: Session) -> None:
@@ -280,6 +304,8 @@ class Server:
         elif fate in _GREETING_ERRORS:
             self._soon(lambda: self._turn_away(session, 0, _GREETING_ERRORS[fate]))
         elif fate in (Fate.NO_GREETING, Fate.UNANSWERED):
+            # The server does not notice either that the client leaves.
+            session.busy = True
             self._ungreeted.append(session)
         else:
             self._soon(
@@ -317,6 +343,10 @@ class Server:
         if not self.stopped:
             for session in self.sessions:
                 self._serve(session)
+                idle_seconds = self._world.now - session.heard_at
+                if not (session.held or session.busy or self.holds_statements):
+                    # If it is silent, the client does not learn of that.
+                    session.ended |= idle_seconds >= session.idle_seconds
 
     def _serve(self, session: Session) -> None:
         """Begin with the next packet."""
@@ -342,6 +372,7 @@ class Server:
         else:
             self._refusals = 0
             session.logged_in = True
+            session.idle_seconds = _WAIT_TIMEOUT_SECONDS
             self._finish(session, fake.packet(2, fake.OK))
 
     def _turn_away(self, session: Session, number: int, error: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from async_solipsism import SolipsismWarning
 
-from app.database.poller import Pace, Poller, first_poll
+from app.database.poller import Pace, Poller
 from app.database.surroundings import Surroundings
 from app.monitor.monitor import Monitor, Polling
 from app.settings.database import Database
@@ -90,7 +90,6 @@ class Poll:
 class Simulation:
     """One world, from one seed."""
 
-    most_on_the_server = promised.MOST_ON_THE_SERVER
     _reloads = 0
     _reloading = False
     _polls = False
@@ -191,10 +190,7 @@ class Simulation:
         """Let other settings take over, or be refused, as the service does."""
         database = self.rng.choice([_DATABASE, self.poller.database, *_OTHERS])
         is_well = self._is_well
-        clock = self.world.boot_seconds
-        failure = await self.monitor.trial(
-            lambda: first_poll(database, promised.DEADLINE_SECONDS, clock)
-        )
+        failure = await self.monitor.trial(lambda: self.poller.trial(database))
         self._reloading = False
         if self._over:
             return
@@ -208,8 +204,6 @@ class Simulation:
     def take_over(self, database: Database) -> None:
         """Poll by other settings from now on."""
         self.world.tell(f"other settings take over: {database.login_words}")
-        # A server that hangs keeps the session that tried them.
-        self.most_on_the_server += self.server.hangs
         self._reloads += 1
         forget = self.poller.take(database, _PACE)
         self.monitor.take(self._polling(), forget=forget)
@@ -398,11 +392,11 @@ class Simulation:
         most = promised.MOST_SESSIONS
         if self._reloading:
             most = promised.MOST_DURING_A_RELOAD
-        held, left = len(self.server.held), self.server.left
+        held, has = len(self.server.held), self.server.has
         if held > most:
             self._break(f"{held} sessions are open")
-        if held + left > self.most_on_the_server:
-            self._break(f"the server has {held} + {left}")
+        if max(has.values()) > promised.MOST_ON_THE_SERVER:
+            self._break(f"the server has {has}")
 
     async def _check_end(self) -> None:
         began_at = self.world.running

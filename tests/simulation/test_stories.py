@@ -33,7 +33,7 @@ async def test_a_session_that_gets_no_answer_and_no_end_keeps_the_node_out_for_a
 ) -> None:
     world.server.has_keepalive = False
     serving, guest = 0, 1
-    for role in (serving, guest):
+    for role in (serving, guest) * 3:
         world.promises.lose_session(silently=True)
         world.server.silence(world.server.held[role])
         await world.until_settled()
@@ -41,14 +41,41 @@ async def test_a_session_that_gets_no_answer_and_no_end_keeps_the_node_out_for_a
 
 
 @in_calm_worlds
-async def test_a_server_that_hangs_for_15_minutes_keeps_nine_sessions(
+async def test_a_server_that_hangs_for_15_minutes_keeps_six_sessions(
     world: Simulation,
 ) -> None:
     world.server.holds_statements = True
-    await asyncio.sleep(60.0)
-    world.most_on_the_server = 9
-    await asyncio.sleep(840.0)
+    await asyncio.sleep(900.0)
     world.plan.release()
+
+
+@in_calm_worlds
+async def test_a_server_that_greets_nobody_for_15_minutes_keeps_six_sessions(
+    world: Simulation,
+) -> None:
+    world.plan.change_fate(Fate.NO_GREETING)
+    await asyncio.sleep(900.0)
+    world.plan.change_fate(Fate.WELCOME)
+
+
+@in_calm_worlds
+async def test_a_server_whose_sessions_fall_silent_for_a_while_is_back_within_a_minute(
+    world: Simulation,
+) -> None:
+    world.server.has_keepalive = False
+    world.plan.change_fate(Fate.SILENT)
+    await asyncio.sleep(30.0)
+    world.plan.change_fate(Fate.WELCOME)
+
+
+@in_calm_worlds
+async def test_reads_in_sync_that_wait_for_15_minutes_leave_room_for_visits(
+    world: Simulation,
+) -> None:
+    world.plan.change_sync(Sync.LOST)
+    await asyncio.sleep(900.0)
+    assert world.promises.settled_at < world.world.now
+    world.plan.change_sync(Sync.ANSWERED)
 
 
 @in_calm_worlds

@@ -119,7 +119,7 @@ class World:
 class _Loop(async_solipsism.EventLoop):  # type: ignore[misc]
     """An event loop in a world."""
 
-    connect: Callable[[], Any]
+    connect: Callable[[str], Any]
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -134,11 +134,12 @@ class _Loop(async_solipsism.EventLoop):  # type: ignore[misc]
     async def create_connection(
         self,
         factory: Any,
+        host: str,
         *_: object,
         **__: object,
     ) -> Any:
-        """Connect to the server of the world, whatever the address."""
-        session = await self.connect()
+        """Connect to the server of the world, which has many addresses."""
+        session = await self.connect(host)
         try:
             session.transport, protocol = await super().create_connection(
                 factory, sock=session.ours

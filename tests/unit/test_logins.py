@@ -4,6 +4,7 @@ tests/cluster/test_logins.py has what a real server shows, and tests/simulation 
 """
 
 import logging
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.fake_mysql import (
     SYNCED_VARIABLES,
     Behaviour,
     FakeMySQL,
+    Peer,
     error,
     fake_mysql,
     galera,
@@ -24,7 +26,7 @@ from tests.fake_mysql import (
     says,
 )
 from tests.measured import done_within, within
-from tests.unit.polling import database_of, polling, polls_of
+from tests.unit.polling import JumpingLoop, database_of, polling, polls_of
 
 INTERVAL_SECONDS, SECONDS = 0.05, 10.0
 SETTINGS = (
@@ -218,6 +220,33 @@ def test_a_login_that_falls_silent_is_given_up_soon() -> None:
         assert polls.failure().reason is Reason.TIMEOUT
         server.behaviour = galera()
         wait_for("a session", lambda: isinstance(polls.poll(), NodeState))
+
+
+def test_a_server_that_does_not_notice_that_clients_leave_has_six_sessions_at_most() -> (
+    None
+):
+    loop, over = JumpingLoop(), threading.Event()
+
+    def greets_and_hangs(peer: Peer) -> None:
+        peer.greet()
+        over.wait(20)
+
+    with (
+        polling(galera(), login_interval=2, new_loop=lambda: loop) as (polls, server),
+        fake_mysql(galera()) as another,
+    ):
+        wait_for("a read in sync", lambda: is_in_sync(polls.state()))
+        server.behaviour = greets_and_hangs
+        for _ in range(900):
+            loop.ahead_seconds += 1.0
+            polls.ahead_seconds += 1.0
+            assert polls.state().wsrep_local_state == 4
+        assert polls.state().rejects_logins
+        assert server.open == 6
+        # A server of another address has none of them.
+        polls.take(database_of(another), 2)
+        assert polls.state().rejects_logins is None
+        over.set()
 
 
 def test_other_settings_of_the_same_database_touch_no_session() -> None:

@@ -94,7 +94,7 @@ def test_the_suspect_timeout_is_read_as_galera_prints_it(
     behaviour = fake.galera(variables={"wsrep_provider_options": options})
 
     async def suspect_seconds(database: Database) -> float:
-        session = await Session(database.target()).open([LOOPBACK])
+        session = await Session(database.target(), [LOOPBACK]).open()
         await session.read()
         await session.quit()
         return session.suspect_seconds

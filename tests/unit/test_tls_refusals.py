@@ -37,7 +37,7 @@ _LONGEST_SECONDS = 10.0
         pytest.param(None, id="a handshake that hangs", marks=pytest.mark.long),
     ],
 )
-def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
+def test_a_server_that_refuses_over_tls_and_closes_late_leaks_no_descriptor(
     tmp_path: Path, new_loop: Loop, answer: bytes | None
 ) -> None:
     authority = make_authority(tmp_path)
@@ -60,6 +60,7 @@ def test_a_server_that_refuses_over_tls_and_never_closes_leaks_no_descriptor(
         exits.callback(over.set)
         for _ in range(ATTEMPTS):
             polls.failure()
+        over.set()
         polls.check_closed(server)
 
 
