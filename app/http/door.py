@@ -15,6 +15,10 @@ from app.http.connections import (
 from app.http.head import CAUSES, REQUEST_BYTES, Request, read_head
 
 _BAD_REQUEST = 400
+
+_MOST_BYTES = 1 << 18
+"""How much to read of what follows a request, until the client closes."""
+
 NOT_ALLOWED = "not in CLUSTERCHECK_ALLOW_FROM"
 
 
@@ -29,6 +33,7 @@ class Door(asyncio.Protocol):
         self._answers = answers
         self._has_asked = self._has_ended = self._is_head = False
         self._sent = b""
+        self._received = 0
         self._task: asyncio.Task[None] | None = None
         self.made_at = time.monotonic()
 
@@ -60,7 +65,11 @@ class Door(asyncio.Protocol):
             self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Answer as soon as the request is known, and drop what follows it."""
+        """Answer as soon as the request is known, and drop what follows it, but not all."""
+        self._received += len(data)
+        if self._received > _MOST_BYTES:
+            # The client can still read its answer, and waits with the rest.
+            self.transport.pause_reading()
         if not self._has_asked:
             self._sent = (self._sent + data)[: REQUEST_BYTES + 1]
             self._answer(read_head(self._sent))

@@ -25,6 +25,7 @@ from tests.http.test_metrics import wait_until_in_sync
 from tests.measured import done_within, record, within
 
 PATIENCE_SECONDS = 20
+MOST_SENT_BYTES = 10 << 20
 
 HOSTILE = {
     "a health check that is reset, as HAProxy does": HEALTH_CHECK,
@@ -240,6 +241,21 @@ def test_a_request_over_a_limit_gets_a_400_that_names_the_limits(
         answer = synced.send(request)
         assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
         assert answer.endswith(b"has over 8192 bytes, or its target 512\r\n")
+
+
+def test_what_follows_a_request_is_read_but_not_without_bound(synced: Service) -> None:
+    with synced.connect() as client, synced.connect() as flooding:
+        # An answer is whole even if the client sends first, and reads then.
+        client.sendall(HEALTH_CHECK + bytes(100_000))
+        assert b"is synced" in client.recv(65536)
+        flooding.sendall(HEALTH_CHECK)
+        sent, began = 0, time.monotonic()
+        with suppress(OSError):
+            flooding.settimeout(1.0)
+            while time.monotonic() < began + DEADLINE_SECONDS:
+                sent += flooding.send(bytes(65536))
+        record(f"{sent >> 10} KiB in all, most of them in the buffers of both kernels")
+        assert sent < MOST_SENT_BYTES
 
 
 @pytest.mark.long
