@@ -135,10 +135,17 @@ class Session(Connection):
         }
         # A name from a server must not become part of a statement.
         self._names = [name for name in SYSTEM_VARIABLES if name.encode() in values]
-        found = _SUSPECT_TIMEOUT.search(values.get(b"wsrep_provider_options", b""))
-        if found:
-            numbers = zip(found.groups(b"0"), _UNIT_SECONDS, strict=True)
-            self.suspect_seconds = sum(float(number) * unit for number, unit in numbers)
+        options = values.get(b"wsrep_provider_options", b"")
+        self.suspect_seconds = suspect_seconds_in(options)
+
+
+def suspect_seconds_in(options: bytes) -> float:
+    """Return evs.suspect_timeout of the provider's options; without one, Galera's default."""
+    found = _SUSPECT_TIMEOUT.search(options)
+    if not found:
+        return _SUSPECT_SECONDS
+    numbers = zip(found.groups(b"0"), _UNIT_SECONDS, strict=True)
+    return sum(float(number) * unit for number, unit in numbers)
 
 
 def _rows(answer: Rows | MySQLError) -> Rows:

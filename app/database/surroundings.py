@@ -15,12 +15,12 @@ from pathlib import Path
 from app.threads import in_thread
 from app.verdict.alone import IS_CUT, IS_FULL, USED
 
-_PORT = re.compile(rb"gmcast\.listen_addr = [^;]*:(\d+)")
 # Port, the other end's address (as in IPv4, if IPv6 only holds one) and port, state, packets sent
 # again in a row, and window probes, which stand for those that could not leave this host.
 _ROW = re.compile(
     r": \w+:(\w+) (?:0{16}FFFF0000)?(\w+):(\w+) (\w+) \S+ \S+ (\w+) +\d+ +(\d+)"
 )
+_PORT_DIGITS = 5
 _ESTABLISHED, _LISTENS = "01", "0A"
 _LOST = 3
 """So many without an acknowledgement take 1.4 s or more."""
@@ -48,9 +48,9 @@ class Surroundings:
 
 
 def _seen(variables: Mapping[bytes, bytes], members: int) -> dict[str, int]:
-    port = _PORT.search(variables.get(b"wsrep_provider_options", b""))
+    port = group_port_in(variables.get(b"wsrep_provider_options", b""))
     tables = Path("/proc/self/net").glob("tcp*")
-    lost = lost_peers("".join(map(Path.read_text, tables)), int(port[1]) if port else 0)
+    lost = lost_peers("".join(map(Path.read_text, tables)), port)
     # Of one member there is no other, and of two each has lost the other.
     if lost is None or members <= 1:
         return {}
@@ -62,6 +62,13 @@ def _seen(variables: Mapping[bytes, bytes], members: int) -> dict[str, int]:
         rooms = [disk.f_bavail * disk.f_frsize for disk in disks]
         seen |= {IS_FULL: min(rooms) < _FULL_BYTES, USED: -sum(rooms)}
     return seen
+
+
+def group_port_in(options: bytes) -> int:
+    """Return the port of gmcast.listen_addr of the provider's options, or 0."""
+    _, _, address = options.partition(b"gmcast.listen_addr = ")
+    port = address.partition(b";")[0].rpartition(b":")[2].strip()
+    return int(port[:_PORT_DIGITS]) if port.isdigit() else 0
 
 
 def lost_peers(table: str, port: int) -> int | None:

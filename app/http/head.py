@@ -16,13 +16,13 @@ from typing import NamedTuple
 REQUEST_BYTES = 8192
 """How long the head of a request may be."""
 
-TARGET_BYTES = 512
-"""How long a path with its query may be. To decode more would take longer than the answer."""
+WORD_BYTES = 512
+"""How long a word of the request line may be. To decode more would take longer than the answer."""
 
 CAUSES = {
     "tls": "the client speaks TLS, and this port plain HTTP",
     "http2": "the client speaks HTTP/2, and this port HTTP/1",
-    "too-long": f"the request has over {REQUEST_BYTES} bytes, or its target {TARGET_BYTES}",
+    "too-long": f"the request has over {REQUEST_BYTES} bytes, or a word of it {WORD_BYTES}",
     "proxy-header": "the PROXY header has no end",
     "no-request": "this is no HTTP request",
 }
@@ -93,14 +93,14 @@ def _request_of(line: bytes) -> Request | str:
     if line.startswith(_HTTP2_PREFACE):
         return "http2"
     # At any blank (RFC 9112, 3).
-    method, *others = line.split(None, 3) or [b""]
+    method, *others = words = line.split(None, 3) or [b""]
+    if max(map(len, words)) > WORD_BYTES:
+        return "too-long"
     if others and _VERSION.fullmatch(others[-1]):
         del others[-1]
     if not _METHOD.fullmatch(method) or len(others) > 1:
         return "no-request"
     target = b"".join(others)
-    if len(target) > TARGET_BYTES:
-        return "too-long"
     path, _, query = target.partition(b"#")[0].partition(b"?")
     scheme, _, rest = path.partition(b"//")
     host, _, proxied = rest.partition(b"/")

@@ -14,7 +14,8 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from app.http.connections import DEADLINE_SECONDS
-from app.http.head import REQUEST_BYTES, TARGET_BYTES
+from app.http.head import REQUEST_BYTES, WORD_BYTES
+from harness.costly import costliest_head
 from harness.quota import quota, slowness
 from harness.service import Service
 from harness.waiting import wait_for
@@ -22,7 +23,7 @@ from tests.conftest import Services
 from tests.fake_mysql import FakeMySQL
 from tests.http.conftest import HEALTH_CHECK
 from tests.http.test_metrics import wait_until_in_sync
-from tests.measured import done_within, record, within
+from tests.measured import done_within, for_seconds, let_pass, record, within
 
 PATIENCE_SECONDS = 20
 MOST_SENT_BYTES = 10 << 20
@@ -55,10 +56,10 @@ HOSTILE = {
 COSTLY_REQUESTS = 220
 COSTLY = {
     "as many escapes as a query may have": b"GET /?"
-    + b"%41" * (TARGET_BYTES // 3 - 1)
+    + b"%41" * (WORD_BYTES // 3 - 1)
     + b" HTTP/1.0\r\n\r\n",
     "as many parameters as a query may have": b"GET /?"
-    + b"a&" * (TARGET_BYTES // 2 - 1)
+    + b"a&" * (WORD_BYTES // 2 - 1)
     + b" HTTP/1.0\r\n\r\n",
     "8 KiB of header fields": b"GET / HTTP/1.0\r\n" + b"a:b\r\n" * 1600 + b"\r\n",
     "8 KiB of chunks": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -195,6 +196,24 @@ def test_a_flood_from_one_address_beside_a_start_takes_no_node_out(
     within(f"a health check at {share:.3f} of a core", slowest, bound)
 
 
+@pytest.mark.long
+@pytest.mark.alone
+def test_the_costliest_heads_of_another_client_cost_no_health_check(
+    node: FakeMySQL, services: Services
+) -> None:
+    service = services.beside(node)
+    wait_until_in_sync(service)
+    head = costliest_head()
+    with quota(service.process.pid, 0.25 * slowness()), ExitStack() as others:
+        for number, _ in enumerate(for_seconds(10.0)):
+            if number % 2 == 0:
+                # No two are the same: the service remembers the latest.
+                varied = head[:-16] + b"%08d" % number + head[-8:]
+                others.enter_context(connect_hostile(service, varied))
+            within("a health check", try_a_health_check(service), 1)
+            let_pass(0.25)
+
+
 def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
     """Return the CPU time that a request takes the service: ten times many at once, with a health
     check behind them.
@@ -230,17 +249,15 @@ def test_a_request_over_a_limit_gets_a_400_that_names_the_limits(
     at_most = header % (b"y" * (REQUEST_BYTES - len(header) + 2))
     assert len(at_most) == REQUEST_BYTES
     assert synced.send(at_most).startswith(b"HTTP/1.1 200 OK\r\n")
-    assert synced.send(target % (b"a" * (TARGET_BYTES - 1))).startswith(
-        b"HTTP/1.1 404 "
-    )
+    assert synced.send(target % (b"a" * (WORD_BYTES - 1))).startswith(b"HTTP/1.1 404 ")
     for request in (
         header % (b"y" * REQUEST_BYTES),
-        target % (b"a" * TARGET_BYTES),
-        target % (b"?" + b"a" * TARGET_BYTES),
+        target % (b"a" * WORD_BYTES),
+        target % (b"?" + b"a" * WORD_BYTES),
     ):
         answer = synced.send(request)
         assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-        assert answer.endswith(b"has over 8192 bytes, or its target 512\r\n")
+        assert answer.endswith(b"has over 8192 bytes, or a word of it 512\r\n")
 
 
 def test_what_follows_a_request_is_read_but_not_without_bound(synced: Service) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.head import REQUEST_BYTES, TARGET_BYTES, Request, read_head
+from app.http.head import REQUEST_BYTES, WORD_BYTES, Request, read_head
 
 V1 = b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n"
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
@@ -27,7 +27,7 @@ FORMS = {
 }
 WRONG = {
     V1 + b"\x16\x03\x01\0": "tls",
-    b"GET /" + b"a" * TARGET_BYTES + b" HTTP/1.0\r\n": "too-long",
+    b"GET /" + b"a" * WORD_BYTES + b" HTTP/1.0\r\n": "too-long",
     b"GET / HTTP/1.0\r\n" + b"a:b\r\n" * REQUEST_BYTES: "too-long",
     V2 + b"\x21\x11\xff\xff" + bytes(REQUEST_BYTES): "too-long",
     b"GET /?available_when_readonly=0 1 HTTP/1.0\r\n": "no-request",
