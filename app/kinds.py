@@ -50,7 +50,7 @@ def row(description: str, kind: Kind, typed: str = "") -> Any:  # noqa: ANN401 (
 
 def whole(least: int = 0, most: int = 10**6) -> Kind:
     """Return the kind of a number with these limits."""
-    return _within(int, least, most, f"a whole number from {least} to {most}")
+    return _within(_whole_in, least, most, f"a whole number from {least} to {most}")
 
 
 def duration(least: float, most: float) -> Kind:
@@ -77,14 +77,27 @@ def _within(
     return Kind(must_be, parse_within)
 
 
+# Python's own would take 1_0, blanks, and the digits of any script.
+_DIGITS = re.compile(r"[0-9]+")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ms|s|m|h|)")
 _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
 
 
+def _whole_in(text: str) -> int:
+    return int(_matched(_DIGITS, text)[0])
+
+
 def _seconds_in(text: str) -> float:
-    number = text.strip().lower()
-    unit = next(filter(number.endswith, _UNITS))
-    return round(float(number.removesuffix(unit)) * _UNITS[unit], 6)
+    number, unit = _matched(_DURATION, text.lower()).groups()
+    return round(float(number) * _UNITS[unit], 6)
+
+
+def _matched(expression: re.Pattern[str], text: str) -> re.Match[str]:
+    found = expression.fullmatch(text)
+    if found is None:
+        raise ValueError
+    return found
 
 
 def _absolute(path: str) -> str:
@@ -95,7 +108,8 @@ def _absolute(path: str) -> str:
 
 
 def _host_in(text: str) -> str:
-    return text if _HOST_NAME.fullmatch(text) else str(ip_address(text))
+    address = text.removeprefix("[").removesuffix("]")
+    return text if _HOST_NAME.fullmatch(text) else str(ip_address(address))
 
 
 def _networks_in(text: str) -> list[Any]:

@@ -131,9 +131,11 @@ def own_address(source: Source) -> Address:
 
 
 def address_at(text: str, default_port: int) -> Address:
-    """Parse host, host:port, [address] or [address]:port. Raises `SettingsError`."""
+    """Parse host, host:port, address, [address] or [address]:port. Raises `SettingsError`."""
+    # More than one colon: an IPv6 address.
+    url = f"//[{text}]" if text.count(":") > 1 and "[" not in text else f"//{text}"
     with contextlib.suppress(ValueError):
-        parts = urlsplit(f"//{text}")
+        parts = urlsplit(url)
         if parts.hostname and not parts.path and parts.username is None:
             return Address(text, parts.hostname, parts.port or default_port)
     # It may be a URL with a password.

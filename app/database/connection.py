@@ -38,6 +38,7 @@ MOST_BYTES = 64 * 1024
 """In a login, or in answer to statements sent together."""
 
 _ACCEPT_QUEUE_SECONDS = 0.01
+_EMPTY_ANSWERS = 4
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 _KEEPALIVE = {
@@ -203,13 +204,21 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
                 raise faults.RefusedPluginError(b"mysql_old_password")
             if name.decode("latin-1") in PLUGINS:
                 break
-            # The account may have another one (MariaDB's IDENTIFIED VIA ... OR ...).
+            packet = await self._decline(name)
+        return packet
+
+    async def _decline(self, plugin: bytes) -> MysqlPacket:
+        """Prove nothing. The account may have another plugin (IDENTIFIED VIA ... OR ...)."""
+        # MariaDB's parsec goes on only after a second answer.
+        for _ in range(_EMPTY_ANSWERS):
             self.write_packet(b"")
             try:
-                packet = await super()._read_packet(packet_type)
-            except MySQLError:
-                raise faults.RefusedPluginError(name) from None
-        return packet
+                packet: MysqlPacket = await super()._read_packet()
+            except Exception:  # noqa: BLE001 (a server may say, or end, anything)
+                break
+            if packet.is_auth_switch_request() or packet.is_ok_packet():
+                return packet
+        raise faults.RefusedPluginError(plugin)
 
 
 async def _open_unix_connection(path: str) -> Streams:

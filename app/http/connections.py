@@ -5,6 +5,7 @@ import logging
 import socket
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -35,16 +36,19 @@ _log = logging.getLogger(__name__)
 _LOG_SECONDS = 60.0
 
 
-def address_of(address: str) -> str:
-    """Return an address as a socket names it. An IPv4 client may be ::ffff:192.0.2.1 there."""
+def address_of(peer: Sequence[object]) -> str:
+    """Return the address of a socket's peer. An IPv4 client may be ::ffff:192.0.2.1 there."""
+    address = str(peer[0])
     return address.removeprefix("::ffff:") if "." in address else address
 
 
 def client_of(address: str) -> str | bytes:
     """Return an IPv4 address, or the IPv6 network of 64 bits that one host may have."""
-    if ":" not in address:
+    try:
+        network = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    except OSError:
         return address
-    return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:_NETWORK_BYTES]
+    return network[:_NETWORK_BYTES]
 
 
 def _is_own(address: str) -> bool:
@@ -114,11 +118,14 @@ class ConnectionRegister:
         """Return whether a client may connect."""
         if self.allowed is None:
             return True
+        try:
+            client = ip_address(address)
+        except ValueError:
+            return False
         # The setting may have either form of IPv4.
-        texts = (address, f"::ffff:{address}") if "." in address else (address,)
-        forms = list(map(ip_address, texts))
-        has = any(form in network for form in forms for network in self.allowed)
-        return has or forms[0].is_loopback or _is_own(address)
+        mapped = ip_address(f"::ffff:{address}" if client.version == 4 else address)  # noqa: PLR2004
+        has = any(client in network or mapped in network for network in self.allowed)
+        return has or client.is_loopback or _is_own(address)
 
     def note(self, cause: str, client: str, detail: str) -> None:
         """Count a client that was refused, or got a 400. Log one of both a minute."""

@@ -50,7 +50,7 @@ class Door(asyncio.Protocol):
             # It has left already.
             transport.abort()
             return
-        self.address = address_of(peer[0])
+        self.address = address_of(peer)
         self.client = client_of(self.address)
         if self._register.allows(self.address):
             self._register.add(self)

@@ -107,8 +107,8 @@ class Server(uvicorn.Server):
             info = self._listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
             queued = int.from_bytes(info[_TCP_INFO_QUEUED], sys.byteorder)
             for _ in range(queued if queued > _QUEUED else 0):
-                waiting, (address, *_) = self._listening.accept()
-                client = client_of(address_of(address))
+                waiting, peer = self._listening.accept()
+                client = client_of(address_of(peer))
                 count[client] += 1
                 if count[client] > _QUEUED_OF_A_CLIENT:
                     waiting.close()

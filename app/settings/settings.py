@@ -5,10 +5,10 @@ from ipaddress import IPv4Network, IPv6Network
 
 from app.kinds import (
     BOOLEAN,
+    HOST,
     MOST_PORT,
     NETWORKS,
     PATH,
-    TEXT,
     Row,
     choice,
     duration,
@@ -47,7 +47,7 @@ class Settings(Policy, Database):
     clustercheck_deadline: float = row(
         "time that one poll may take", duration(0.05, 60), "0.8"
     )
-    clustercheck_host: str = row("the service's address; * is all", TEXT, "*")
+    clustercheck_host: str = row("the service's address; * is all", HOST, "*")
     clustercheck_port: int = row(
         "the service's port; 0 is any", whole(0, MOST_PORT), "9200"
     )

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from app.kinds import NETWORKS
@@ -24,6 +25,9 @@ _LIKE_OURS = (
     "MYSQL_SSL",
 )
 """How a misspelt setting may begin in the environment, where other programs have variables too."""
+
+_ALIKE = 0.75
+"""How much a name must be like a setting's to be one that is misspelt, as difflib counts it."""
 
 
 class Source(NamedTuple):
@@ -80,9 +84,14 @@ def _unknown(variables: Iterable[Variable]) -> Iterator[str]:
         name, where = variable.name.upper(), variable.where
         if variable.field in TABLE or name == _ENV_FILE_VARIABLE:
             continue
-        # Of a line only the place: it may be a pasted key or password.
-        if where or name.startswith(_LIKE_OURS):
-            yield f"{where or name} is not a setting"
+        is_like_ours = name.startswith(_LIKE_OURS)
+        longer = [known for known in TABLE if known.startswith(variable.field)]
+        near = longer or get_close_matches(variable.field, TABLE, 1, _ALIKE)
+        # What a line has left of = may be a pasted key or password.
+        called = variable._replace(name=name).called if near or is_like_ours else where
+        meant = f"; did you mean {near[0].upper()}?" if near else ""
+        if where or is_like_ours:
+            yield f"{called} is not a setting{meant}"
 
 
 def values_of(

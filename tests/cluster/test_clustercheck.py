@@ -48,6 +48,7 @@ read-only | user password 1 /dev/null 0      |                           | read-
 read-only | - 1 /dev/null 0                  |                           | read-only
 read-only | - 1 /dev/null -1                 |                           | synced
 read-only | - 1 /dev/null 00                 |                           | read-only
+read-only | - 1 /dev/null no                 |                           | read-only
 read-only |                                  | AVAILABLE_WHEN_READONLY=0 | read-only
 read-only | - 1 /dev/null 1                  | AVAILABLE_WHEN_READONLY=0 | synced
 """
@@ -119,9 +120,25 @@ def test_what_is_not_set_is_as_the_service_has_it_and_a_drain_is_a_503(
         assert run(service.port) == ("manually disabled", "")
 
 
+def test_it_asks_where_the_service_listens(
+    lone: Node, tmp_path: Path, ports: Ports
+) -> None:
+    with service_beside(lone, tmp_path, ports, CLUSTERCHECK_HOST="*") as service:
+        service.wait_for_verdict(200, "synced")
+        for host in ("127.0.0.1", "::1", "[::1]", "'*'"):
+            where = f"CLUSTERCHECK_HOST={host}"
+            assert run(service.port, "", where) == ("synced", "")
+
+
+def test_it_computes_no_argument(service: Service, tmp_path: Path) -> None:
+    computed = f"'x[$(touch {tmp_path}/file)]'"
+    assert run(service.port, f"- {computed} log {computed}") == ("synced", "")
+    assert not Path(tmp_path, "file").exists()
+
+
 def assert_no_answer(port: int) -> None:
     """Check that the drop-in refuses, and tells why in one line."""
-    told = f"no clustercheckd answers at 127.0.0.1/{port}: CLUSTERCHECK_PORT must be its port"
+    told = f"no clustercheckd answers at 127.0.0.1/{port}: set CLUSTERCHECK_HOST and CLUSTERCHECK_PORT as it has them"
     assert run(port) == ("not synced", f"clustercheck: {told}\n")
 
 

@@ -282,7 +282,7 @@ class TestDrain:
         )
         assert (done.returncode, path.exists()) == (0, True)
         assert done.stderr.splitlines() == [
-            "clustercheckd: AVAILABLE_WHEN_DONER is not a setting",
+            "clustercheckd: AVAILABLE_WHEN_DONER is not a setting; did you mean AVAILABLE_WHEN_DONOR?",
             f"clustercheckd: {env_file}, line 3 is not a setting",
             f"clustercheckd: env file {env_file}, line 2 is not NAME=value",
         ]

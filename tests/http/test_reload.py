@@ -443,8 +443,10 @@ def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:
     assert done.returncode == 2, done.stderr
 
 
-def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
-    env_file = tmp_path / "env"
+def test_the_settings_can_be_checked_without_a_service(
+    tmp_path: Path, ports: Ports
+) -> None:
+    env_file, port = tmp_path / "env", str(ports.free())
     for line, status, output in (
         # What only the service can read, it checks itself.
         (
@@ -460,7 +462,7 @@ def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
         (
             "MAX_RECV_QUEU=1",
             2,
-            f"clustercheckd: {env_file}, line 1 is not a setting",
+            f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEU is not a setting; did you mean MAX_RECV_QUEUE?",
         ),
         (
             "CLUSTERCHECK_HOST=192.0.2.1",
@@ -475,6 +477,9 @@ def test_the_settings_can_be_checked_without_a_service(tmp_path: Path) -> None:
         ("MAX_RECV_QUEUE=1\nMAX_RECV_QUEUE=2", 0, "the settings can be used"),
     ):
         env_file.write_text(line)
-        done = run("serve", "--check-settings", "--env-file", str(env_file))
+        done = run(
+            *("serve", "--check-settings", "--env-file", str(env_file)),
+            CLUSTERCHECK_PORT=port,
+        )
         assert done.returncode == status
         assert (done.stdout + done.stderr).startswith(output)

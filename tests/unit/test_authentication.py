@@ -119,6 +119,32 @@ def test_a_spoofed_server_never_gets_the_password_in_clear(
     assert PASSWORD.encode() not in answer
 
 
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([b"\x01" + b"s" * 20, error(1045)], id="parsec sends its salt"),
+        pytest.param([], id="closes"),
+        pytest.param([b"\x02Password: "] * 9, id="asks on and on"),
+        pytest.param([error(1045)], id="refuses"),
+    ],
+)
+def test_a_plugin_of_which_we_know_nothing_is_named(answers: list[bytes]) -> None:
+    def behaviour(peer: Peer) -> None:
+        peer.greet()
+        peer.receive()
+        peer.send(auth_switch("dialog"))
+        for answer in answers:
+            peer.receive()
+            peer.send(answer)
+        peer.receive()
+
+    with fake_mysql(behaviour) as server:
+        result = polled(server)
+    assert isinstance(result, PollFailure)
+    assert result.reason is Reason.ACCESS_DENIED
+    assert "plugin dialog, which clustercheckd does not support" in result.detail
+
+
 def test_a_default_plugin_that_is_none_of_ours_does_not_keep_our_account_out() -> None:
     def behaviour(peer: Peer) -> None:
         # As a server does whose authentication_policy names PAM, for an account with a password of

@@ -17,7 +17,9 @@ class Transport(asyncio.Transport):
     """The transport of a client's connection."""
 
     def __init__(self, address: str) -> None:
-        super().__init__({"peername": (address, 40000)})
+        # Of IPv4, IPv6, or a unix socket, which has a path.
+        peer = address if "/" in address else (address, 40000)
+        super().__init__({"peername": peer if address else None})
         self.aborted = False
 
     def abort(self) -> None:
@@ -74,6 +76,12 @@ def register() -> ConnectionRegister:
         ("192.0.2.0/24 2001:db8::/32", "2001:db8::1", True),
         # It begins as one that stands for an IPv4 address, and does not.
         ("2001:db8::/32", "::ffff:0:102:304", False),
+        # One that has the form of IPv4 without being one, a zone, and no address at all.
+        ("192.0.2.0/24", "::192.0.2.1", False),
+        ("::/96", "::192.0.2.1", True),
+        ("fe80::/10", "fe80::1%lo", True),
+        ("192.0.2.0/24", "fe80::1%no-zone", False),
+        ("192.0.2.0/24", "/run/client.sock", False),
         # This host.
         ("192.0.2.0/24", "127.0.0.5", True),
         ("192.0.2.0/24", "::ffff:127.0.0.1", True),
@@ -86,6 +94,14 @@ async def test_a_client_in_one_of_the_networks_may_connect_and_this_host(
     assert not connect(register, address).aborted
     register.allow([ip_network(network) for network in networks.split()])
     assert connect(register, address).aborted is not allowed
+    assert register.closed["refused"] == (not allowed)
+
+
+@pytest.mark.anyio
+async def test_a_client_that_has_left_already_is_closed(
+    register: ConnectionRegister,
+) -> None:
+    assert connect(register, "").aborted
 
 
 @pytest.mark.anyio
