@@ -158,6 +158,34 @@ def test_hostile_clients_delay_no_health_check_and_are_closed_in_time(
     check_nothing_is_left(synced, before)
 
 
+def test_of_a_thousand_that_a_client_has_queued_few_are_answered(
+    synced: Service,
+) -> None:
+    answered = 0
+    with ExitStack() as exits:
+        # It looks at its queue only while it has a client.
+        exits.enter_context(connect_hostile(synced))
+        try_a_health_check(synced)
+        with synced.process.paused():
+            queued = [
+                exits.enter_context(
+                    socket.create_connection(
+                        (synced.address, synced.port), 10, ("127.0.0.2", 0)
+                    )
+                )
+                for _ in range(1000)
+            ]
+            for connection in queued:
+                connection.sendall(HEALTH_CHECK)
+            # It is time to look when it goes on.
+            let_pass(0.2)
+        try_a_health_check(synced)
+        for connection in queued:
+            with suppress(ConnectionResetError):
+                answered += connection.recv(8) == b"HTTP/1.1"
+    assert answered < 100
+
+
 FLOOD = """
 import socket, sys, time
 began, sent, kept = time.monotonic(), 0, []
