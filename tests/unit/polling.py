@@ -78,16 +78,12 @@ class Polls:
 
         self._runner.run(take())
 
-    def poll_until(self, condition: Callable[[NodeState], object]) -> float:
-        """Poll, successfully, until a state fulfils a condition.
-
-        Return the seconds that this took.
-        """
+    def poll_until(self, condition: Callable[[NodeState], object]) -> None:
+        """Poll, successfully, until a state fulfils a condition."""
         began = time.monotonic()
         while not condition(self.state()):
             assert time.monotonic() - began < 20
             self.wait(0.01)
-        return time.monotonic() - began
 
     def wait(self, seconds: float) -> None:
         """Let what the poller does beside the polls go on."""

@@ -25,7 +25,6 @@ from tests.fake_mysql import (
     packet,
     says,
 )
-from tests.measured import done_within, within
 from tests.unit.polling import JumpingLoop, database_of, polling, polls_of
 
 INTERVAL_SECONDS, SECONDS = 0.05, 10.0
@@ -158,15 +157,10 @@ def test_without_an_interval_or_the_variable_nothing_reads_in_sync_and_no_gap_is
 def test_a_read_in_sync_that_the_server_does_not_wait_for_is_repeated_before_the_interval(
     number: int,
 ) -> None:
-    with polling(failing(READ_IN_SYNC, number), login_interval=2.0) as (
-        polls,
-        server,
-    ):
-        seconds = polls.poll_until(lambda node: node.sync_refused)
-        within("the first read in sync", seconds, 1.0)
+    with polling(failing(READ_IN_SYNC, number), login_interval=60) as (polls, server):
+        polls.poll_until(lambda node: node.sync_refused)
         polls.ahead_seconds += 1.0
-        seconds = polls.poll_until(lambda _: reads_in_sync(server) >= 2)
-        within("the next read in sync", seconds, 0.5)
+        polls.poll_until(lambda _: reads_in_sync(server) >= 2)
         assert polls.state().sync_wait_seconds is not None
 
 
@@ -213,10 +207,7 @@ def test_a_wait_ends_with_its_session_if_our_account_is_refused_but_not_if_the_s
 
 def test_a_login_that_falls_silent_is_given_up_soon() -> None:
     statement = SETTINGS + SYNC_WAIT_OFF + DIRTY_READS_OFF
-    with (
-        polling(hanging_at(statement)) as (polls, server),
-        done_within("it", 4.0),
-    ):
+    with polling(hanging_at(statement)) as (polls, server):
         assert polls.failure().reason is Reason.TIMEOUT
         server.behaviour = galera()
         wait_for("a session", lambda: isinstance(polls.poll(), NodeState))
