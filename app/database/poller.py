@@ -164,10 +164,7 @@ class Poller:
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s, after the last poll."""
-        login = self._attempt.login
-        self._give_up()
-        if login:
-            await asyncio.wait([login])
+        await self._stop()
         await self._sessions.aclose()
 
     async def trial(self, database: Database) -> PollResult:
@@ -180,7 +177,14 @@ class Poller:
         try:
             return await other.poll()
         finally:
-            other._give_up()
+            await other._stop()
+
+    async def _stop(self) -> None:
+        """Give up, and wait for the end of the login."""
+        login = self._attempt.login
+        self._give_up()
+        if login:
+            await asyncio.wait([login])
 
     async def _result(self) -> PollResult:
         self._begin_what_is_due()

@@ -343,10 +343,19 @@ class Server:
         if not self.stopped:
             for session in self.sessions:
                 self._serve(session)
-                idle_seconds = self._world.now - session.heard_at
-                if not (session.held or session.busy or self.holds_statements):
-                    # If it is silent, the client does not learn of that.
-                    session.ended |= idle_seconds >= session.idle_seconds
+                self._end_if_left(session)
+
+    def _end_if_left(self, session: Session) -> None:
+        """End a session that the client has given up, as soon as the server can notice that."""
+        if session.held or self.holds_statements:
+            return
+        if session.busy:
+            # Once reads in sync are answered, those that have waited are, too.
+            session.ended |= session.sync and self.sync is not Sync.LOST
+        else:
+            # If it is silent, the client does not learn of that.
+            idle_seconds = self._world.now - session.heard_at
+            session.ended |= idle_seconds >= session.idle_seconds
 
     def _serve(self, session: Session) -> None:
         """Begin with the next packet."""
