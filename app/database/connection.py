@@ -21,6 +21,7 @@ from pymysql.protocol import MysqlPacket
 
 from app.database import faults
 from app.database.resolver import Streams, connect_to_first
+from app.deadline import deadline
 from app.settings.database import Target
 from app.verdict.node_state import Rows
 
@@ -37,8 +38,10 @@ PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 MOST_BYTES = 64 * 1024
 """In a login, or in answer to statements sent together."""
 
+_DECLINE_SECONDS = 0.4
+"""PAM takes 2 s to refuse, and a poll has 0.8 s."""
+
 _ACCEPT_QUEUE_SECONDS = 0.01
-_EMPTY_ANSWERS = 4
 _QUIT_SECONDS = 0.5
 _QUIT = b"\x01\x00\x00\x00\x01"  # a packet of one byte, COM_QUIT
 _KEEPALIVE = {
@@ -196,29 +199,32 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self, packet_type: type[MysqlPacket] = MysqlPacket
     ) -> MysqlPacket:
         packet: MysqlPacket = await super()._read_packet(packet_type)
-        while self._logging_in and packet.is_auth_switch_request():
-            data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call]
-            name, end, _ = data[1:].partition(b"\0")
-            # The driver would use the broken hash from before MySQL 4.1.
-            if not end or not self.server_capabilities & CLIENT.PLUGIN_AUTH:
-                raise faults.RefusedPluginError(b"mysql_old_password")
-            if name.decode("latin-1") in PLUGINS:
-                break
-            packet = await self._decline(name)
+        if self._logging_in and packet.is_auth_switch_request():
+            packet = await self._request_for_our_plugin(packet)
         return packet
 
-    async def _decline(self, plugin: bytes) -> MysqlPacket:
-        """Prove nothing. The account may have another plugin (IDENTIFIED VIA ... OR ...)."""
-        # MariaDB's parsec goes on only after a second answer.
-        for _ in range(_EMPTY_ANSWERS):
-            self.write_packet(b"")
-            try:
-                packet: MysqlPacket = await super()._read_packet()
-            except Exception:  # noqa: BLE001 (a server may say, or end, anything)
-                break
-            if packet.is_auth_switch_request() or packet.is_ok_packet():
-                return packet
-        raise faults.RefusedPluginError(plugin)
+    async def _request_for_our_plugin(self, packet: MysqlPacket) -> MysqlPacket:
+        """Decline other plugins; return the request for one of ours, or that none is needed.
+
+        MariaDB's accounts may have several (IDENTIFIED VIA ... OR ...).
+        """
+        try:
+            async with deadline(_DECLINE_SECONDS):
+                while not packet.is_ok_packet():
+                    if packet.is_auth_switch_request():
+                        data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call]
+                        name, end, _ = data[1:].partition(b"\0")
+                        # The driver would use the broken hash from before MySQL 4.1.
+                        if not end or not self.server_capabilities & CLIENT.PLUGIN_AUTH:
+                            name = b"mysql_old_password"
+                        if name.decode("latin-1") in PLUGINS:
+                            break
+                    # Before the server goes on, parsec sends a salt, and PAM a question.
+                    self.write_packet(b"")
+                    packet = await super()._read_packet()
+        except Exception:  # noqa: BLE001 (whatever the server does)
+            raise faults.RefusedPluginError(name) from None
+        return packet
 
 
 async def _open_unix_connection(path: str) -> Streams:

@@ -118,20 +118,26 @@ def test_tls_is_verified_unless_switched_off(
     assert words in tls_server.checked(settings)
 
 
-@pytest.mark.parametrize(
-    ("plugin", "asked_for"), [("ed25519", "client_ed25519"), ("parsec", "parsec")]
-)
-def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_one(
-    tls_server: TlsServer, plugin: str, asked_for: str
-) -> None:
-    node = tls_server.node
+def install(node: Node, plugin: str) -> None:
+    """Have a server load an authentication plugin, or skip the test."""
     try:
         node.sql(f"INSTALL SONAME 'auth_{plugin}'")
-    except pymysql.MySQLError:
-        pytest.skip(f"MariaDB here has no {plugin}, which came with 11.6")
+    except pymysql.MySQLError as fault:
+        pytest.skip(f"NOT TESTED: this server has no {plugin}: {fault}")
+
+
+# parsec came with MariaDB 11.6.
+@pytest.mark.parametrize(
+    ("plugin", "name"), [("ed25519", "client_ed25519"), ("parsec", "parsec")]
+)
+def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_one(
+    tls_server: TlsServer, plugin: str, name: str
+) -> None:
+    node = tls_server.node
+    install(node, plugin)
     modern = f"{plugin} USING PASSWORD('x')"
     for user, plugins, password, words in (
-        ("modern", modern, "x", f"plugin {asked_for}, "),
+        ("modern", modern, "x", f"the plugin {name}, which "),
         ("either", f"{modern} OR mysql_native_password USING PASSWORD('y')", "y", READ),
         ("or", f"mysql_native_password USING PASSWORD('y') OR {modern}", "y", READ),
         ("neither", f"{modern} OR mysql_native_password USING PASSWORD('y')", "z", ""),
@@ -142,6 +148,24 @@ def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_
         account = {"MYSQL_USERNAME": user, "MYSQL_PASSWORD": password}
         said = run("check", MYSQL_SOCKET=str(node.socket), **account).stdout
         assert (words or "access-denied: the server refused user neither") in said
+
+
+def test_pam_takes_its_time_to_refuse_and_is_named_unless_another_plugin_comes_first(
+    tls_server: TlsServer,
+) -> None:
+    node = tls_server.node
+    install(node, "pam")
+    pam, native = "pam USING 'other'", "mysql_native_password USING PASSWORD('y')"
+    named = "access-denied: user pam authenticates with the plugin dialog, which "
+    for plugins, words in (
+        (pam, named),
+        (f"{pam} OR {native}", named),
+        (f"{native} OR {pam}", READ),
+    ):
+        node.sql(f"CREATE OR REPLACE USER 'pam'@'localhost' IDENTIFIED VIA {plugins}")
+        account = {"MYSQL_USERNAME": "pam", "MYSQL_PASSWORD": "y"}
+        said = run("check", MYSQL_SOCKET=str(node.socket), **account).stdout
+        assert words in said
 
 
 @needs_root

@@ -222,6 +222,24 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(
     machine.restart()
 
 
+def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_one(
+    machine: Machine,
+) -> None:
+    # parsec came with MariaDB 11.6.
+    plugin = {"bookworm": "ed25519", "trixie": "parsec"}[machine.release]
+    machine.run(f"mariadb -e \"INSTALL SONAME 'auth_{plugin}'\"")
+    modern = f"{plugin} USING PASSWORD('x')"
+    for plugins, words in (
+        (modern, f"{plugin}, which clustercheckd does not support: change it to "),
+        (f"{modern} OR mysql_native_password USING PASSWORD('y')", "available synced"),
+    ):
+        create = "CREATE OR REPLACE USER modern@localhost IDENTIFIED VIA"
+        machine.run(f'mariadb -e "{create} {plugins}"')
+        check = "MYSQL_USERNAME=modern MYSQL_PASSWORD=y clustercheckd check"
+        assert words in machine.run(check, check=False)
+    machine.run("mariadb -e 'DROP USER modern@localhost'")
+
+
 def test_a_drain_tells_its_owner_and_can_be_left_to_root(machine: Machine) -> None:
     protected = "/etc/clustercheckd/disabled"
     machine.run(f"runuser -u games -- touch {DISABLED_FILE}")

@@ -1,5 +1,8 @@
 """How the password is proved, on mock peers: what MariaDB 10.11 lacks, and impostor servers."""
 
+import asyncio
+import socket
+import struct
 from dataclasses import replace
 
 import pytest
@@ -7,20 +10,22 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from pymysql.constants import CLIENT
 
-from app.database.poller import poll_once
+from app.database.poller import first_poll, poll_once
+from app.settings.settings import Settings
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.waiting import wait_for
 from tests.fake_mysql import (
     CAPABILITIES,
     OK,
+    Behaviour,
     FakeMySQL,
     Peer,
     auth_switch,
     error,
     fake_mysql,
 )
-from tests.unit.polling import database_of
+from tests.unit.polling import LOOPS, Loop, database_of
 
 PLUGIN = "caching_sha2_password"
 FULL_AUTHENTICATION, PUBLIC_KEY_PLEASE = b"\x01\x04", b"\x02"
@@ -119,32 +124,6 @@ def test_a_spoofed_server_never_gets_the_password_in_clear(
     assert PASSWORD.encode() not in answer
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        pytest.param([b"\x01" + b"s" * 20, error(1045)], id="parsec sends its salt"),
-        pytest.param([], id="closes"),
-        pytest.param([b"\x02Password: "] * 9, id="asks on and on"),
-        pytest.param([error(1045)], id="refuses"),
-    ],
-)
-def test_a_plugin_of_which_we_know_nothing_is_named(answers: list[bytes]) -> None:
-    def behaviour(peer: Peer) -> None:
-        peer.greet()
-        peer.receive()
-        peer.send(auth_switch("dialog"))
-        for answer in answers:
-            peer.receive()
-            peer.send(answer)
-        peer.receive()
-
-    with fake_mysql(behaviour) as server:
-        result = polled(server)
-    assert isinstance(result, PollFailure)
-    assert result.reason is Reason.ACCESS_DENIED
-    assert "plugin dialog, which clustercheckd does not support" in result.detail
-
-
 def test_a_default_plugin_that_is_none_of_ours_does_not_keep_our_account_out() -> None:
     def behaviour(peer: Peer) -> None:
         # As a server does whose authentication_policy names PAM, for an account with a password of
@@ -155,6 +134,131 @@ def test_a_default_plugin_that_is_none_of_ours_does_not_keep_our_account_out() -
         if len(peer.receive()) == 20:
             peer.send(OK)
             peer.answer_queries()
+
+    with fake_mysql(behaviour) as server:
+        assert isinstance(polled(server), NodeState)
+
+
+SALT = b"\x01P\0" + b"s" * 18  # parsec's
+QUESTION = b"\x01\x04Password: "  # PAM's
+
+
+def asks(question: bytes, then: Behaviour) -> Behaviour:
+    """Answer the empty packet with a question, and the next one otherwise."""
+
+    def behaviour(peer: Peer) -> None:
+        peer.send(question)
+        assert peer.receive() == b""
+        then(peer)
+
+    return behaviour
+
+
+def asks_for_ever(peer: Peer) -> None:
+    """Answer each empty packet with a question."""
+    while True:
+        asks(QUESTION, lambda _: None)(peer)
+
+
+def refuses(peer: Peer) -> None:
+    """Say that the password was not the right one."""
+    peer.send(error(1045))
+
+
+def closes(peer: Peer) -> None:
+    """End the connection."""
+    peer.connection.shutdown(socket.SHUT_RDWR)
+
+
+def resets(peer: Peer) -> None:
+    """End the connection with a reset."""
+    linger = struct.pack("ii", 1, 0)
+    peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    peer.connection.close()
+
+
+AFTER: dict[str, Behaviour] = {
+    "it refuses, as ed25519": refuses,
+    "it sends a salt and refuses, as parsec": asks(SALT, refuses),
+    "it asks and refuses, as PAM": asks(QUESTION, refuses),
+    "it asks and takes its time, as PAM": asks(QUESTION, Peer.hang),
+    "it asks and closes": asks(QUESTION, closes),
+    "it asks without an end": asks_for_ever,
+    "it takes its time": Peer.hang,
+    "it closes": closes,
+    "it resets": resets,
+    "it sends nonsense": lambda peer: peer.connection.sendall(bytes(100)),
+}
+
+
+@LOOPS
+@pytest.mark.parametrize("after", AFTER)
+# To caching_sha2_password, PAM's question looks like a request for the password.
+@pytest.mark.parametrize(("greeting", "plugin"), [(NATIVE, "parsec"), (PLUGIN, CLEAR)])
+def test_an_unsupported_plugin_is_named_whatever_the_server_does_after_an_empty_packet(
+    greeting: str, plugin: str, after: str, new_loop: Loop
+) -> None:
+    received: list[bytes] = []
+
+    def behaviour(peer: Peer) -> None:
+        peer.greet(greeting)
+        peer.receive()
+        peer.send(auth_switch(plugin))
+        received.append(peer.receive())
+        AFTER[after](peer)
+
+    # As the service polls, with the deadline of its settings.
+    with (
+        fake_mysql(behaviour) as server,
+        asyncio.Runner(loop_factory=new_loop) as runner,
+    ):
+        polling = first_poll(database_of(server), Settings().clustercheck_deadline)
+        result = runner.run(polling)
+    assert isinstance(result, PollFailure)
+    assert result.reason is Reason.ACCESS_DENIED
+    assert f"the plugin {plugin}, which clustercheckd does not support" in result.detail
+    assert received == [b""]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [(auth_switch("parsec"), b""), (SALT, b"")],
+        [(auth_switch("client_ed25519"), b"")],
+        [(auth_switch("dialog"), b""), (QUESTION, b""), (QUESTION, b"")],
+        [
+            (auth_switch("client_ed25519"), b""),
+            (auth_switch("parsec"), b""),
+            (SALT, b""),
+        ],
+    ],
+)
+def test_the_next_plugin_of_an_account_is_used(
+    before: list[tuple[bytes, bytes]],
+) -> None:
+    def behaviour(peer: Peer) -> None:
+        peer.greet()
+        peer.receive()
+        for sent, answer in before:
+            peer.send(sent)
+            assert peer.receive() == answer
+        peer.send(auth_switch(NATIVE))
+        if len(peer.receive()) == 20:
+            peer.send(OK)
+            peer.answer_queries()
+
+    with fake_mysql(behaviour) as server:
+        assert isinstance(polled(server), NodeState)
+
+
+def test_a_plugin_that_needs_no_answer_lets_in() -> None:
+    def behaviour(peer: Peer) -> None:
+        peer.greet()
+        peer.receive()
+        peer.send(auth_switch("dialog"))
+        peer.receive()
+        peer.send(OK)
+        peer.answer_queries()
 
     with fake_mysql(behaviour) as server:
         assert isinstance(polled(server), NodeState)
