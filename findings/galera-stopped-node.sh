@@ -1,0 +1,82 @@
+#!/bin/bash
+# MariaDB with Galera: a node that was stopped does not notice for seconds that its group has excluded it.
+# Guess: when it continues, its timers have expired. It is non-Primary within a tenth of a second.
+# Seen: after 1 s it still says Synced, Primary, wsrep_ready ON and three members. A read in sync (wsrep_sync_wait=1)
+#   waits.
+set -eu
+packages="mariadb-server-core=1:10.11.19-0+deb12u1 mariadb-client-core=1:10.11.19-0+deb12u1
+    galera-4=26.4.23-0+deb12u1 galera-arbitrator-4=26.4.23-0+deb12u1"
+libraries="libaio1=0.3.113-4 libnuma1=2.0.16-1 liburing2=2.3-3 libedit2=3.1-20221030-2 libncurses6=6.4-4
+    libbsd0=0.11.7-2 libboost-program-options1.74.0=1.74.0+ds1-21"
+sed -n '/^set/q; s/^# //p' "$0"
+
+folder=$(mktemp -d) processes=()
+clean_up() {
+    for process in "${processes[@]}"; do
+        kill -KILL "$process" || true
+        wait "$process" || true
+    done 2>/dev/null
+    rm -rf "$folder"
+}
+trap clean_up EXIT
+cd "$folder"
+# shellcheck disable=SC2086 # lists of words
+apt-get -qq -o APT::Sandbox::User=root download $packages $libraries 2>apt.log ||
+    { echo "Not available any more: $packages"; exit 3; }
+for package in *.deb; do dpkg-deb -x "$package" .; done
+machine=$(uname -m)
+export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine-linux-gnu
+differs() { echo "This differs from what was seen before."; exit 1; }
+
+wait_for() { # SECONDS COMMAND...
+    local until=$((SECONDS + $1)) && shift
+    while ! "$@" >/dev/null 2>&1; do
+        ((SECONDS < until)) || { echo "No longer waiting for: $*"; exit 2; }
+        sleep 0.1
+    done
+}
+
+port=$((20000 + RANDOM % 10000))
+next_port() { while ((++port)) && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done; }
+
+sql() { timeout 30 mariadb --no-defaults --socket="$folder/node.sock" -u root -NB -e "$1"; }
+mariadb-install-db --no-defaults --basedir="$folder/usr" --datadir="$folder/data" --user=root \
+    --auth-root-authentication-method=normal --skip-test-db >install.log 2>&1
+next_port && group=$port
+mariadbd --no-defaults --basedir="$folder/usr" --tmpdir="$folder" --user=root --skip-networking \
+    --binlog-format=ROW --innodb-autoinc-lock-mode=2 --innodb-flush-log-at-trx-commit=0 \
+    --wsrep-on=ON --wsrep-provider="$folder/usr/lib/galera/libgalera_smm.so" --wsrep-node-address=127.0.0.1 \
+    --datadir="$folder/data" --socket="$folder/node.sock" --wsrep-cluster-name=finding \
+    --wsrep-provider-options="gmcast.listen_addr=tcp://127.0.0.1:$group" \
+    --wsrep-cluster-address=gcomm:// --wsrep-new-cluster >node.log 2>&1 &
+processes+=($!)
+wait_for 60 sql "SELECT 1"
+node=$!
+status() { sql "SHOW STATUS LIKE '$1'" | cut -f 2; }
+size_is() { [[ $(status wsrep_cluster_size) == "$1" ]]; }
+says() {
+    echo "$(status wsrep_local_state_comment) $(status wsrep_cluster_status) $(status wsrep_ready) `
+        `$(status wsrep_cluster_size)"
+}
+
+sql "SELECT VERSION(); SHOW STATUS LIKE 'wsrep_provider_version'"
+for arbitrator in 1 2; do # the rest of the group
+    next_port
+    mkdir "$arbitrator"
+    garbd --address "gcomm://127.0.0.1:$group" --group finding --name "$arbitrator" \
+        --workdir "$folder/$arbitrator" --options "gmcast.listen_addr=tcp://127.0.0.1:$port" \
+        --log "$folder/$arbitrator.log" &
+    processes+=($!)
+    wait_for 30 size_is $((arbitrator + 1))
+done
+kill -STOP "$node"
+wait_for 60 grep 'primary = yes.*memb_num = 2' 2.log
+kill -CONT "$node"
+timeout 2 mariadb --no-defaults --socket="$folder/node.sock" -u root -e "
+    SET SESSION wsrep_sync_wait=1; SELECT 1" >sync.log 2>&1 &
+in_sync=$!
+sleep 1
+says=$(says)
+wait "$in_sync" && read=works || read=waits
+echo "After 1 s: $says; a read in sync: $read"
+[[ "$says,$read" == 'Synced Primary ON 3,waits' ]] || differs
