@@ -26,7 +26,7 @@ apt-get -qq -o APT::Sandbox::User=root download $packages $libraries 2>apt.log |
     { echo "Not available any more: $packages"; exit 3; }
 for package in *.deb; do dpkg-deb -x "$package" .; done
 machine=$(uname -m)
-export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine-linux-gnu
+export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine-linux-gnu:$folder/lib/$machine-linux-gnu
 differs() { echo "This differs from what was seen before."; exit 1; }
 
 wait_for() { # SECONDS COMMAND...
@@ -83,7 +83,7 @@ growth() { # STATEMENT: what grows on the second node when it is sent to the fir
     join before after | awk '$3 > $2 {print $1, $3 - $2}' | paste -sd ,
 }
 
-mariadb-install-db --no-defaults --basedir="$folder/usr" --datadir="$folder/first" --user=root \
+mariadb-install-db --no-defaults --force --basedir="$folder/usr" --datadir="$folder/first" --user=root \
     --auth-root-authentication-method=normal --skip-test-db >install.log 2>&1
 node first "" --wsrep-new-cluster
 sql_on first "SELECT VERSION(); SHOW STATUS LIKE 'wsrep_provider_version'"

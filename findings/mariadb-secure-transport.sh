@@ -24,7 +24,7 @@ apt-get -qq -o APT::Sandbox::User=root download $packages $libraries 2>apt.log |
     { echo "Not available any more: $packages"; exit 3; }
 for package in *.deb; do dpkg-deb -x "$package" .; done
 machine=$(uname -m)
-export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine-linux-gnu
+export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine-linux-gnu:$folder/lib/$machine-linux-gnu
 differs() { echo "This differs from what was seen before."; exit 1; }
 
 wait_for() { # SECONDS COMMAND...
@@ -39,7 +39,7 @@ port=$((20000 + RANDOM % 10000))
 next_port() { while ((++port)) && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done; }
 
 sql() { timeout 30 mariadb --no-defaults --socket="$folder/node.sock" -u root -NB -e "$1"; }
-mariadb-install-db --no-defaults --basedir="$folder/usr" --datadir="$folder/data" --user=root \
+mariadb-install-db --no-defaults --force --basedir="$folder/usr" --datadir="$folder/data" --user=root \
     --auth-root-authentication-method=normal --skip-test-db >install.log 2>&1
 next_port
 mariadbd --no-defaults --basedir="$folder/usr" --datadir="$folder/data" --tmpdir="$folder" --user=root \

@@ -23,7 +23,7 @@ apt-get -qq -o APT::Sandbox::User=root download $packages $libraries 2>apt.log |
     { echo "Not available any more: $packages"; exit 3; }
 for package in *.deb; do dpkg-deb -x "$package" .; done
 machine=$(uname -m)
-export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine-linux-gnu
+export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine-linux-gnu:$folder/lib/$machine-linux-gnu
 differs() { echo "This differs from what was seen before."; exit 1; }
 
 wait_for() { # SECONDS COMMAND...
