@@ -69,7 +69,6 @@ def _within(
 ) -> Kind:
     def parse_within(text: str) -> float:
         number = parse(text)
-        # NaN is outside too.
         if not least <= number <= most:
             raise ValueError
         return number

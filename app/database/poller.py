@@ -167,9 +167,9 @@ class Poller:
         await self._stop()
         await self._sessions.aclose()
 
-    async def trial(self, database: Database) -> PollResult:
+    async def trial(self, database: Database, deadline_seconds: float) -> PollResult:
         """Poll once by other settings. The server may keep its session, as it may keep ours."""
-        pace = Pace(self.pace.deadline_seconds)
+        pace = Pace(deadline_seconds)
         if self._sessions.are_many():
             target = self._attempt.target
             return poll_failure(HeldError(), target, CONNECTING, pace.deadline_seconds)

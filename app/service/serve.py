@@ -206,7 +206,8 @@ class _Service:
                 "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
             )
         prepare_for(settings.target())
-        return await self._monitor.trial(lambda: self._sources.poller.trial(settings))
+        poller, seconds = self._sources.poller, settings.clustercheck_deadline
+        return await self._monitor.trial(lambda: poller.trial(settings, seconds))
 
     async def _take(self, settings: Settings) -> None:
         """Use other settings."""

@@ -1,6 +1,7 @@
 """Reads the settings: flags, environment variables and an env file."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -11,6 +12,8 @@ from app.settings.error import SettingsError
 from app.settings.settings import TABLE, Settings
 
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
+
+_NAME = re.compile("[A-Z_]+")
 
 _LIKE_OURS = (
     "CLUSTERCHECK_",
@@ -87,8 +90,9 @@ def _unknown(variables: Iterable[Variable]) -> Iterator[str]:
         is_like_ours = name.startswith(_LIKE_OURS)
         longer = [known for known in TABLE if known.startswith(variable.field)]
         near = longer or get_close_matches(variable.field, TABLE, 1, _ALIKE)
-        # What a line has left of = may be a pasted key or password.
-        called = variable._replace(name=name).called if near or is_like_ours else where
+        # What a line has left of = may be, or have in it, a pasted key or password.
+        is_name = _NAME.fullmatch(name) and (near or is_like_ours)
+        called = variable._replace(name=name).called if is_name or not where else where
         meant = f"; did you mean {near[0].upper()}?" if near else ""
         if where or is_like_ours:
             yield f"{called} is not a setting{meant}"

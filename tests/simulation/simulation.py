@@ -190,7 +190,9 @@ class Simulation:
         """Let other settings take over, or be refused, as the service does."""
         database = self.rng.choice([_DATABASE, self.poller.database, *_OTHERS])
         is_well = self._is_well
-        failure = await self.monitor.trial(lambda: self.poller.trial(database))
+        failure = await self.monitor.trial(
+            lambda: self.poller.trial(database, promised.DEADLINE_SECONDS)
+        )
         self._reloading = False
         if self._over:
             return

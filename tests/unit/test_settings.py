@@ -235,6 +235,7 @@ def test_an_env_file_that_cannot_be_read_is_named_with_the_reason(load: Load) ->
         ("MYSQL_SSL_OPTIONS", ": MYSQL_SSL_OPTIONS is not a setting"),
         # It may be a pasted key or password.
         ("MIIEvQ:geheim", " is not a setting"),
+        ("MYSQL_PASSWORD:geheim", " is not a setting; did you mean MYSQL_PASSWORD?"),
     ],
 )
 def test_a_name_that_is_none_is_a_mistake_in_the_env_file_but_stops_no_start(
