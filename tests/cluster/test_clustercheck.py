@@ -131,6 +131,7 @@ def test_it_asks_where_the_service_listens(
 
 
 def test_it_computes_no_argument(service: Service, tmp_path: Path) -> None:
+    service.wait_for_verdict(200, "synced", target=STRICT)
     computed = f"'x[$(touch {tmp_path}/file)]'"
     assert run(service.port, f"- {computed} log {computed}") == ("synced", "")
     assert not Path(tmp_path, "file").exists()
