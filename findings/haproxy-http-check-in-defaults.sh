@@ -20,16 +20,16 @@ trap clean_up EXIT
 cd "$folder"
 # shellcheck disable=SC2086 # lists of words
 apt-get -qq -o APT::Sandbox::User=root download $packages $libraries 2>apt.log ||
-    { echo "Not available any more: $packages"; exit 3; }
+    { echo "Not available: $(tail -n 1 apt.log)" && exit 3; }
 for package in *.deb; do dpkg-deb -x "$package" .; done
-machine=$(uname -m)
-export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine-linux-gnu:$folder/lib/$machine-linux-gnu
+machine=$(uname -m)-linux-gnu
+export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine:$folder/lib/$machine
 differs() { echo "This differs from what was seen before."; exit 1; }
 
 wait_for() { # SECONDS COMMAND...
     local until=$((SECONDS + $1)) && shift
-    while ! "$@" >/dev/null 2>&1; do
-        ((SECONDS < until)) || { echo "No longer waiting for: $*"; exit 2; }
+    while ! "$@" >waiting.log 2>&1; do
+        ((SECONDS < until)) || { echo "No longer waiting for: $*" && cat waiting.log && exit 2; }
         sleep 0.1
     done
 }

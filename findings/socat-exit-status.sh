@@ -5,7 +5,9 @@
 #   get the answer.
 set -eu
 packages="socat=1.7.4.4-2"
-libraries="libwrap0=7.6.q-32"
+libraries="libwrap0=7.6.q-32 libnsl2=1.3.0-2 libtirpc3=1.3.3+ds-1 libgssapi-krb5-2=1.20.1-2+deb12u5
+    libkrb5-3=1.20.1-2+deb12u5 libk5crypto3=1.20.1-2+deb12u5 libkrb5support0=1.20.1-2+deb12u5
+    libkeyutils1=1.6.3-2"
 sed -n '/^set/q; s/^# //p' "$0"
 
 folder=$(mktemp -d) processes=()
@@ -20,16 +22,16 @@ trap clean_up EXIT
 cd "$folder"
 # shellcheck disable=SC2086 # lists of words
 apt-get -qq -o APT::Sandbox::User=root download $packages $libraries 2>apt.log ||
-    { echo "Not available any more: $packages"; exit 3; }
+    { echo "Not available: $(tail -n 1 apt.log)" && exit 3; }
 for package in *.deb; do dpkg-deb -x "$package" .; done
-machine=$(uname -m)
-export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine-linux-gnu:$folder/lib/$machine-linux-gnu
+machine=$(uname -m)-linux-gnu
+export PATH=$folder/usr/sbin:$folder/usr/bin:$PATH LD_LIBRARY_PATH=$folder/usr/lib/$machine:$folder/lib/$machine
 differs() { echo "This differs from what was seen before."; exit 1; }
 
 wait_for() { # SECONDS COMMAND...
     local until=$((SECONDS + $1)) && shift
-    while ! "$@" >/dev/null 2>&1; do
-        ((SECONDS < until)) || { echo "No longer waiting for: $*"; exit 2; }
+    while ! "$@" >waiting.log 2>&1; do
+        ((SECONDS < until)) || { echo "No longer waiting for: $*" && cat waiting.log && exit 2; }
         sleep 0.1
     done
 }
