@@ -430,12 +430,8 @@ def poll_once(database: Database, deadline_seconds: float) -> PollResult:
     return asyncio.run(first_poll(database, deadline_seconds))
 
 
-async def first_poll(
-    database: Database,
-    deadline_seconds: float,
-    clock: Callable[[], float] = boot_seconds,
-) -> PollResult:
+async def first_poll(database: Database, deadline_seconds: float) -> PollResult:
     """Poll a node once, with a login."""
-    poller = Poller(database, Pace(deadline_seconds), clock=clock)
+    poller = Poller(database, Pace(deadline_seconds))
     async with contextlib.aclosing(poller):
         return await poller.poll()

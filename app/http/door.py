@@ -17,7 +17,7 @@ from app.http.head import CAUSES, REQUEST_BYTES, Request, read_head
 _BAD_REQUEST = 400
 
 _MOST_BYTES = 1 << 18
-"""How much to read of what follows a request, until the client closes."""
+"""How much to read of one connection, until its client closes it."""
 
 NOT_ALLOWED = "not in CLUSTERCHECK_ALLOW_FROM"
 

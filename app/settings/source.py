@@ -88,14 +88,15 @@ def _unknown(variables: Iterable[Variable]) -> Iterator[str]:
         if variable.field in TABLE or name == _ENV_FILE_VARIABLE:
             continue
         is_like_ours = name.startswith(_LIKE_OURS)
+        if not (where or is_like_ours):
+            continue
         longer = [known for known in TABLE if known.startswith(variable.field)]
         near = longer or get_close_matches(variable.field, TABLE, 1, _ALIKE)
         # What a line has left of = may be, or have in it, a pasted key or password.
         is_name = _NAME.fullmatch(name) and (near or is_like_ours)
         called = variable._replace(name=name).called if is_name or not where else where
         meant = f"; did you mean {near[0].upper()}?" if near else ""
-        if where or is_like_ours:
-            yield f"{called} is not a setting{meant}"
+        yield f"{called} is not a setting{meant}"
 
 
 def values_of(
