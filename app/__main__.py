@@ -41,10 +41,6 @@ def _run(typed: Namespace) -> int:
     # Each command imports what it needs, and waits for nothing else.
     source = Source(typed.flags, typed.env_file)
     match typed.command:
-        case "serve" if typed.check_settings:
-            from app.commands.check import check_settings
-
-            return check_settings(source)
         case "serve":
             from app.service.serve import serve
 

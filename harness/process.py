@@ -1,5 +1,6 @@
 """Child processes that never outlive this one."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -10,7 +11,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from harness.waiting import NotInTimeError, wait_for
+
 _CPUCLOCK_SCHED = 2
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class ProcessEndedError(RuntimeError):
@@ -55,6 +59,11 @@ class Process:
         return self._popen.pid
 
     @property
+    def session(self) -> int:
+        """The id of its session."""
+        return self.pid
+
+    @property
     def exit_code(self) -> int | None:
         """The exit status, negative for a signal; None while the process runs."""
         return self._popen.poll()
@@ -74,6 +83,9 @@ class Process:
     def cpu_seconds(self) -> float:
         """The CPU time used so far, with that of ended threads (clock_getcpuclockid(3))."""
         return time.clock_gettime((~self.pid << 3) | _CPUCLOCK_SCHED)
+
+    def _ended(self) -> tuple[int] | None:
+        return None if self.exit_code is None else (self.exit_code,)
 
     def check(self) -> bool:
         """Return True. Raises `ProcessEndedError` if the process has ended."""
@@ -113,10 +125,10 @@ class Process:
         """
         self.send(number)
         self.send(signal.SIGCONT)
-        with suppress(subprocess.TimeoutExpired):
-            self._popen.wait(seconds)
+        with suppress(NotInTimeError):
+            wait_for("its end", self._ended, seconds=seconds)
         self.send(signal.SIGKILL)
-        code = self._popen.wait()
+        (code,) = wait_for("its end", self._ended)
         # A killed mariadbd leaves the rsync of its state transfer behind.
         self.send_to_session("", signal.SIGKILL)
         return code
@@ -135,8 +147,49 @@ class Process:
             with suppress(FileNotFoundError, ProcessLookupError):
                 before, _, after = stat.read_text().rpartition(")")
                 name, session = before.partition("(")[2], after.split()[3]
-                if int(session) == self.pid and command in name:
+                if int(session) == self.session and command in name:
                     os.kill(int(stat.parent.name), number)
+
+
+class Successor(Process):
+    """A process that another one of the same session has started, and left to this one."""
+
+    def __init__(self, pid: int, before: Process) -> None:
+        self.name, self.log, self._pid, self._session = (
+            before.name,
+            before.log,
+            pid,
+            before.session,
+        )
+        self._exit_code: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._pid
+
+    @property
+    def session(self) -> int:
+        """The id of its session."""
+        return self._session
+
+    @property
+    def exit_code(self) -> int | None:
+        """As of any process."""
+        if self._exit_code is None:
+            ended, status = os.waitpid(self._pid, os.WNOHANG)
+            self._exit_code = os.waitstatus_to_exitcode(status) if ended else None
+        return self._exit_code
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if self.exit_code is None:
+            os.kill(self._pid, number)
+
+
+def become_parent_of_orphans() -> None:
+    """Have what a child leaves behind become a child of this process, prctl(2)."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def output_of(*command: str | Path, seconds: float = 600, **options: Any) -> str:  # noqa: ANN401 (subprocess.run's)

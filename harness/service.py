@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.galera import ACCOUNT, PASSWORD, Node
+from harness.manager import Manager
 from harness.network import RemoteHost
 from harness.ports import LOOPBACK, Ports
-from harness.process import Process
+from harness.process import Process, Successor
 from harness.waiting import wait_for
 
 _START_SECONDS = 20.0
@@ -92,6 +93,9 @@ class Service:
         pass_fds: Sequence[int] = (),
         host: RemoteHost | None = None,
     ) -> None:
+        self._process: Process
+        self.manager = Manager()
+        self._followed = 0
         self.port = port
         self.address = host.address if host else LOOPBACK
         self.name = name
@@ -104,14 +108,25 @@ class Service:
             "CLUSTERCHECK_HOST": self.address,
             "CLUSTERCHECK_PORT": str(port),
             "CLUSTERCHECK_DISABLED_FILE": str(directory / f"{name}-{port}.disabled"),
+            "NOTIFY_SOCKET": self.manager.address,
             **environ,
         }
         self.disabled_file = Path(self._environ["CLUSTERCHECK_DISABLED_FILE"])
         self.restart()
 
+    @property
+    def process(self) -> Process:
+        """The main process: the one that was started, or its latest successor."""
+        for pid in self.manager.values("MAINPID")[self._followed :]:
+            self._followed += 1
+            # It ends soon.
+            wait_for("the old process to go", lambda: self._process.exit_code == 0)
+            self._process = Successor(int(pid), self._process)
+        return self._process
+
     def restart(self) -> None:
         """Start the service, again after a stop."""
-        self.process = Process(
+        self._process = Process(
             self.name,
             self._command,
             self.log,

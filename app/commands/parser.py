@@ -50,11 +50,9 @@ COMMANDS = {
         "clustercheckd serve --env-file /etc/clustercheckd/clustercheckd.env",
         (
             "0  after SIGTERM or Ctrl-C",
-            "1  --check-settings: the node can be read, and not with these",
             f"{_MISUSED}, or the port is in use",
         ),
         TABLE,
-        {"--check-settings": _switch("only say whether the settings can be used")},
     ),
     "check": Command(
         "poll the node once, as the service would, and print the verdict",

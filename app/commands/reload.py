@@ -1,21 +1,26 @@
-"""`clustercheckd reload`: have the service of this host read its settings again."""
+"""`clustercheckd reload`: have a new process with the settings as they are now take over."""
 
 import os
 import re
 import signal
+import socket
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.commands.asking import Answer, ask, own_address
+from app.commands.asking import Address, Answer, ask, own_address
 from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
 from app.settings.source import Source
+from app.text import host_and_port
 from app.verdict.reason import Reason
 
-_SECONDS = 130.0
-"""Longer than the new settings may take to read the node, and the old ones after them."""
+_SECONDS = 70.0
+"""Longer than the new process may take."""
 _PAUSE_SECONDS = 0.05
+
+_LOOPBACK = "127.0.0.1"
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def reload(source: Source) -> int:
@@ -23,50 +28,53 @@ def reload(source: Source) -> int:
 
     Raises `SettingsError` if the settings do not lead to the service.
     """
-    address = own_address(source)
-    [before] = ask([address])
+    address = place = own_address(source)
+    # systemd sets it for ExecReload=. The settings may name another address now.
+    main = os.environ.get("MAINPID")
+    if main:
+        place = next(iter(_listening(main)), address)
+    [before] = ask([place])
     sent_at = datetime.now(UTC)
-    # systemd sets it for ExecReload=. Another unit's service may answer there.
-    by_systemd = os.environ.get("MAINPID")
-    main = by_systemd or str(before.pid)
     if fault := before.fault:
-        fault += "; if its address has changed, run: systemctl restart clustercheckd"
+        fault += "; if its address has changed, run: systemctl reload clustercheckd"
     else:
-        fault = _send_signal(main, address.port)
+        main = main or str(before.pid)
+        fault = _send_signal(main, place.port)
     if fault:
-        complain(f"not reloaded: {address.name}: {fault}")
+        complain(f"not reloaded: {place.name}: {fault}")
         return FAILED
     end = time.monotonic() + _SECONDS
     after = before
     # One that began before the signal may have read the settings of before.
-    while after.last_reload.at is None or after.last_reload.at < sent_at:
+    while _reloaded_at(after) < sent_at:
         has_ended = after.fault and not Path(f"/proc/{main}").exists()
         if has_ended or after.reason == Reason.SHUTTING_DOWN:
-            complain(f"not reloaded: {address.name}: {after.fault or after.words}")
+            complain(f"not reloaded: {place.name}: {after.fault or after.words}")
             return FAILED
         if time.monotonic() > end:
-            complain(f"{address.name}: no outcome within {_SECONDS:g} s: see its log")
+            complain(f"{place.name}: no outcome within {_SECONDS:g} s: see its log")
             return FAILED
         time.sleep(_PAUSE_SECONDS)
-        [after] = ask([address])
-    # The journal has the service's own lines, too.
-    return _told(before, after, is_in_log=bool(by_systemd))
+        after = max(ask([*{place, address}]), key=_reloaded_at)
+    return _told(before, after)
 
 
-def _told(before: Answer, after: Answer, *, is_in_log: bool) -> int:
+def _reloaded_at(answer: Answer) -> datetime:
+    return answer.last_reload.at or _NEVER
+
+
+def _told(before: Answer, after: Answer) -> int:
     """Print the outcome of a reload; return the exit status."""
     outcome = after.last_reload
-    if not is_in_log:
-        refused = (f"not reloaded: {line}" for line in outcome.complaints)
-        complain(*outcome.warnings, *refused)
+    refused = (f"not reloaded: {line}" for line in outcome.complaints)
+    complain(*outcome.warnings, *refused)
     if outcome.complaints:
         return FAILED if outcome.failure else MISUSED
     was, now = before.otherwise or before, after.otherwise or after
-    if not is_in_log:
-        say(
-            f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
-            f" and is {now.words}"
-        )
+    say(
+        f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
+        f" and is {now.words}"
+    )
     lost = []
     if was.available and not now.available:
         lost.append("the node was available and is not any more")
@@ -84,29 +92,41 @@ def _send_signal(pid: str, port: int) -> str:
 
     pid: any program may have named it.
     """
-    try:
-        if _listens(Path(f"/proc/{pid}"), port):
-            os.kill(int(pid), signal.SIGHUP)
-            return ""
-    except PermissionError as fault:
-        return f"process {pid}: {fault.strerror}: run reload as root or as its user"
-    except OSError:
-        pass
+    if any(place.port == port for place in _listening(pid)):
+        os.kill(int(pid), signal.SIGHUP)
+        return ""
     return (
-        f"process {pid} does not listen there: give reload the flags of ExecStart=; if the service"
-        " runs in a container, send SIGHUP there"
+        f"process {pid} does not listen there, as far as this user sees: run reload as root, with"
+        " the flags of ExecStart=; if the service runs in a container, restart that"
     )
 
 
-def _listens(process: Path, port: int) -> bool:
+def _listening(pid: str) -> list[Address]:
+    """Return where a process listens, as far as this user may know."""
     # proc(5): 0A is TCP_LISTEN, and the inode comes six columns later.
-    row = re.compile(rf":{port:04X} \S+ 0A(?: +\S+){{5}} +(\d+)")
+    row = re.compile(r": (\w+):(\w+) \S+ 0A(?: +\S+){5} +(\d+)")
+    try:
+        # realpath takes one that is closed meanwhile.
+        files = map(os.path.realpath, Path(f"/proc/{pid}/fd").iterdir())
+        descriptors = set(map(os.path.basename, files))
+    except OSError:
+        return []
     tables = Path("/proc/self/net").glob("tcp*")
-    sockets = {
-        f"socket:[{inode}]"
-        for table in tables
-        for inode in row.findall(table.read_text())
-    }
-    # realpath takes one that is closed meanwhile.
-    descriptors = map(os.path.realpath, (process / "fd").iterdir())
-    return not sockets.isdisjoint(map(os.path.basename, descriptors))
+    rows = (found for table in tables for found in row.findall(table.read_text()))
+    return [
+        Address(host_and_port(host, port), host, port)
+        for address, digits, inode in rows
+        if f"socket:[{inode}]" in descriptors
+        for host, port in [(_host(address), int(digits, 16))]
+    ]
+
+
+def _host(address: str) -> str:
+    """Return an address of /proc/net as it is written elsewhere; of a wildcard, the loopback's."""
+    packed = bytes.fromhex(address)
+    if not any(packed):
+        return _LOOPBACK
+    # Each word is in the order of this host.
+    words = (packed[at : at + 4][::-1] for at in range(0, len(packed), 4))
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6  # noqa: PLR2004
+    return socket.inet_ntop(family, b"".join(words))

@@ -128,6 +128,13 @@ class Sync:
         """Note that nothing is known any more."""
         return replace(self, read=Read.NONE)
 
+    def waited(self, at: float, seconds: float | None) -> "Sync":
+        """Note that another process has waited for so long."""
+        if not self._waits:
+            return self
+        since = min(self.waiting_since, at - (seconds or 0.0))
+        return replace(self, waiting_since=since)
+
     def poll_failed(self) -> "Sync":
         """Note a poll that did not read the node."""
         is_first = self.answers is Answers.NONE

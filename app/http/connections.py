@@ -106,13 +106,10 @@ class ConnectionRegister:
         # When each client asked, the latest last: so none can push out the others.
         self._asked: dict[str, float] = {}
 
-    def allow(self, networks: Networks) -> list[str]:
-        """Let these networks connect; return who asked in the last minute, and now may not."""
-        self.allowed = networks
-        self.latest.pop(REFUSED, None)
+    def recent(self) -> list[str]:
+        """Return who asked in the last minute."""
         since = time.monotonic() - _ASKED_SECONDS
-        recent = [address for address, at in self._asked.items() if at > since]
-        return [address for address in recent if not self.allows(address)]
+        return [address for address, at in self._asked.items() if at > since]
 
     def allows(self, address: str) -> bool:
         """Return whether a client may connect."""

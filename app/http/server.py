@@ -23,6 +23,8 @@ _QUEUED, _QUEUED_OF_A_CLIENT = 256, 64
 _LAST_REQUEST_SECONDS = 0.2
 """How long an accepted connection may take to send its request while the service stops."""
 _PAUSE_SECONDS = 0.02
+_LAST_ACCEPTED = 10
+"""How often to look for connections that wait to be accepted, before the socket is closed."""
 _TICK_SECONDS = 0.1
 
 _TCP_INFO_QUEUED = slice(24, 28)
@@ -32,7 +34,8 @@ _TCP_INFO_QUEUED = slice(24, 28)
 class Server(uvicorn.Server):
     """A uvicorn server that stops when it is told to, after the held answers.
 
-    on_signal: called on the event loop with the name of each SIGTERM and SIGINT.
+    on_accepting: called once it accepts. on_signal: called on the event loop with the name of each
+    SIGTERM and SIGINT.
     """
 
     def __init__(
@@ -40,9 +43,15 @@ class Server(uvicorn.Server):
         listening: socket.socket,
         register: ConnectionRegister,
         answers: Answers,
+        *,
+        on_accepting: Callable[[], object],
         on_signal: Callable[[str], object],
     ) -> None:
+        self._on_accepting = on_accepting
         self._on_signal = on_signal
+        self._patience_seconds = 0.0
+        # Set once it accepts no more.
+        self.has_closed = asyncio.Event()
         self._listening = listening
         self._register = register
         self._answers = answers
@@ -67,23 +76,31 @@ class Server(uvicorn.Server):
         loop.call_soon_threadsafe(self._on_signal, signal.Signals(sig).name)
 
     async def shutdown(self, sockets: object = None) -> None:  # noqa: ARG002 (uvicorn's signature)
-        """Wait for what has been accepted. uvicorn's own sleeps while health checks wait."""
+        """Wait for what has connected. uvicorn's own sleeps while health checks wait."""
+        loop, doors = asyncio.get_running_loop(), self._register.doors
+        # Where a successor listens at another address, nobody else accepts these.
+        for _ in range(_LAST_ACCEPTED):
+            if not self._queued():
+                break
+            await asyncio.sleep(_PAUSE_SECONDS)
         for server in self.servers:
             server.close()
-        loop, doors = asyncio.get_running_loop(), self._register.doors
-        end = loop.time() + _LAST_REQUEST_SECONDS
+        self.has_closed.set()
+        end = loop.time() + self._patience_seconds
         while doors:
             await asyncio.sleep(_PAUSE_SECONDS)
             for door in list(doors) if loop.time() > end else ():
                 door.settle(overdue=True)
 
-    def stop(self) -> None:
-        """Begin to stop."""
+    def stop(self, patience_seconds: float = _LAST_REQUEST_SECONDS) -> None:
+        """Begin to stop. Each request that is on its way has so many seconds to arrive."""
+        self._patience_seconds = patience_seconds
         self.should_exit = True
         self._has_clients.set()
 
     async def main_loop(self) -> None:
         """Hold clients to their limits. uvicorn's own loop wakes ten times a second without any."""
+        self._on_accepting()
         while not self.should_exit:
             await self._has_clients.wait()
             await asyncio.sleep(_TICK_SECONDS)
@@ -96,6 +113,11 @@ class Server(uvicorn.Server):
         self._has_clients.set()
         return Door(self._register, self._answers)
 
+    def _queued(self) -> int:
+        """Return how many connections wait to be accepted."""
+        info = self._listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
+        return int.from_bytes(info[_TCP_INFO_QUEUED], sys.byteorder)
+
     def _thin_out_queue(self) -> None:
         """If too many connections wait to be accepted, take a few of each client.
 
@@ -104,8 +126,7 @@ class Server(uvicorn.Server):
         taken = []
         count: Counter[str | bytes] = Counter()
         with suppress(OSError):
-            info = self._listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
-            queued = int.from_bytes(info[_TCP_INFO_QUEUED], sys.byteorder)
+            queued = self._queued()
             for _ in range(queued if queued > _QUEUED else 0):
                 waiting, peer = self._listening.accept()
                 client = client_of(address_of(peer))

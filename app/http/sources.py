@@ -15,7 +15,7 @@ HealthCheckCounts = Counter[str]
 
 @dataclass(eq=False)
 class Sources:
-    """The parts of a running service. A reload replaces settings and poller."""
+    """The parts of a running service."""
 
     settings: Settings
     poller: Poller

@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 
 from app.deadline import boot_seconds, deadline
 from app.monitor.changes import Changes
-from app.verdict.node_state import NodeState, PollFailure, PollResult
+from app.verdict.node_state import PollFailure, PollResult
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict, decide
 
@@ -32,7 +32,6 @@ REFUSAL_SECONDS = 0.05
 """How long an answer waits that would be 503."""
 
 _POLICIES_KEPT = 64  # no client can make memory grow
-_TRIES = 2  # one login may be slow
 _SLACK_SECONDS = 0.1
 _DURATION_BOUNDS_SECONDS = (
     0.001,
@@ -85,7 +84,7 @@ Poll = Callable[[], Awaitable[PollResult]]
 
 @dataclass(frozen=True)
 class Polling:
-    """How to poll, and what to decide from it: what a reload replaces.
+    """How to poll, and what to decide from it.
 
     deadline_seconds: how long an answer may wait. max_age_seconds: see `oldest_usable_seconds`.
     """
@@ -131,13 +130,6 @@ class Monitor:
         self._question = asyncio.Event()
         self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
         self._on_verdict = on_verdict
-
-    def take(self, polling: Polling, *, forget: bool) -> None:
-        """Poll in another way. forget: whether the latest result no longer counts."""
-        self.polling = polling
-        if forget:
-            self.result = None
-        self._decided.cache_clear()
 
     @property
     def age_seconds(self) -> float:
@@ -210,28 +202,12 @@ class Monitor:
                 if verdict.reason is not Reason.STALE:
                     return verdict
 
-    async def trial(self, poll: Poll) -> PollFailure | None:
-        """Return why the node, which can be read, could not be by another poll, twice."""
-        failure = None
-        for _ in range(_TRIES):
-            await self.fresh_verdict()
-            if not isinstance(self.result, NodeState):
-                return None
-            result = await poll()
-            if isinstance(result, NodeState):
-                return None
-            failure = result
-        return failure
-
     async def run(self) -> None:
         """Poll until cancelled."""
         try:
             while True:
-                began_at, polling = self.now(), self.polling
-                result = await self._poll(polling)
-                # A reload may have replaced it meanwhile.
-                if polling is self.polling:
-                    self._take_result(result, began_at)
+                began_at = self.now()
+                self._take_result(await self._poll(), began_at)
                 await self._pause()
         except Exception:
             _log.exception("polling ended")
@@ -265,10 +241,10 @@ class Monitor:
         if self.result is not None:
             self._on_verdict(self.changes[-1])
 
-    async def _poll(self, polling: Polling) -> PollResult:
+    async def _poll(self) -> PollResult:
         try:
-            async with deadline(_STUCK_PERIODS * polling.max_age_seconds):
-                return await polling.poll()
+            async with deadline(_STUCK_PERIODS * self.polling.max_age_seconds):
+                return await self.polling.poll()
         except TimeoutError:
             return _GIVEN_UP
         except Exception:  # noqa: BLE001 (no fault may end the polling)

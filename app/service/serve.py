@@ -5,35 +5,48 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Sequence
+import socket
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 
+# A host name is looked up, also one with letters beyond ASCII. An upgrade may have replaced the
+# files of a process that goes on: what it imports then would be of another version, or missing.
+from encodings import idna, punycode  # noqa: F401
+from typing import Any
+
 import uvloop
 
-import app.service.preload  # noqa: F401 (before anything can need it)
 from app import __version__
+from app.commands.exit_status import DONE, MISUSED
 from app.database.connection import prepare_for
 from app.database.poller import Pace, Poller
 from app.http.answers import Answers, Application
-from app.http.connections import ConnectionRegister
+from app.http.connections import DEADLINE_SECONDS, ConnectionRegister
 from app.http.reload_outcome import ReloadOutcome
 from app.http.server import Server
 from app.http.sources import HealthCheckCounts, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.giving_way import giving_way
 from app.service.log import Log
+from app.service.reload import follow, refuse, reload
+from app.service.successor import Predecessor, Report, predecessor
 from app.service.systemd import Systemd, kept_socket
 from app.settings.disabled_file import switches_now
 from app.settings.error import SettingsError
 from app.settings.listening import listening_socket
-from app.settings.settings import LISTENING, Settings
+from app.settings.settings import Settings
 from app.settings.source import Source
 from app.text import host_and_port
-from app.verdict.node_state import PollFailure
-from app.verdict.reason import Reason
 from app.verdict.rules import Switches
+
+_GO_SECONDS = 10.0
+"""How long the old process may take to go, beside an answer that it still holds."""
+
+_NOBODY_FOLLOWS = "only systemd follows a new process: restart clustercheckd"
+
+_NOT_YET = datetime.fromtimestamp(0, UTC)
 
 _log = logging.getLogger(__name__)
 
@@ -46,26 +59,37 @@ def serve(source: Source) -> int:
     # Until the server sets its own handlers, there is nothing to shut down, and a reload waits.
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    old = predecessor()
     log = Log()
-    settings, warnings = source.load()
-    prepare_for(settings.target())
-    log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
-    _tell_ignored(warnings)
-    service = _Service(settings, log, source)
-    uvloop.run(service.run())
+    try:
+        settings, warnings = source.load(strict=old is not None)
+        prepare_for(settings.target())
+        log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
+        for line in warnings:
+            _log.warning("setting ignored", extra={"detail": line})
+        uvloop.run(_Service(settings, warnings, old).run())
+    except SettingsError as fault:
+        if old is None:
+            raise
+        # The old process tells.
+        refused = ReloadOutcome(datetime.now(UTC), str(fault).splitlines())
+        old.tell(Report(os.getpid(), refused))
+        return MISUSED
     # The interpreter would look for garbage as it exits, while health checks wait.
     gc.freeze()
-    return 0
+    return DONE
 
 
 class _Service:
-    """The parts of a running service. A reload replaces those that depend on settings."""
+    """The parts of a running service. old: the process whose place it takes."""
 
-    def __init__(self, settings: Settings, log: Log, source: Source) -> None:
-        self._log = log
-        self._source = source
+    def __init__(
+        self, settings: Settings, warnings: Sequence[str], old: Predecessor | None
+    ) -> None:
+        self._old = old
         self._stopping = self._draining = False
-        self._systemd = Systemd(os.environ.get("NOTIFY_SOCKET"))
+        self._systemd = Systemd(os.environ.get("NOTIFY_SOCKET"), is_heard=old is None)
+        self._outcome = ReloadOutcome(datetime.now(UTC), warnings=warnings)
         poller = Poller(settings, _pace(settings))
         self._monitor = Monitor(
             _polling(settings, poller),
@@ -78,47 +102,64 @@ class _Service:
             self._monitor,
             ConnectionRegister(settings.clustercheck_allow_from),
             HealthCheckCounts(),
-            ReloadOutcome(datetime.now(UTC)),
+            # A successor shows its outcome once its predecessor accepts no more.
+            self._outcome if old is None else ReloadOutcome(_NOT_YET),
         )
-        kept = kept_socket()
-        self._listening = listening_socket(settings, kept)
-        if self._listening is not kept:
-            self._systemd.keep(self._listening)
         self._answers = Answers(self._sources)
-        self._server = Server(
-            self._listening, self._sources.connections, self._answers, self._stop
-        )
+        if old is None:
+            self._listen(kept_socket())
 
     async def run(self) -> None:
-        """Serve until a signal."""
-        self._tell("started")
-        polling = asyncio.create_task(self._monitor.run())
-        feeding = asyncio.create_task(
-            self._systemd.feed_watchdog(lambda: self._monitor.alive)
-        )
+        """Serve until a signal, or until a successor does."""
         making = asyncio.to_thread(self._make_documents, asyncio.get_running_loop())
         documents = asyncio.create_task(making)
         self._answers.application = documents
-        self._reloading = asyncio.create_task(self._reload_at_each_sighup())
+        tasks: list[asyncio.Future[Any]] = [documents]
         try:
+            if self._old:
+                await documents
+                await follow(self._old, self._sources, self._outcome)
+                self._listen(self._old.listening)
+            self._tell("reloaded" if self._old else "started")
+            self._reloading = asyncio.create_task(self._reload_at_each_sighup())
+            is_alive = self._systemd.feed_watchdog(lambda: self._monitor.alive)
+            beside = self._reloading, is_alive, self._monitor.run()
+            tasks += map(asyncio.ensure_future, beside)
+            if self._old:
+                await self._monitor.fresh_verdict()
             await self._server.serve([self._listening])
         finally:
             # The handlers end with the loop. A second signal would turn the exit status into a
             # failure.
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
-            tasks = (polling, feeding, self._reloading, documents)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
             await self._sources.poller.aclose()
 
     def _make_documents(self, loop: asyncio.AbstractEventLoop) -> Application:
-        """Import FastAPI, which takes long, at once: an upgrade may replace the files."""
+        """Import FastAPI, which takes long."""
         with giving_way(loop):
             from app.http.api import create_application  # noqa: PLC0415 (see above)
 
             return create_application(self._sources)
+
+    def _listen(self, kept: socket.socket | None) -> None:
+        """Make the server. Raises `SettingsError`."""
+        self._listening = listening_socket(self._sources.settings, kept)
+        self._is_new = self._listening is not kept
+        self._server = Server(
+            self._listening,
+            self._sources.connections,
+            self._answers,
+            on_accepting=self._accepts,
+            on_signal=self._stop,
+        )
+
+    def _accepts(self) -> None:
+        if self._old:
+            self._old.tell(Report(os.getpid(), self._outcome))
 
     def _switches(self) -> Switches:
         path = self._sources.settings.clustercheck_disabled_file
@@ -142,7 +183,7 @@ class _Service:
         settings = self._sources.settings
         drain_seconds = 0.0 if self._stopping else settings.clustercheck_drain_seconds
         self._stopping = True
-        # A reload that took over now would not know of the shutdown.
+        # A successor that took over now would not know of the shutdown.
         self._reloading.cancel()
         if drain_seconds:
             self._draining = True
@@ -154,81 +195,44 @@ class _Service:
         asyncio.get_running_loop().call_later(drain_seconds, self._server.stop)
 
     async def _reload_at_each_sighup(self) -> None:
-        """Reload, one at a time, whenever SIGHUP has arrived."""
-        asked = asyncio.Event()
+        """Reload, one at a time, whenever SIGHUP has arrived, once this is the main process."""
+        if self._old:
+            deadline_seconds = self._sources.settings.clustercheck_deadline
+            await self._old.end(_GO_SECONDS + deadline_seconds)
+            self._systemd.is_heard = True
+            self._sources.last_reload = self._outcome
+        if self._is_new:
+            self._systemd.keep(self._listening)
+        self._asked = asyncio.Event()
         loop = asyncio.get_running_loop()
         signal.signal(
-            signal.SIGHUP, lambda _number, _frame: loop.call_soon_threadsafe(asked.set)
+            signal.SIGHUP,
+            lambda _number, _frame: loop.call_soon_threadsafe(self._asked.set),
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
-        # A reload may import as well: see giving_way.
+        # Two threads that import may wait for each other: see giving_way.
         await asyncio.wait([self._answers.application])
-        while await asked.wait():
-            asked.clear()
-            await self._reload()
+        while await self._asked.wait():
+            self._asked.clear()
+            if not self._systemd.can_follow:
+                refuse(self._sources, _NOBODY_FOLLOWS)
+            elif await reload(self._sources, self._listening, self._hand_over):
+                return
 
-    async def _reload(self) -> None:
-        """Take the settings as they are now, or say why not."""
-        outcome = ReloadOutcome(datetime.now(UTC))
-        try:
-            settings, outcome.warnings = self._source.load(strict=True)
-            _tell_ignored(outcome.warnings)
-            if failure := await self._try(settings):
-                outcome.failure = failure
-                seen = f"{failure.reason}: {failure.detail}"
-                outcome.complaints = [
-                    f"the node can be read, and could not be with these settings: {seen}"
-                ]
-            else:
-                await self._take(settings)
-                allowed = settings.clustercheck_allow_from
-                outcome.shut_out = self._sources.connections.allow(allowed)
-        except SettingsError as fault:
-            outcome.complaints = str(fault).splitlines()
-        except Exception:  # noqa: BLE001 (no fault may end the reloading)
-            _log.exception("not reloaded")
-            outcome.failure = PollFailure(
-                Reason.ERROR, "clustercheckd failed to reload: see its log"
-            )
-            outcome.complaints = [outcome.failure.detail]
-        self._sources.last_reload = outcome
-        for line in outcome.complaints:
-            _log.error("not reloaded", extra={"detail": line})
+    def _hand_over(self, pid: int) -> Awaitable[object]:
+        """Leave the place to a successor, which accepts; return what ends when this does not."""
+        self._systemd.hand_over(pid)
 
-    async def _try(self, settings: Settings) -> PollFailure | None:
-        """Return why the node cannot be read with other settings.
+        def pass_on(*_of_the_signal: object) -> None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGHUP)
 
-        Raises `SettingsError` if a reload cannot use them.
-        """
-        current = self._sources.settings
-        if any(getattr(settings, name) != getattr(current, name) for name in LISTENING):
-            raise SettingsError(
-                "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: systemctl restart clustercheckd"
-            )
-        prepare_for(settings.target())
-        poller, seconds = self._sources.poller, settings.clustercheck_deadline
-        return await self._monitor.trial(lambda: poller.trial(settings, seconds))
-
-    async def _take(self, settings: Settings) -> None:
-        """Use other settings."""
-        sources = self._sources
-        sources.settings = settings
-        is_another = sources.poller.take(settings, _pace(settings))
-        polling = _polling(settings, sources.poller)
-        self._monitor.take(polling, forget=is_another)
-        self._log.format_as(
-            settings.clustercheck_log_level, settings.clustercheck_log_format
-        )
-        self._tell("reloaded")
-        # The outcome is shown with the verdict that it has led to.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(polling.max_age_seconds):
-                await self._monitor.next_verdict()
-
-
-def _tell_ignored(warnings: Sequence[str]) -> None:
-    for line in warnings:
-        _log.warning("setting ignored", extra={"detail": line})
+        signal.signal(signal.SIGHUP, pass_on)
+        if self._asked.is_set():
+            pass_on()
+        # As long as ever.
+        self._server.stop(DEADLINE_SECONDS)
+        return self._server.has_closed.wait()
 
 
 def _pace(settings: Settings) -> Pace:

@@ -4,6 +4,7 @@ sd_notify(3): datagrams of NAME=value lines to $NOTIFY_SOCKET.
 """
 
 import asyncio
+import errno
 import os
 import re
 import socket
@@ -13,6 +14,7 @@ from app.verdict.rules import Verdict
 
 _WATCHDOG_SECONDS = 1.0
 """How often the watchdog is fed. WatchdogSec= must be at least twice that."""
+_HAND_OVER_SECONDS = 1.0
 _STOP_SECONDS = 5.0
 """How long the service may take to stop after that."""
 
@@ -22,9 +24,13 @@ _KEPT = "listening"
 
 
 class Systemd:
-    """Sends notifications to systemd. Without an address, every method does nothing."""
+    """Sends notifications to systemd. Without an address, every method does nothing.
 
-    def __init__(self, address: str | None) -> None:
+    is_heard: whether this is the main process. systemd ignores all others.
+    """
+
+    def __init__(self, address: str | None, *, is_heard: bool = True) -> None:
+        self.is_heard = is_heard
         # An abstract address begins with a null byte, sd_notify(3).
         self._address = address and re.sub("^@", "\0", address)
         self._shown = ""
@@ -52,13 +58,29 @@ class Systemd:
         if self._send(f"FDSTOREREMOVE=1\nFDNAME={_KEPT}"):
             self._send(f"FDSTORE=1\nFDNAME={_KEPT}", [listening.fileno()])
 
-    def _send(self, message: str, descriptors: Sequence[int] = ()) -> bool:
-        """Return whether systemd has taken a datagram. Does not wait."""
-        if self._address is None:
+    @property
+    def can_follow(self) -> bool:
+        """Whether systemd would go on with another process: not with that of a container."""
+        return bool(self._address) and os.getpid() != 1
+
+    def hand_over(self, pid: int) -> None:
+        """Make another process the main one. Raises OSError if systemd does not take that."""
+        if not self._send(f"MAINPID={pid}", wait_seconds=_HAND_OVER_SECONDS):
+            raise OSError(errno.EPIPE, "systemd does not answer")
+        self.is_heard = False
+
+    def _send(
+        self,
+        message: str,
+        descriptors: Sequence[int] = (),
+        wait_seconds: float = 0,
+    ) -> bool:
+        """Return whether systemd has taken a datagram."""
+        if not self._address or not self.is_heard:
             return False
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
-                sending.settimeout(0)
+                sending.settimeout(wait_seconds)
                 sending.connect(self._address)
                 socket.send_fds(sending, [message.encode()], descriptors)
         except OSError:

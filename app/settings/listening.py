@@ -1,12 +1,26 @@
 """The socket on which the service listens, from its settings."""
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator
 
 from app.settings.error import SettingsError
 from app.settings.settings import Settings
 
 BACKLOG = 4096
+
+_SHARES_PORT = socket.SOL_SOCKET, socket.SO_REUSEPORT
+
+
+@contextlib.contextmanager
+def _sharing_port(kept: socket.socket) -> Iterator[None]:
+    """Let another socket of this user listen at the same port while the block runs."""
+    kept.setsockopt(*_SHARES_PORT, 1)
+    try:
+        yield
+    finally:
+        kept.setsockopt(*_SHARES_PORT, 0)
 
 
 def listening_socket(
@@ -27,14 +41,24 @@ def listening_socket(
             type=socket.SOCK_STREAM,
             flags=socket.AI_PASSIVE,
         )[0]
-        if kept is not None:
-            if kept.getsockname() == address:
-                return kept
-            # systemd has it open too: closing alone would not free the port.
-            kept.shutdown(socket.SHUT_RDWR)
-        return socket.create_server(
-            address, family=family, backlog=BACKLOG, dualstack_ipv6=host == "::"
-        )
+        with contextlib.ExitStack() as closing:
+            if kept is not None:
+                own_port = address[0], kept.getsockname()[1], *address[2:]
+                if kept.getsockname() == (address if port else own_port):
+                    return kept
+                closing.enter_context(kept)
+                # It may have the same port, and others have it open still.
+                closing.enter_context(_sharing_port(kept))
+            listening = socket.create_server(
+                address,
+                family=family,
+                backlog=BACKLOG,
+                reuse_port=kept is not None,
+                dualstack_ipv6=host == "::",
+            )
+            # No other program of this user may share it.
+            listening.setsockopt(*_SHARES_PORT, 0)
+            return listening
     # ValueError: it cannot be encoded, or has no IPv6.
     except (socket.gaierror, ValueError):
         raise SettingsError(

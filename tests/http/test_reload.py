@@ -1,11 +1,13 @@
-"""A reload, which no client sees: the process takes the new settings, or keeps what it has."""
+"""A reload, which no client sees: a successor takes over, or the process goes on."""
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from tests.http.test_commands import here
 from tests.http.test_metrics import scrape
 from tests.http.test_process import begin, run
 from tests.http.test_status import answers
-from tests.measured import done_within, for_seconds
+from tests.measured import for_seconds
 
 SECONDS = 10
 AS_BEFORE = "its verdict was synced and is synced: wsrep_local_state is 4 (Synced)"
@@ -68,13 +70,13 @@ class Reloaded:
         first = [f"{name}={text}" for name, text in settings.items()]
         self.env_file.write_text("\n".join([*first, *lines]))
 
-    def reload(self, *lines: str) -> tuple[int, str]:
+    def reload(self, *lines: str, **environ: str) -> tuple[int, str]:
         """Write the env file, and run `clustercheckd reload`.
 
         Return its exit status and output.
         """
         self.write(*lines)
-        done = run("reload", **self.environ)
+        done = run("reload", **self.environ, **environ)
         return done.returncode, done.stdout + done.stderr
 
     def succeed(self, *lines: str) -> None:
@@ -85,9 +87,19 @@ class Reloaded:
     def take(self, *lines: str) -> None:
         """Write the env file, and have the service take it, without a process that waits."""
         self.write(*lines)
-        before = self.outcome["at"]
+        sent_at = datetime.now(UTC)
         self.service.process.send(signal.SIGHUP)
-        wait_for("the reload", lambda: self.outcome["at"] != before)
+        wait_for(
+            "the reload",
+            lambda: datetime.fromisoformat(self.outcome["at"]) >= sent_at,
+        )
+
+    def begin(self) -> None:
+        """Reload until the successor accepts."""
+        told = self.service.manager.values
+        count = len(told("MAINPID"))
+        self.service.process.send(signal.SIGHUP)
+        wait_for("a successor", lambda: len(told("MAINPID")) > count)
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -151,27 +163,22 @@ def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(
                 f"{LOOPBACK}:{ending.port} uses the settings as they are now; {AS_BEFORE}\n",
             )
             assert ending.max_recv_queue == limit
+    # A successor has what its predecessor had.
     wait_for(
-        "old sessions to end",
+        "the rest to be closed",
         lambda: ending.service.process.descriptors <= descriptors + 1,
     )
     assert ending.service.stop() == 0
 
 
-def test_every_setting_but_the_address_takes_effect(
-    reloaded: Reloaded, tmp_path: Path
-) -> None:
+def test_every_setting_takes_effect(reloaded: Reloaded, tmp_path: Path) -> None:
     service = reloaded.service
-    # A reload waits until FastAPI is imported, and so does this.
-    service.status()
     with service.connect() as waiting:
-        with done_within("a reload", 1.5):
-            reloaded.take(
-                "CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8", "CLUSTERCHECK_ANY_PATH=1"
-            )
+        reloaded.take()
         # A client that was connected already keeps its connection, and its answer.
         waiting.sendall(HEALTH_CHECK)
         assert read_to_end(waiting).startswith(b"HTTP/1.1 200 OK")
+    reloaded.take("CLUSTERCHECK_ALLOW_FROM=10.0.0.0/8", "CLUSTERCHECK_ANY_PATH=1")
     # This host may always ask.
     assert service.get("/any/path").status == 200
     drained = tmp_path / "drained"
@@ -193,20 +200,6 @@ def test_every_setting_but_the_address_takes_effect(
     assert service.log.read_text().splitlines()[-1] == line
 
 
-def test_what_the_service_knows_goes_on(reloaded: Reloaded) -> None:
-    service = reloaded.service
-    reloaded.disabled_file.touch()
-    service.wait_for_verdict(503, "disabled")
-    reloaded.disabled_file.unlink()
-    service.wait_for_verdict(200, "synced")
-    changes = service.status()["changes"]
-    counted = 'health_checks_total{path="/",status="503"}'
-    count = scrape(service)[counted]
-    reloaded.succeed("MAX_RECV_QUEUE=5")
-    assert service.status()["changes"] == changes
-    assert scrape(service)[counted] == count
-
-
 def test_another_database_is_read_before_it_takes_over(reloaded: Reloaded) -> None:
     with fake_mysql(galera({"wsrep_cluster_size": "7"})) as other:
         reloaded.node = other
@@ -220,6 +213,9 @@ def test_another_database_is_read_before_it_takes_over(reloaded: Reloaded) -> No
     [
         ("MAX_RECV_QUEUE=many", ", line 7: MAX_RECV_QUEUE: must be "),
         ("MYSQL_PASSWORD_FILE=/none", "MYSQL_PASSWORD_FILE: /none: "),
+        ("MAX_RECV_QUEU=1", ", line 7 is not a setting"),
+        ("CLUSTERCHECK_HOST=192.0.2.1", "cannot listen on CLUSTERCHECK_HOST=192.0.2.1"),
+        ("CLUSTERCHECK_HOST=none.invalid", "CLUSTERCHECK_HOST: must be an address"),
     ],
 )
 def test_settings_that_cannot_be_used_are_told_and_the_old_ones_go_on(
@@ -227,8 +223,10 @@ def test_settings_that_cannot_be_used_are_told_and_the_old_ones_go_on(
 ) -> None:
     service = reloaded.service
     before = len(service.log.read_text())
+    main = str(service.process.pid)
     with no_health_check_fails(service):
-        status, output = reloaded.reload(line)
+        # As systemd runs it: it finds the service whatever the address.
+        status, output = reloaded.reload(line, MAINPID=main)
         assert status == 2
         assert output.startswith("clustercheckd: not reloaded: ")
         [complaint] = reloaded.outcome["complaints"]
@@ -241,24 +239,6 @@ def test_settings_that_cannot_be_used_are_told_and_the_old_ones_go_on(
     assert reloaded.max_recv_queue == 5
     assert reloaded.outcome["complaints"] == []
     assert scrape(service)["last_reload_successful"] == 1
-
-
-@pytest.mark.parametrize(
-    ("port", "status", "words"),
-    [
-        # The command looks for the service at the new address.
-        ("1", 1, "if its address has changed, run: systemctl restart"),
-        ("92OO", 2, "CLUSTERCHECK_PORT: must be a whole number"),
-    ],
-)
-def test_another_address_needs_a_restart(
-    reloaded: Reloaded, port: str, status: int, words: str
-) -> None:
-    failed, output = reloaded.reload(f"CLUSTERCHECK_PORT={port}")
-    assert (failed, words in output) == (status, True)
-    reloaded.take(f"CLUSTERCHECK_PORT={port}")
-    [line] = reloaded.outcome["complaints"]
-    assert "CLUSTERCHECK_HOST and CLUSTERCHECK_PORT need: " in line or words in line
 
 
 def test_settings_with_which_the_node_cannot_be_read_are_refused(
@@ -288,7 +268,9 @@ def test_a_node_that_cannot_be_read_anyway_takes_new_settings(
     assert done.returncode == 0, done.stderr
 
 
-def test_a_hang_goes_on_over_a_reload(reloaded: Reloaded) -> None:
+def test_a_reload_in_a_hang_is_refused_and_one_after_it_forgets_nothing(
+    reloaded: Reloaded,
+) -> None:
     goes_on, refused = threading.Event(), {READ_IN_SYNC: packet(1, error(1205))}
     goes_on.set()
 
@@ -305,12 +287,50 @@ def test_a_hang_goes_on_over_a_reload(reloaded: Reloaded) -> None:
     reloaded.service.wait_for_verdict(503, "timeout")
     for _ in for_seconds(3):
         assert reloaded.service.get().status == 503
-    reloaded.succeed()
+    for _ in range(5):
+        status, output = reloaded.reload()
+        assert (status, "not reloaded: the server hangs: " in output) == (1, True)
+    assert reloaded.node.open <= 3
     goes_on.set()
-    # No read in sync shows that it is back.
+    # No read in sync shows that it is back: the successor waits for one as well.
     reloaded.service.wait_for_verdict(503, "blocked")
-    for _ in for_seconds(1):
+    reloaded.service.process.send(signal.SIGHUP)
+    for _ in for_seconds(3):
         assert reloaded.service.get().status == 503
+
+
+@pytest.mark.long
+def test_how_long_reads_in_sync_have_waited_is_known_after_a_reload(
+    ending: Reloaded,
+) -> None:
+    answered = threading.Event()
+    answered.set()
+
+    def held_up(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(
+            hangs_at=lambda statement: (
+                statement == READ_IN_SYNC and not answered.wait(4 * SECONDS)
+            )
+        )
+
+    # Longer than a successor waits for its own read in sync.
+    limit = "MAX_SYNC_WAIT=12"
+    ending.node.behaviour = held_up
+    ending.succeed(limit)
+    answered.clear()
+    ending.service.wait_for_verdict(503, "blocked", seconds=20)
+    with meanwhile(lambda _: refuses(ending.service), 0.01):
+        ending.take(limit)
+        for _ in for_seconds(1):
+            pass
+    answered.set()
+    ending.service.wait_for_verdict(200, "synced")
+
+
+def refuses(service: Service) -> None:
+    """Check that a health check gets a 503."""
+    assert service.get().status == 503
 
 
 def test_a_reload_while_the_server_begins_to_hang_does_not_blame_the_settings(
@@ -327,8 +347,8 @@ def test_a_reload_while_the_server_begins_to_hang_does_not_blame_the_settings(
 def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
     ending: Reloaded, node: FakeMySQL, delay_seconds: float
 ) -> None:
-    process = ending.service.process
     ending.succeed("CLUSTERCHECK_DRAIN_SECONDS=1")
+    process = ending.service.process
     process.send(signal.SIGHUP)
     for _ in for_seconds(delay_seconds):
         pass
@@ -342,10 +362,22 @@ def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
     wait_for("no session to be left", lambda: node.open == 0)
 
 
-def test_a_service_that_dies_in_a_reload_is_told_at_once(
-    ending: Reloaded, node: FakeMySQL
-) -> None:
-    # Then only a reload logs in.
+def successors(service: Service) -> list[int]:
+    """Return the processes of a service beside its main one."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, after = stat.read_text().rpartition(")")
+            state, _parent, _group, session = after.split()[:4]
+            is_own = int(session) == service.process.session and state != "Z"
+            if is_own and "python" in name:
+                found.append(int(stat.parent.name))
+    return [pid for pid in found if pid != service.process.pid]
+
+
+@contextmanager
+def in_the_middle(ending: Reloaded, seconds: int = 30) -> Iterator[int]:
+    """Begin a reload whose successor gets no answer of the node; give its process id."""
     ending.succeed("CLUSTERCHECK_LOGIN_INTERVAL=0")
     is_tried = threading.Event()
 
@@ -353,16 +385,115 @@ def test_a_service_that_dies_in_a_reload_is_told_at_once(
         is_tried.set()
         peer.hang()
 
-    node.behaviour = hang
-    with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(ending.reload)
+    with fake_mysql(hang) as silent:
+        node, ending.node = ending.node, silent
+        ending.write(f"CLUSTERCHECK_DEADLINE={seconds}")
+        ending.service.process.send(signal.SIGHUP)
         assert is_tried.wait(SECONDS)
-        ending.service.process.kill()
-        status, output = told.result(SECONDS)
-    assert (status, output) == (
-        1,
-        f"clustercheckd: not reloaded: {LOOPBACK}:{ending.port}: Connection refused\n",
-    )
+        (successor,) = successors(ending.service)
+        ending.node = node
+        yield successor
+
+
+def test_a_successor_that_is_killed_changes_nothing(ending: Reloaded) -> None:
+    with in_the_middle(ending) as successor, no_health_check_fails(ending.service):
+        os.kill(successor, signal.SIGKILL)
+        wait_for("the outcome", lambda: ending.outcome["complaints"])
+    assert "ended before it was ready" in ending.outcome["complaints"][0]
+    ending.succeed()
+
+
+def test_a_successor_outlives_a_process_that_is_killed(ending: Reloaded) -> None:
+    with in_the_middle(ending, 4) as successor:
+        ending.service.process.send(signal.SIGKILL)
+        reply = ending.service.wait_for_verdict(503, "timeout", seconds=90)
+        assert reply.status == 503
+        assert ending.service.status()["pid"] == successor
+        os.kill(successor, signal.SIGTERM)
+        wait_for("its end", lambda: os.waitpid(successor, os.WNOHANG)[0])
+
+
+@pytest.mark.long
+def test_a_successor_that_hangs_is_given_up(ending: Reloaded) -> None:
+    with in_the_middle(ending) as successor:
+        os.kill(successor, signal.SIGSTOP)
+        wait_for("the outcome", lambda: ending.outcome["complaints"], seconds=80)
+        assert "was not ready within 60 s" in ending.outcome["complaints"][0]
+        wait_for("its end", lambda: not successors(ending.service))
+    ending.succeed()
+
+
+@pytest.mark.long
+def test_a_predecessor_that_does_not_go_is_killed(ending: Reloaded) -> None:
+    old = ending.service.process
+    # It has two seconds to send its request.
+    with ending.service.connect():
+        ending.begin()
+        old.send(signal.SIGSTOP)
+        wait_for("its end", lambda: old.exit_code == -signal.SIGKILL, seconds=30)
+    assert ending.service.get().status == 200
+
+
+def test_a_reload_that_is_asked_for_meanwhile_follows(ending: Reloaded) -> None:
+    with in_the_middle(ending) as successor:
+        ending.write("MAX_RECV_QUEUE=5")
+        ending.service.process.send(signal.SIGHUP)
+        os.kill(successor, signal.SIGKILL)
+        wait_for("the next one", lambda: ending.max_recv_queue == 5)
+
+
+def test_a_server_has_six_sessions_at_most_during_reloads(
+    reloaded: Reloaded,
+) -> None:
+    most = 0
+
+    def count(_: object) -> None:
+        nonlocal most
+        most = max(most, reloaded.node.open)
+
+    with meanwhile(count, 0.001):
+        for _ in range(3):
+            reloaded.take()
+    assert 2 < most <= 6
+
+
+def test_another_address_takes_effect(
+    ending: Reloaded, ports: Ports, node: FakeMySQL
+) -> None:
+    before, other = ending.port, ports.free()
+    del node
+    with ExitStack() as exits:
+        # These may wait in the queue of the old address.
+        early = [exits.enter_context(ending.service.connect()) for _ in range(20)]
+        main = ending.service.process
+        ending.port = other
+        status, output = ending.reload(MAINPID=str(main.pid))
+        assert (status, f":{other} uses the settings" in output) == (0, True)
+        for connection in early:
+            connection.sendall(HEALTH_CHECK)
+            assert read_to_end(connection).startswith(b"HTTP/1.1 200 OK")
+    with pytest.raises(ConnectionRefusedError):
+        ending.service.connect()
+    ending.service.port = other
+    assert ending.service.get().status == 200
+    # The same port, at one address and at all.
+    for host in ("*", LOOPBACK):
+        main = ending.service.process
+        status, output = ending.reload(
+            f"CLUSTERCHECK_HOST={host}", MAINPID=str(main.pid)
+        )
+        assert status == 0, output
+        assert ending.service.get().status == 200
+    assert before != other
+
+
+def test_without_systemd_a_reload_says_that_it_takes_a_restart(
+    services: Services, node: FakeMySQL
+) -> None:
+    service = services.beside(node, NOTIFY_SOCKET="")
+    done = run("reload", **here(service))
+    told = "not reloaded: only systemd follows a new process: restart clustercheckd\n"
+    assert (done.returncode, told in done.stderr) == (1, True)
 
 
 def test_a_process_that_is_not_clustercheckd_gets_no_signal() -> None:
@@ -434,52 +565,8 @@ def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:
     for main in ("2", "abc"):
         done = run("reload", MAINPID=main, **reloaded.environ)
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert (
-            "does not listen there: give reload the flags of ExecStart=" in done.stderr
-        )
+        assert "does not listen there, as far as this user sees: " in done.stderr
     reloaded.write("MAX_RECV_QUEUE=many")
     mine = str(reloaded.service.process.pid)
     done = run("reload", MAINPID=mine, **reloaded.environ)
     assert done.returncode == 2, done.stderr
-
-
-def test_the_settings_can_be_checked_without_a_service(
-    tmp_path: Path, ports: Ports
-) -> None:
-    env_file, port = tmp_path / "env", str(ports.free())
-    for line, status, output in (
-        # What only the service can read, it checks itself.
-        (
-            "MYSQL_PASSWORD_FILE=/run/credentials/clustercheckd.service/password",
-            0,
-            "the settings",
-        ),
-        (
-            "MYSQL_PASSWORD_FILE=/none/password",
-            2,
-            "clustercheckd: MYSQL_PASSWORD_FILE: /none",
-        ),
-        (
-            "MAX_RECV_QUEU=1",
-            2,
-            f"clustercheckd: {env_file}, line 1: MAX_RECV_QUEU is not a setting; did you mean MAX_RECV_QUEUE?",
-        ),
-        (
-            "CLUSTERCHECK_HOST=192.0.2.1",
-            2,
-            "clustercheckd: cannot listen on CLUSTERCHECK_HOST=192",
-        ),
-        (
-            "CLUSTERCHECK_HOST=none.invalid",
-            2,
-            "clustercheckd: CLUSTERCHECK_HOST: must be an ",
-        ),
-        ("MAX_RECV_QUEUE=1\nMAX_RECV_QUEUE=2", 0, "the settings can be used"),
-    ):
-        env_file.write_text(line)
-        done = run(
-            *("serve", "--check-settings", "--env-file", str(env_file)),
-            CLUSTERCHECK_PORT=port,
-        )
-        assert done.returncode == status
-        assert (done.stdout + done.stderr).startswith(output)

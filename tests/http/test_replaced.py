@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ports import LOOPBACK
 from harness.service import Service
-from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, Peer, error, galera, greets_then
 from tests.http.conftest import REFUSED
@@ -73,28 +71,8 @@ def test_a_running_service_imports_nothing_more(
     env_file.write_text("MAX_RECV_QUEU=7\nCLUSTERCHECK_DEADLINE=soon\n")
     service.process.send(signal.SIGHUP)
     service.wait_for_log(" not reloaded ")
-    env_file.write_text("MAX_RECV_QUEUE=7\nCLUSTERCHECK_ALLOW_FROM='127.0.0.0/8 ::1'\n")
-    service.process.send(signal.SIGHUP)
-    service.wait_for_log("INFO reloaded ")
     assert service.stop() == 0
     assert late_imports(service)[len(early) :] == []
-
-
-def test_a_reload_imports_what_it_needs_only_after_fastapi(
-    services: Services, tmp_path: Path
-) -> None:
-    env_file = tmp_path / "env"
-    env_file.write_text("MYSQL_SSL=1\n")
-    environ = {"MYSQL_HOST": LOOPBACK, "CLUSTERCHECK_ENV_FILE": str(env_file)}
-    service = services.start_through(WRAPPER, environ, is_asked=False)
-    service.wait_for_log(" started ")
-    # Without TLS, the password may have to be encrypted.
-    env_file.write_text("MYSQL_SSL=0\n")
-    service.process.send(signal.SIGHUP)
-    wait_for("the import", lambda: "cryptography" in late_imports(service))
-    service.status()
-    packages = [name.partition(".")[0] for name in late_imports(service)]
-    assert "fastapi" not in packages[packages.index("cryptography") :]
 
 
 @pytest.mark.parametrize("host", ["localhost", "d\xe4tabase.example"])

@@ -1,9 +1,6 @@
 """What systemd is told, read from a real datagram socket in its place."""
 
 import asyncio
-import contextlib
-import re
-import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,44 +11,13 @@ import pytest
 from app.service.systemd import Systemd
 from app.verdict.reason import Reason
 from app.verdict.rules import Verdict
+from harness.manager import Manager
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, error, galera, packet, says
 
 SYNCED = Verdict(available=True, reason=Reason.SYNCED, detail="seen")
-
-
-class Manager:
-    """What a service sends to its manager, line by line."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self._lines: list[str] = []
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(re.sub("^@", "\0", address))
-        self._socket.settimeout(0)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def values(self, name: str) -> list[str]:
-        """Return all values sent for a name so far, oldest first."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                self._lines += self._socket.recv(65536).decode().splitlines()
-        return [
-            line.partition("=")[2]
-            for line in self._lines
-            if line.startswith(f"{name}=")
-        ]
-
-    def wait_for(self, name: str, value: str) -> None:
-        """Wait until a value that begins so has been sent."""
-        wait_for(
-            f"{name}={value}",
-            lambda: any(sent.startswith(value) for sent in self.values(name)),
-        )
 
 
 @pytest.fixture(params=["{}/notify", "@{}"])

@@ -31,9 +31,10 @@ ARROWS = {
     """,
     "app.service.giving_way": "",
     "app.service.log": "",
-    "app.service.preload": "",
     "app.service.systemd": "app.verdict",
     "app.service.serve": "app uvloop",
+    "app.service.reload": "app.database app.deadline app.http app.service app.verdict",
+    "app.service.successor": "app.http app.verdict pydantic pydantic_core",
     "app.__main__": "app",
 }
 """What each room, or a module of one, may import beside itself and the standard library."""

@@ -239,32 +239,6 @@ async def test_who_waits_for_a_poll_when_the_polling_ends_is_answered_at_once() 
     assert not monitor.alive
 
 
-@pytest.mark.parametrize("forget", [False, True])
-async def test_another_way_of_polling_takes_over(*, forget: bool) -> None:
-    async with running(ScriptedPoller(SYNCED)) as monitor:
-        await monitor.fresh_verdict()
-        monitor.take(polling(ScriptedPoller(DONOR)), forget=forget)
-        known = Reason.STARTING if forget else Reason.SYNCED
-        assert monitor.verdict().reason is known
-        assert (await monitor.next_verdict()).reason is Reason.DONOR
-
-
-async def test_what_a_replaced_way_of_polling_still_reads_never_counts() -> None:
-    begun, going_on = asyncio.Event(), asyncio.Event()
-
-    async def slow() -> NodeState:
-        begun.set()
-        await going_on.wait()
-        return DESYNCED
-
-    async with running(ScriptedPoller(SYNCED, slow)) as monitor:
-        await asked_until(monitor, begun.is_set)
-        monitor.take(polling(ScriptedPoller(DONOR)), forget=True)
-        going_on.set()
-        assert (await monitor.next_verdict()).reason is Reason.DONOR
-        assert reasons_of(monitor) == [Reason.SYNCED, Reason.DONOR]
-
-
 async def test_a_poll_that_does_not_end_is_noted_and_given_up_and_the_next_one_counts() -> (
     None
 ):
@@ -281,13 +255,6 @@ async def test_an_old_200_is_no_answer_of_a_poll_that_takes_too_long() -> None:
         await asyncio.sleep(2 * INTERVAL_SECONDS)
         assert monitor.age_seconds < MAX_AGE_SECONDS
         assert (await monitor.fresh_verdict()).reason is Reason.STALE
-
-
-async def test_one_failure_is_no_reason_to_refuse_other_settings() -> None:
-    trial = ScriptedPoller(DOWN, SYNCED)
-    async with running(ScriptedPoller(SYNCED)) as monitor:
-        assert await monitor.trial(trial.poll) is None
-    assert trial.calls == 2
 
 
 @pytest.mark.parametrize("pauses", ["in the poll", "after it"])

@@ -1,0 +1,167 @@
+"""A successor: the program as it lies on the disk, started again to take this process' place.
+
+Both accept from one queue of connections, so that none is lost. Beside that socket they share a
+channel, on which each message is one JSON value:
+
+| who | tells    | when                     | what follows                        |
+|-----|----------|--------------------------|-------------------------------------|
+| old | `Known`  | at the start             | the new one tries its settings      |
+| new | `Report` | it has tried them        | the old one kills it, or goes on    |
+| old | `Known`  | it may take over         | the new one begins to accept        |
+| new | `Report` | it accepts, or cannot    | the old one has systemd follow it   |
+| old | the end  | systemd does, or it died | the old one goes; the new one stays |
+
+Until it accepts, the new one may refuse, die, hang or be killed: nothing has changed. After that,
+it kills an old one that does not go.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from app.http.reload_outcome import ReloadOutcome
+from app.verdict.alone import Stand
+
+_VARIABLE = "CLUSTERCHECKD_PREDECESSOR"
+"""The descriptors that a successor inherits: the channel, the listening socket, and the old process
+itself, see pidfd_open(2)."""
+
+_MOST_BYTES = 1 << 16
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class Known:
+    """What the old process knows.
+
+    at: when the reload began. server: see `Database.server`. hangs: whether it gives no answer.
+    asked: the clients of the last minute. sync_wait_seconds, stand: see the poller.
+    """
+
+    at: datetime
+    server: Sequence[object]
+    hangs: bool
+    asked: Sequence[str]
+    sync_wait_seconds: float | None
+    stand: Stand
+
+
+@dataclass
+class Report:
+    """How far a successor has come: its process id, and what speaks against it, if anything."""
+
+    pid: int
+    outcome: ReloadOutcome
+
+
+class _Channel:
+    """One end of the socket between both. Raises EOFError once the other process has gone."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)  # noqa: FBT003
+        self._end = end
+
+    def tell(self, message: Known | Report) -> None:
+        from pydantic_core import to_json  # noqa: PLC0415 (the first verdict waits for no import)
+
+        # It may have gone: then the next answer says so.
+        with suppress(OSError):
+            self._end.send(to_json(message, inf_nan_mode="constants"))
+
+    async def answer(self, kind: type[_T]) -> _T:
+        from pydantic import TypeAdapter  # noqa: PLC0415 (as above)
+
+        loop = asyncio.get_running_loop()
+        try:
+            received = await loop.sock_recv(self._end, _MOST_BYTES)
+        except ConnectionResetError:
+            # It has gone, and read not all. What it told before comes next.
+            received = await loop.sock_recv(self._end, _MOST_BYTES)
+        if not received:
+            raise EOFError
+        return TypeAdapter(kind).validate_json(received)
+
+    def close(self) -> None:
+        self._end.close()
+
+
+class Successor(_Channel):
+    """A successor, seen from the process that starts it. Raises OSError if it cannot start."""
+
+    accepts = False
+
+    def __init__(self, listening: socket.socket) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(ours)
+        ourselves = os.pidfd_open(os.getpid())
+        inherited = theirs.fileno(), listening.fileno(), ourselves
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 (as we were started ourselves)
+                [sys.executable, *sys.orig_argv[1:]],
+                env={**os.environ, _VARIABLE: ":".join(map(str, inherited))},
+                pass_fds=inherited,
+                # Its child stays in the group.
+                process_group=0,
+            )
+        finally:
+            theirs.close()
+            os.close(ourselves)
+
+    def let_go(self) -> None:
+        """Let it go on alone if it accepts, or else kill it."""
+        if not self.accepts:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self.close()
+        self._process.wait()
+
+
+@contextmanager
+def started(listening: socket.socket) -> Iterator[Successor]:
+    """Start a successor, which ends with the block unless it accepts."""
+    successor = Successor(listening)
+    try:
+        yield successor
+    finally:
+        successor.let_go()
+
+
+class Predecessor(_Channel):
+    """The old process, seen from its successor. listening: the socket of both."""
+
+    def __init__(self, descriptors: str) -> None:
+        channel, listening, self._process = map(int, descriptors.split(":"))
+        super().__init__(socket.socket(fileno=channel))
+        self.listening = socket.socket(fileno=listening)
+
+    async def end(self, seconds: float) -> None:
+        """Wait until it has let us go, and kill it if it does not end within so many seconds."""
+        asyncio.get_running_loop().call_later(seconds, self._kill)
+        with suppress(EOFError):
+            await self.answer(Known)
+        self.close()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        os.close(self._process)
+
+
+def predecessor() -> Predecessor | None:
+    """Return the old process, if this is a successor. Call it before any thread is started."""
+    descriptors = os.environ.pop(_VARIABLE, None)
+    if descriptors is None:
+        return None
+    # systemd sees the end of a process only if it is its child, as this one will be now.
+    if os.fork():
+        os._exit(0)
+    return Predecessor(descriptors)
