@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from app.database.attempt import Attempt
-from app.database.faults import CONNECTING, HeldError, outcome_of, poll_failure
+from app.database.faults import outcome_of, poll_failure
 from app.database.logins import NO_SESSION, Logins, Outcome
 from app.database.resolver import Resolver
 from app.database.session import SYNC_SECONDS, Session
@@ -102,7 +102,6 @@ class Poller:
         *,
         surroundings: Surroundings | None = None,
         clock: Callable[[], float] = boot_seconds,
-        sessions: Sessions | None = None,
     ) -> None:
         self.database = database
         self.pace = pace
@@ -112,21 +111,7 @@ class Poller:
         self._resolver = Resolver()
         self._surroundings = surroundings or Surroundings()
         self._attempt = Attempt(database, is_visit=False)  # the latest login
-        self._sessions = sessions or Sessions()
-
-    def take(self, database: Database, pace: Pace) -> bool:
-        """Poll by other settings; return whether they lead to another server."""
-        is_another = database.server != self.database.server
-        if is_another:
-            self._give_up()
-            self.stand, self.sync = Stand(), Sync()
-        if not pace.login_interval_seconds:
-            # No read would ever end a wait.
-            self.sync = self.sync.nothing_reads()
-        # A login is due, which replaces the sessions of another account.
-        self.logins = self.logins.account_changed()
-        self.database, self.pace = database, pace
-        return is_another
+        self._sessions = Sessions()
 
     @property
     def sync_wait_seconds(self) -> float | None:
@@ -164,27 +149,11 @@ class Poller:
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s, after the last poll."""
-        await self._stop()
-        await self._sessions.aclose()
-
-    async def trial(self, database: Database, deadline_seconds: float) -> PollResult:
-        """Poll once by other settings. The server may keep its session, as it may keep ours."""
-        pace = Pace(deadline_seconds)
-        if self._sessions.are_many():
-            target = self._attempt.target
-            return poll_failure(HeldError(), target, CONNECTING, pace.deadline_seconds)
-        other = Poller(database, pace, clock=self._now, sessions=self._sessions)
-        try:
-            return await other.poll()
-        finally:
-            await other._stop()
-
-    async def _stop(self) -> None:
-        """Give up, and wait for the end of the login."""
         login = self._attempt.login
         self._give_up()
         if login:
             await asyncio.wait([login])
+        await self._sessions.aclose()
 
     async def _result(self) -> PollResult:
         self._begin_what_is_due()

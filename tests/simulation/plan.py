@@ -27,7 +27,6 @@ class Plan:
     server: Server
     promises: Promises
     rng: random.Random
-    reload: Action
     is_calm: bool
 
     def __post_init__(self) -> None:
@@ -47,7 +46,6 @@ class Plan:
             self.wait_in_sync,
             self.pause_all,
             self.cut_answer,
-            self.reload,
         ]
         self._kinds = self.rng.sample(kinds, _KINDS)
         self._later(self.rng.uniform(0.5, 4.0), self._go_on)

@@ -18,7 +18,7 @@ IDLE_SECONDS = 1.0
 """A poll begins if nobody has asked for so long."""
 
 ANSWER_SECONDS = DEADLINE_SECONDS + 0.1
-"""How long any answer may take: the deadline, and a tenth after a pause or a reload."""
+"""How long any answer may take: the deadline, and a tenth after a pause."""
 
 REFUSAL_SECONDS = 0.05
 """How long a 503 may take if the node was unavailable."""
@@ -32,7 +32,6 @@ CLOSE_SECONDS = 0.5
 ROUNDING_SECONDS = 1e-5
 
 MOST_SESSIONS = 3
-MOST_DURING_A_RELOAD = 6
 MOST_ON_THE_SERVER = 6
 """Counted by the server, with those that were given up."""
 

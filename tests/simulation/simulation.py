@@ -7,7 +7,7 @@ import math
 import random
 import warnings
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from async_solipsism import SolipsismWarning
 
@@ -48,8 +48,6 @@ _DATABASE = Database(
     mysql_username="someone",
     mysql_password="geheim",
 )
-OTHER_SERVER = replace(_DATABASE, mysql_host="127.0.0.2")
-_OTHERS = (replace(_DATABASE, mysql_username="other"), OTHER_SERVER)
 _PACE = Pace(
     promised.DEADLINE_SECONDS,
     promised.LOGIN_INTERVAL_SECONDS,
@@ -78,10 +76,9 @@ Story = Callable[["Simulation"], Awaitable[None]]
 class Poll:
     """A poll, in seconds in which our process runs.
 
-    polling: the number of the reload before it. disturbances: of the world, when it began.
+    disturbances: of the world, when it began.
     """
 
-    polling: int = 0
     began_at: float = -math.inf
     ended_at: float = 0.0
     disturbances: int = 0
@@ -90,8 +87,6 @@ class Poll:
 class Simulation:
     """One world, from one seed."""
 
-    _reloads = 0
-    _reloading = False
     _polls = False
     _over = False
     _out_of_sync_at = math.inf
@@ -111,7 +106,6 @@ class Simulation:
             self.server,
             self.promises,
             self.rng,
-            self._reload,
             story is not None,
         )
         self.broken: list[str] = []
@@ -143,8 +137,15 @@ class Simulation:
         self.poller = Poller(
             _DATABASE, _PACE, surroundings=_Host(), clock=self.world.boot_seconds
         )
+        polling = Polling(
+            self._check_poll,
+            interval_seconds=promised.POLL_INTERVAL_SECONDS,
+            deadline_seconds=promised.DEADLINE_SECONDS,
+            max_age_seconds=promised.MAX_AGE_SECONDS,
+            policy=Policy(),
+        )
         self.monitor = Monitor(
-            self._polling(), switches=Switches, clock=self.world.boot_seconds
+            polling, switches=Switches, clock=self.world.boot_seconds
         )
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -170,51 +171,6 @@ class Simulation:
         await self.until_settled()
         self.server.stopped = self.rng.random() < 0.3
         await self._until_the_end()
-
-    def _polling(self) -> Polling:
-        number = self._reloads
-        return Polling(
-            lambda: self._check_poll(number),
-            interval_seconds=promised.POLL_INTERVAL_SECONDS,
-            deadline_seconds=promised.DEADLINE_SECONDS,
-            max_age_seconds=promised.MAX_AGE_SECONDS,
-            policy=Policy(),
-        )
-
-    def _reload(self) -> None:
-        if not self._reloading:
-            self._reloading = True
-            self._tasks.create_task(self._use_other_settings())
-
-    async def _use_other_settings(self) -> None:
-        """Let other settings take over, or be refused, as the service does."""
-        database = self.rng.choice([_DATABASE, self.poller.database, *_OTHERS])
-        is_well = self._is_well
-        failure = await self.monitor.trial(
-            lambda: self.poller.trial(database, promised.DEADLINE_SECONDS)
-        )
-        self._reloading = False
-        if self._over:
-            return
-        if failure is None:
-            self.take_over(database)
-            return
-        self.world.tell(f"other settings are refused: {failure}")
-        if is_well and self._is_well:
-            self._break("settings are refused, though the server was well")
-
-    def take_over(self, database: Database) -> None:
-        """Poll by other settings from now on."""
-        self.world.tell(f"other settings take over: {database.login_words}")
-        self._reloads += 1
-        forget = self.poller.take(database, _PACE)
-        self.monitor.take(self._polling(), forget=forget)
-
-    @property
-    def _is_well(self) -> bool:
-        """Whether a new client gets in, and the node has been available for long."""
-        calm = self.server.fate is Fate.WELCOME and not self.server.next_fates
-        return calm and self._settles_in <= 0
 
     async def until_settled(self) -> None:
         """Wait until the node must be available, and has been for a while."""
@@ -355,20 +311,19 @@ class Simulation:
                 f"the answer rests on a poll that began at {self._latest.began_at:.3f}"
             )
 
-    async def _check_poll(self, polling: int) -> NodeState | PollFailure:
+    async def _check_poll(self) -> NodeState | PollFailure:
         if self._polls:
             self._break("two polls are under way")
         self._polls = True
         began_at = int(milliseconds(self.world.now))
-        poll = Poll(polling, self.world.running, disturbances=self.world.disturbances)
+        poll = Poll(self.world.running, disturbances=self.world.disturbances)
         self._check_gap(poll)
         try:
             result = await self.poller.poll()
         finally:
             self._polls = False
         poll.ended_at = self.world.running
-        if polling == self._reloads:
-            self._latest = poll
+        self._latest = poll
         if isinstance(result, NodeState):
             said_at = result.wsrep_cluster_conf_id or 0
             if said_at < began_at:
@@ -379,9 +334,6 @@ class Simulation:
     def _check_gap(self, poll: Poll) -> None:
         if poll.disturbances > self._latest.disturbances or self.world.turn_seconds:
             return
-        if poll.polling != self._latest.polling:
-            # Other settings took over, perhaps in the middle of a poll.
-            return
         began_at = self._latest.began_at
         earliest = began_at + promised.POLL_INTERVAL_SECONDS - promised.ROUNDING_SECONDS
         latest = (
@@ -391,11 +343,8 @@ class Simulation:
             self._break("a poll begins too soon or too late")
 
     def _check_sessions(self) -> None:
-        most = promised.MOST_SESSIONS
-        if self._reloading:
-            most = promised.MOST_DURING_A_RELOAD
         held, has = len(self.server.held), self.server.has
-        if held > most:
+        if held > promised.MOST_SESSIONS:
             self._break(f"{held} sessions are open")
         if max(has.values()) > promised.MOST_ON_THE_SERVER:
             self._break(f"the server has {has}")

@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from tests.simulation import promises as promised
 from tests.simulation.server import Fate, Sync
-from tests.simulation.simulation import OTHER_SERVER, Simulation, Story
+from tests.simulation.simulation import Simulation, Story
 
 _SOON_SECONDS = 5.0
 _SEEDS = 4
@@ -100,18 +99,3 @@ async def test_a_login_that_takes_two_seconds_is_one_even_without_a_session(
     for session in world.server.logged_in:
         world.promises.lose_session()
         session.end()
-
-
-@in_calm_worlds
-async def test_of_another_server_nothing_is_known_and_no_session_stays_with_the_one_before(
-    world: Simulation,
-) -> None:
-    world.plan.change_sync(Sync.LOST)
-    await asyncio.sleep(_SOON_SECONDS)
-    assert (world.poller.sync_wait_seconds or 0) > promised.MOST_SYNC_WAIT_SECONDS
-    before = world.server.logged_in
-    world.plan.change_sync(Sync.ANSWERED)
-    world.take_over(OTHER_SERVER)
-    assert world.poller.sync_wait_seconds is None
-    await asyncio.sleep(promised.CLOSE_SECONDS)
-    assert not any(session.held for session in before)

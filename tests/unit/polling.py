@@ -70,14 +70,6 @@ class Polls:
         assert isinstance(result, PollFailure), result
         return result
 
-    def take(self, database: Database, login_interval: float) -> None:
-        """Have the poller take other settings."""
-
-        async def take() -> None:
-            self.poller.take(database, Pace(DEADLINE_SECONDS, login_interval))
-
-        self._runner.run(take())
-
     def poll_until(self, condition: Callable[[NodeState], object]) -> None:
         """Poll, successfully, until a state fulfils a condition."""
         began = time.monotonic()

@@ -222,10 +222,7 @@ def test_a_server_that_does_not_notice_that_clients_leave_has_six_sessions_at_mo
         peer.greet()
         over.wait(20)
 
-    with (
-        polling(galera(), login_interval=2, new_loop=lambda: loop) as (polls, server),
-        fake_mysql(galera()) as another,
-    ):
+    with polling(galera(), login_interval=2, new_loop=lambda: loop) as (polls, server):
         wait_for("a read in sync", lambda: is_in_sync(polls.state()))
         server.behaviour = greets_and_hangs
         for _ in range(900):
@@ -234,36 +231,4 @@ def test_a_server_that_does_not_notice_that_clients_leave_has_six_sessions_at_mo
             assert polls.state().wsrep_local_state == 4
         assert polls.state().rejects_logins
         assert server.open == 6
-        # A server of another address has none of them.
-        polls.take(database_of(another), 2)
-        assert polls.state().rejects_logins is None
         over.set()
-
-
-def test_other_settings_of_the_same_database_touch_no_session() -> None:
-    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, server):
-        polls.poll_until(lambda node: node.sync_refused)
-        logins = server.connections
-        polls.take(polls.poller.database, 30)
-        # But a login is tried, with what the files have now.
-        polls.poll_until(lambda _: server.connections == logins + 1)
-        assert polls.state().sync_refused
-        polls.take(polls.poller.database, 0)
-        assert polls.state().sync_wait_seconds is None
-
-
-def test_sessions_of_another_account_or_server_replace_those_before_and_what_they_showed() -> (
-    None
-):
-    with polling(failing(READ_IN_SYNC, 1205), login_interval=60) as (polls, server):
-        polls.poll_until(lambda node: node.sync_refused)
-        polls.ahead_seconds = 1.5
-        counts, server.behaviour = polls.poller.login_counts[None], galera()
-        polls.take(replace(polls.poller.database, mysql_username="other"), 60)
-        assert (polls.poller.sync_wait_seconds or 0) >= 1.5
-        polls.ahead_seconds += 9
-        # The first answer after the pause waits for the other account's read in sync.
-        assert not polls.state().returning
-        wait_for("the sessions before", lambda: polls.state() and server.open == 2)
-        assert (polls.poller.sync_wait_seconds or 0) < 1.5
-        assert polls.poller.login_counts[None] > counts
