@@ -106,7 +106,6 @@ def test_systemd_shows_the_verdict_and_has_nothing_against_the_units(
     ("typed", "completed"),
     [
         ("clustercheckd undr", "clustercheckd undrain "),
-        ("clustercheckd --check-s", "clustercheckd --check-settings "),
         ("clustercheckd status --wat", "clustercheckd status --watch "),
         (
             "clustercheckd check --env-file /etc/clusterc",
