@@ -85,7 +85,7 @@ COMMANDS = {
         "[FLAG ...] [HOST[:PORT] ...]",
     ),
     "reload": Command(
-        "have the service of this host read its settings again",
+        "have a new process with the settings as they are now take over",
         "clustercheckd reload",
         (
             "0  it uses the new settings",

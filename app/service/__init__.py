@@ -1,5 +1,5 @@
 """What runs without a command.
 
-`serve.serve` puts the parts together, stops them and replaces them at a reload. `log` writes the
-lines, `systemd` is told the state, and `preload` imports what an upgrade might take away.
+`serve.serve` puts the parts together and stops them. At a `reload`, a `successor` takes over. `log`
+writes the lines, and `systemd` is told the state.
 """

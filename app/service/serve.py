@@ -28,7 +28,6 @@ from app.http.reload_outcome import ReloadOutcome
 from app.http.server import Server
 from app.http.sources import HealthCheckCounts, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
-from app.service.giving_way import giving_way
 from app.service.log import Log
 from app.service.reload import follow, refuse, reload
 from app.service.successor import Predecessor, Report, predecessor
@@ -111,8 +110,7 @@ class _Service:
 
     async def run(self) -> None:
         """Serve until a signal, or until a successor does."""
-        making = asyncio.to_thread(self._make_documents, asyncio.get_running_loop())
-        documents = asyncio.create_task(making)
+        documents = asyncio.create_task(asyncio.to_thread(self._make_documents))
         self._answers.application = documents
         tasks: list[asyncio.Future[Any]] = [documents]
         try:
@@ -138,12 +136,11 @@ class _Service:
             await asyncio.wait(tasks)
             await self._sources.poller.aclose()
 
-    def _make_documents(self, loop: asyncio.AbstractEventLoop) -> Application:
-        """Import FastAPI, which takes long."""
-        with giving_way(loop):
-            from app.http.api import create_application  # noqa: PLC0415 (see above)
+    def _make_documents(self) -> Application:
+        """Import FastAPI, which takes longer than all the rest, beside the first polls."""
+        from app.http.api import create_application  # noqa: PLC0415 (see above)
 
-            return create_application(self._sources)
+        return create_application(self._sources)
 
     def _listen(self, kept: socket.socket | None) -> None:
         """Make the server. Raises `SettingsError`."""
@@ -210,8 +207,6 @@ class _Service:
             lambda _number, _frame: loop.call_soon_threadsafe(self._asked.set),
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
-        # Two threads that import may wait for each other: see giving_way.
-        await asyncio.wait([self._answers.application])
         while await self._asked.wait():
             self._asked.clear()
             if not self._systemd.can_follow:

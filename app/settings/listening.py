@@ -1,9 +1,7 @@
 """The socket on which the service listens, from its settings."""
 
-import contextlib
 import os
 import socket
-from collections.abc import Iterator
 
 from app.settings.error import SettingsError
 from app.settings.settings import Settings
@@ -11,16 +9,6 @@ from app.settings.settings import Settings
 BACKLOG = 4096
 
 _SHARES_PORT = socket.SOL_SOCKET, socket.SO_REUSEPORT
-
-
-@contextlib.contextmanager
-def _sharing_port(kept: socket.socket) -> Iterator[None]:
-    """Let another socket of this user listen at the same port while the block runs."""
-    kept.setsockopt(*_SHARES_PORT, 1)
-    try:
-        yield
-    finally:
-        kept.setsockopt(*_SHARES_PORT, 0)
 
 
 def listening_socket(
@@ -41,24 +29,25 @@ def listening_socket(
             type=socket.SOCK_STREAM,
             flags=socket.AI_PASSIVE,
         )[0]
-        with contextlib.ExitStack() as closing:
-            if kept is not None:
-                own_port = address[0], kept.getsockname()[1], *address[2:]
-                if kept.getsockname() == (address if port else own_port):
-                    return kept
-                closing.enter_context(kept)
-                # It may have the same port, and others have it open still.
-                closing.enter_context(_sharing_port(kept))
-            listening = socket.create_server(
-                address,
-                family=family,
-                backlog=BACKLOG,
-                reuse_port=kept is not None,
-                dualstack_ipv6=host == "::",
-            )
-            # No other program of this user may share it.
-            listening.setsockopt(*_SHARES_PORT, 0)
-            return listening
+        if kept is not None:
+            own_port = address[0], kept.getsockname()[1], *address[2:]
+            if kept.getsockname() == (address if port else own_port):
+                return kept
+            # Others have it open still, perhaps at the same port.
+            kept.setsockopt(*_SHARES_PORT, 1)
+        listening = socket.create_server(
+            address,
+            family=family,
+            backlog=BACKLOG,
+            reuse_port=kept is not None,
+            dualstack_ipv6=host == "::",
+        )
+        if kept is not None:
+            # No other program of this user may do the same.
+            for one in (listening, kept):
+                one.setsockopt(*_SHARES_PORT, 0)
+            kept.close()
+        return listening  # noqa: TRY300
     # ValueError: it cannot be encoded, or has no IPv6.
     except (socket.gaierror, ValueError):
         raise SettingsError(

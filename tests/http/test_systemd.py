@@ -64,6 +64,7 @@ def test_the_watchdog_is_fed_only_while_the_service_is_alive(
         with pytest.raises(IndexError):
             runner.run(Systemd(manager.address).feed_watchdog(alive.pop))
         assert runner.get_loop().time() == 4
+    manager.wait_for("WATCHDOG", "1")
     assert manager.values("WATCHDOG") == ["1", "1"]
 
 
