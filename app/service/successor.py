@@ -11,7 +11,8 @@ channel, on which each message is one JSON value:
 | new | `Report` | it accepts, or cannot    | the old one has systemd follow it   |
 | old | the end  | systemd does, or it died | the old one goes; the new one stays |
 
-Until it accepts, the new one may refuse, die, hang or be killed: nothing has changed. After that,
+Each may be of another version: a field that is added needs a default. Until it accepts, the new one
+may refuse, die, hang or be killed: nothing has changed. After that,
 it kills an old one that does not go.
 """
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from bench.rig import Rig
-from bench.rows.reload import many, restarts, with_little_cpu
+from bench.rows.reload import beside_busy_loops, many, restarts, with_little_cpu
 from bench.table import Row
 from tests.conftest import needs_root
 
@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.alone]
         # They make a control group.
         pytest.param(with_little_cpu, marks=needs_root),
         pytest.param(restarts, marks=needs_root),
+        beside_busy_loops,
         many,
     ],
 )
