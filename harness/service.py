@@ -120,7 +120,8 @@ class Service:
         for pid in self.manager.values("MAINPID")[self._followed :]:
             self._followed += 1
             # It ends soon.
-            wait_for("the old process to go", lambda: self._process.exit_code == 0)
+            old = self._process
+            wait_for("the old process to go", lambda: old.exit_code is not None)  # noqa: B023
             self._process = Successor(int(pid), self._process)
         return self._process
 

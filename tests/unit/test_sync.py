@@ -168,3 +168,12 @@ def test_the_longest_gap_is_shorter_than_the_group_s_patience_and_longer_than_a_
     suspect_seconds: float, seconds: float
 ) -> None:
     assert gap_seconds(suspect_seconds, 1.0) == seconds
+
+
+def test_a_wait_that_another_process_knows_of_counts() -> None:
+    waiting = Sync().read_begun(100.0)
+    assert waiting.waited(101.0, 30.0).wait_seconds(101.0) == 30.0
+    assert waiting.waited(101.0, 0.5).wait_seconds(101.0) == 1.0
+    assert waiting.waited(101.0, None) == waiting
+    answered = waiting.read_ended(101.0, is_answered=True)
+    assert answered.waited(101.0, 30.0) == answered
