@@ -215,7 +215,7 @@ def test_another_database_is_read_before_it_takes_over(reloaded: Reloaded) -> No
     [
         ("MAX_RECV_QUEUE=many", ", line 7: MAX_RECV_QUEUE: must be "),
         ("MYSQL_PASSWORD_FILE=/none", "MYSQL_PASSWORD_FILE: /none: "),
-        ("MAX_RECV_QUEU=1", ", line 7 is not a setting"),
+        ("MAX_RECV_QUEU=1", ", line 7: MAX_RECV_QUEU is not a setting"),
         ("CLUSTERCHECK_HOST=192.0.2.1", "cannot listen on CLUSTERCHECK_HOST=192.0.2.1"),
         ("CLUSTERCHECK_HOST=none.invalid", "CLUSTERCHECK_HOST: must be an address"),
     ],
