@@ -65,7 +65,6 @@ def prepare_for(target: Target | None) -> None:
 class Connection(aiomysql.Connection):  # type: ignore[misc]
     """One connection, from `open` until `quit`.
 
-    places: where it may lead: a socket's path, or addresses, each with the port.
     peer: the other end, and the account.
     """
 
@@ -94,7 +93,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             program_name="clustercheckd",
         )
         self.target = target
-        self.places = {(place, target.port) for place in addresses or [target.socket]}
         self._addresses = addresses
 
     async def open(self) -> Self:

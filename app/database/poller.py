@@ -111,7 +111,7 @@ class Poller:
         self._resolver = Resolver()
         self._surroundings = surroundings or Surroundings()
         self._attempt = Attempt(database, is_visit=False)  # the latest login
-        self._sessions = Sessions()
+        self.sessions = Sessions()
 
     @property
     def sync_wait_seconds(self) -> float | None:
@@ -153,7 +153,7 @@ class Poller:
         self._give_up()
         if login:
             await asyncio.wait([login])
-        await self._sessions.aclose()
+        await self.sessions.aclose()
 
     async def _result(self) -> PollResult:
         self._begin_what_is_due()
@@ -240,7 +240,7 @@ class Poller:
 
     def _begin_what_is_due(self) -> None:
         """Begin a read in sync, and a login beside the session that there is."""
-        self._sessions.forget()
+        self.sessions.forget()
         at, interval_seconds = self._now(), self.pace.login_interval_seconds
         stamps = self._attempt.file_stamps
         if self.logins.waits(at) and stamps != self.database.file_stamps():
@@ -267,11 +267,11 @@ class Poller:
         self._attempt.task = asyncio.create_task(self._log_in(self._attempt))
 
     async def _log_in(self, attempt: Attempt) -> None:
-        seconds = self.logins.limit_seconds(self._sessions.left)
+        seconds = self.logins.limit_seconds(self.sessions.left)
         try:
             async with deadline(seconds):
                 session = await attempt.session(
-                    self._resolver, self.pace.idle_seconds, self._sessions
+                    self._resolver, self.pace.idle_seconds, self.sessions
                 )
         except Exception as fault:  # noqa: BLE001 (as in `_asked`)
             failure = poll_failure(fault, attempt.target, attempt.phase, seconds)
@@ -317,7 +317,7 @@ class Poller:
 
     def _leave(self, *sessions: Session | None) -> None:
         for session in filter(None, sessions):
-            self._sessions.leave(session)
+            self.sessions.leave(session)
 
     def _begin_read_in_sync(self) -> None:
         guest = self._guest
@@ -331,7 +331,7 @@ class Poller:
             guest.reading = asyncio.create_task(self._read_in_sync(guest))
 
     async def _read_in_sync(self, guest: Session) -> None:
-        answer = await _asked(guest, guest.read_in_sync(unless=self._sessions.are_many))
+        answer = await _asked(guest, guest.read_in_sync(unless=self.sessions.are_many))
         if guest is not self._guest:
             # It says nothing about the read of the one that has replaced it.
             return
@@ -350,7 +350,7 @@ class Poller:
     def _note(self, outcome: Outcome, failure: PollFailure | None = None) -> None:
         self.login_counts[failure.reason if failure else None] += 1
         if failure is None:
-            self._sessions.note_login()
+            self.sessions.note_login()
         before, self.logins = self.logins, self.logins.ended(outcome, failure)
         # Clients pile up behind a wait: that the server is full does not end it.
         if self._guest is None and outcome in NO_SESSION:

@@ -5,11 +5,16 @@ A server that hangs does not notice that its client has gone, and keeps a sessio
 
 import asyncio
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from app.database.session import Session
 
 MOST_SESSIONS = 6
-"""On one server."""
+"""On the server, with those of a process that takes over, or went before."""
+
+IN_USE = 3
+"""So many at most does a process use: see the poller."""
 
 _MUCH = 4
 """Beyond so many, a read in sync waits on: visits need two."""
@@ -24,7 +29,13 @@ _GOODBYE_SECONDS = 0.5
 
 
 class Sessions:
-    """Counts the sessions, and waits for the ends of those that were left."""
+    """Counts the sessions, and waits for the ends of those that were left.
+
+    others: how many another process may have there. is_shared: whether that one still runs.
+    """
+
+    others = 0
+    is_shared = False
 
     def __init__(self) -> None:
         self._sessions: set[Session] = set()
@@ -36,14 +47,27 @@ class Sessions:
         """How many were left and have not ended."""
         return len(self._leaving)
 
+    @property
+    def count(self) -> int:
+        """How many the server may have."""
+        return len(self._sessions) + self.others
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Leave room for a process that is to take this one's place."""
+        self.others, self.is_shared = IN_USE, True
+        try:
+            yield
+        finally:
+            self.is_shared = False
+
     def are_many(self) -> bool:
         """Return whether there is little room for more."""
         return len(self._sessions) > _MUCH
 
     def add(self, session: Session) -> bool:
         """Count a session that is about to be opened; return False if a server has too many."""
-        there = (not session.places.isdisjoint(one.places) for one in self._sessions)
-        has_room = sum(there) < MOST_SESSIONS
+        has_room = self.count < MOST_SESSIONS
         if has_room:
             self._sessions.add(session)
         return has_room
@@ -63,6 +87,8 @@ class Sessions:
     def note_login(self) -> None:
         """Note that a server takes logins."""
         self._logged_in_at = _now()
+        if not self.is_shared:
+            self.others = 0
 
     def forget(self) -> None:
         """Close those that a server must have ended by now."""
@@ -73,12 +99,9 @@ class Sessions:
 
     async def aclose(self) -> None:
         """Close those that were left, after a moment for their ends."""
-        if self._leaving:
-            await asyncio.wait(self._leaving, timeout=_GOODBYE_SECONDS)
-        for leaving in self._leaving:
-            leaving.cancel()
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        ends = asyncio.gather(*self._leaving, return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ends, _GOODBYE_SECONDS)
 
 
 def _now() -> float:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from app.database.poller import Poller
+from app.database.sessions import IN_USE
 from app.database.sync import Answers, Sync
 from app.deadline import boot_seconds
 from app.http.reload_outcome import ReloadOutcome
@@ -33,22 +34,28 @@ _log = logging.getLogger(__name__)
 async def reload(
     sources: Sources,
     listening: socket.socket,
-    hand_over: Callable[[int], Awaitable[object]],
+    hand_over: Callable[[Successor, int], Awaitable[object]],
 ) -> bool:
     """Start a successor, and hand over to its process id once it accepts. Return whether it does.
 
     If it does not, `last_reload` says why. hand_over: returns when this process accepts no more.
     """
     began_at = datetime.now(UTC)
+    sessions = sources.poller.sessions
     try:
         async with asyncio.timeout(_START_SECONDS):
             await sources.monitor.fresh_verdict()
             with started(listening) as successor:
-                report = await _report(successor, sources, began_at)
+                successor.tell(known_of(sources, began_at))
+                with sessions.shared():
+                    report = await _report(successor, sources, began_at)
+                if not _hangs(report.outcome.failure):
+                    sessions.others = 0
                 if not report.outcome.complaints:
-                    stops = hand_over(report.pid)
+                    stops = hand_over(successor, report.pid)
                     successor.accepts = True
                     await stops
+                    successor.tell(known_of(sources, began_at))
                     return True
         _note(sources, report.outcome)
     except TimeoutError:
@@ -77,7 +84,6 @@ def _note(sources: Sources, outcome: ReloadOutcome) -> None:
 
 async def _report(successor: Successor, sources: Sources, at: datetime) -> Report:
     """Return what a successor says that accepts, or why it does not or may not."""
-    successor.tell(_known(sources, at))
     report = await successor.answer(Report)
     outcome = report.outcome
     if failure := outcome.failure:
@@ -91,7 +97,7 @@ async def _report(successor: Successor, sources: Sources, at: datetime) -> Repor
         elif _hangs(result) and _hangs(failure):
             outcome.complaints = [f"the server hangs: {seen}"]
     if not outcome.complaints:
-        successor.tell(_known(sources, at))
+        successor.tell(known_of(sources, at))
         report = await successor.answer(Report)
     return report
 
@@ -100,7 +106,8 @@ def _hangs(result: PollResult | None) -> bool:
     return isinstance(result, PollFailure) and result.reason is Reason.TIMEOUT
 
 
-def _known(sources: Sources, at: datetime) -> Known:
+def known_of(sources: Sources, at: datetime) -> Known:
+    """Return what a successor is to know. at: when the reload began."""
     return Known(
         at,
         sources.settings.server,
@@ -108,6 +115,7 @@ def _known(sources: Sources, at: datetime) -> Known:
         sources.connections.recent(),
         sources.poller.sync_wait_seconds,
         sources.poller.stand,
+        sources.poller.sessions.count,
     )
 
 
@@ -116,9 +124,11 @@ async def follow(old: Predecessor, sources: Sources, outcome: ReloadOutcome) -> 
     poller = sources.poller
     # The server may have hung for any time.
     poller.sync = Sync(answers=Answers.SILENCE)
+    poller.sessions.is_shared = True
     try:
         known = await old.answer(Known)
         outcome.at = known.at
+        poller.sessions.others = max(IN_USE, known.sessions)
         is_same = list(known.server) == list(sources.settings.server)
         result = _HANGS if is_same and known.hangs else await _first_result(poller)
         failure = result if isinstance(result, PollFailure) else None

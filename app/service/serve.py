@@ -29,8 +29,14 @@ from app.http.server import Server
 from app.http.sources import HealthCheckCounts, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.log import Log
-from app.service.reload import follow, refuse, reload
-from app.service.successor import Predecessor, Report, predecessor
+from app.service.reload import follow, known_of, refuse, reload
+from app.service.successor import (
+    Known,
+    Predecessor,
+    Report,
+    Successor,
+    predecessor,
+)
 from app.service.systemd import Systemd, kept_socket
 from app.settings.disabled_file import switches_now
 from app.settings.error import SettingsError
@@ -82,6 +88,8 @@ def serve(source: Source) -> int:
 class _Service:
     """The parts of a running service. old: the process whose place it takes."""
 
+    _successor: Successor | None = None
+
     def __init__(
         self, settings: Settings, warnings: Sequence[str], old: Predecessor | None
     ) -> None:
@@ -131,10 +139,14 @@ class _Service:
             # failure.
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
+            if self._successor:
+                await asyncio.wait([self._reloading])
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
             await self._sources.poller.aclose()
+            if self._successor:
+                self._successor.tell(known_of(self._sources, _NOT_YET))
 
     def _make_documents(self) -> Application:
         """Import FastAPI, which takes longer than all the rest, beside the first polls."""
@@ -194,10 +206,7 @@ class _Service:
     async def _reload_at_each_sighup(self) -> None:
         """Reload, one at a time, whenever SIGHUP has arrived, once this is the main process."""
         if self._old:
-            deadline_seconds = self._sources.settings.clustercheck_deadline
-            await self._old.end(_GO_SECONDS + deadline_seconds)
-            self._systemd.is_heard = True
-            self._sources.last_reload = self._outcome
+            await self._succeed(self._old)
         if self._is_new:
             self._systemd.keep(self._listening)
         self._asked = asyncio.Event()
@@ -214,9 +223,23 @@ class _Service:
             elif await reload(self._sources, self._listening, self._hand_over):
                 return
 
-    def _hand_over(self, pid: int) -> Awaitable[object]:
+    async def _succeed(self, old: Predecessor) -> None:
+        """Wait until the old process lets go, and has gone."""
+        old.limit(_GO_SECONDS + self._sources.settings.clustercheck_deadline)
+        sessions = self._sources.poller.sessions
+        with suppress(EOFError):
+            await old.answer(Known)
+        self._systemd.is_heard = True
+        self._sources.last_reload = self._outcome
+        with suppress(EOFError):
+            sessions.others = (await old.answer(Known)).sessions
+        sessions.is_shared = False
+        old.close()
+
+    def _hand_over(self, successor: Successor, pid: int) -> Awaitable[object]:
         """Leave the place to a successor, which accepts; return what ends when this does not."""
         self._systemd.hand_over(pid)
+        self._successor = successor
 
         def pass_on(*_of_the_signal: object) -> None:
             with suppress(ProcessLookupError):

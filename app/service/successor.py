@@ -9,7 +9,8 @@ channel, on which each message is one JSON value:
 | new | `Report` | it has tried them        | the old one kills it, or goes on    |
 | old | `Known`  | it may take over         | the new one begins to accept        |
 | new | `Report` | it accepts, or cannot    | the old one has systemd follow it   |
-| old | the end  | systemd does, or it died | the old one goes; the new one stays |
+| old | `Known`  | systemd does             | the old one goes; the new one stays |
+| old | `Known`  | it has logged out        | the same                            |
 
 Each may be of another version: a field that is added needs a default. Until it accepts, the new one
 may refuse, die, hang or be killed: nothing has changed. After that,
@@ -45,7 +46,8 @@ class Known:
     """What the old process knows.
 
     at: when the reload began. server: see `Database.server`. hangs: whether it gives no answer.
-    asked: the clients of the last minute. sync_wait_seconds, stand: see the poller.
+    asked: the clients of the last minute. sync_wait_seconds, stand: see the poller. sessions: how
+    many the server may have of it.
     """
 
     at: datetime
@@ -54,6 +56,7 @@ class Known:
     asked: Sequence[str]
     sync_wait_seconds: float | None
     stand: Stand
+    sessions: int
 
 
 @dataclass
@@ -122,7 +125,7 @@ class Successor(_Channel):
         if not self.accepts:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-        self.close()
+            self.close()
         self._process.wait()
 
 
@@ -144,12 +147,9 @@ class Predecessor(_Channel):
         super().__init__(socket.socket(fileno=channel))
         self.listening = socket.socket(fileno=listening)
 
-    async def end(self, seconds: float) -> None:
-        """Wait until it has let us go, and kill it if it does not end within so many seconds."""
+    def limit(self, seconds: float) -> None:
+        """Kill it if it does not end within so many seconds."""
         asyncio.get_running_loop().call_later(seconds, self._kill)
-        with suppress(EOFError):
-            await self.answer(Known)
-        self.close()
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):

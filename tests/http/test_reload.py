@@ -149,6 +149,7 @@ def no_health_check_fails(service: Service) -> Iterator[None]:
     # Not as fast as can be: the service would have to share its CPU with the clients.
     with meanwhile(ask, 0.005, threads=4):
         yield
+        wait_for("an answer", lambda: answers)
     assert set(answers) == {b"HTTP/1.1 200 OK"}
 
 
@@ -299,6 +300,37 @@ def test_a_reload_in_a_hang_is_refused_and_one_after_it_forgets_nothing(
     reloaded.service.process.send(signal.SIGHUP)
     for _ in for_seconds(3):
         assert reloaded.service.get().status == 503
+
+
+@pytest.mark.long
+def test_a_server_that_begins_to_hang_keeps_six_sessions_of_both_at_most(
+    ending: Reloaded,
+) -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def keeps(peer: Peer) -> None:
+        peer.log_in()
+        peer.answer_queries(
+            hangs_at=lambda _: hangs.is_set() and not goes_on.wait(12 * SECONDS)
+        )
+
+    node = ending.node
+    node.behaviour = keeps
+    ending.succeed()
+    try:
+        ending.service.process.send(signal.SIGHUP)
+        wait_for("a successor", lambda: successors(ending.service))
+        count = node.connections
+        hangs.set()
+        # A login has a limit of a minute once two were given up.
+        for _ in for_seconds(8 * SECONDS):
+            assert node.open <= 6
+        assert node.connections > count
+        assert ending.outcome["complaints"]
+    finally:
+        goes_on.set()
+    ending.service.wait_for_verdict(200, "synced")
+    wait_for("a reload", lambda: ending.reload()[0] == 0)
 
 
 @pytest.mark.long

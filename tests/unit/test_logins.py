@@ -5,6 +5,7 @@ tests/cluster/test_logins.py has what a real server shows, and tests/simulation 
 
 import logging
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -213,9 +214,10 @@ def test_a_login_that_falls_silent_is_given_up_soon() -> None:
         wait_for("a session", lambda: isinstance(polls.poll(), NodeState))
 
 
-def test_a_server_that_does_not_notice_that_clients_leave_has_six_sessions_at_most() -> (
-    None
-):
+@pytest.mark.parametrize("beside_successor", [False, True])
+def test_a_server_that_does_not_notice_that_clients_leave_has_six_sessions_at_most(
+    beside_successor: bool,
+) -> None:
     loop, over = JumpingLoop(), threading.Event()
 
     def greets_and_hangs(peer: Peer) -> None:
@@ -225,10 +227,22 @@ def test_a_server_that_does_not_notice_that_clients_leave_has_six_sessions_at_mo
     with polling(galera(), login_interval=2, new_loop=lambda: loop) as (polls, server):
         wait_for("a read in sync", lambda: is_in_sync(polls.state()))
         server.behaviour = greets_and_hangs
-        for _ in range(900):
+        sessions = polls.poller.sessions
+        with sessions.shared() if beside_successor else nullcontext():
+            for _ in range(900):
+                loop.ahead_seconds += 1.0
+                polls.ahead_seconds += 1.0
+                assert polls.state().wsrep_local_state == 4
+        assert polls.state().rejects_logins
+        # A successor has the others.
+        assert server.open == (3 if beside_successor else 6)
+        over.set()
+        server.behaviour = galera()
+
+        def has_room() -> bool:
             loop.ahead_seconds += 1.0
             polls.ahead_seconds += 1.0
-            assert polls.state().wsrep_local_state == 4
-        assert polls.state().rejects_logins
-        assert server.open == 6
-        over.set()
+            polls.state()
+            return not sessions.others
+
+        wait_for("a login", has_room)

@@ -29,6 +29,7 @@ KNOWN = Known(
     asked=["192.0.2.1"],
     sync_wait_seconds=None,
     stand=Stand(look=Look(at=1.5, seen={"com": 1})),
+    sessions=2,
 )
 
 
