@@ -98,6 +98,7 @@ class Answer(Finding, frozen=True):
     available: bool
     draining: bool = False
     since: AwareDatetime | None = None
+    also: list[Finding] = []
     otherwise: Finding | None = None
     login_failure: Finding | None = None
     pid: int | None = None

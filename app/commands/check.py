@@ -4,13 +4,13 @@ import os
 import pwd
 
 from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
-from app.commands.output import REASONS_PAGE, complain, say
+from app.commands.output import SEE_REASONS, complain, say
 from app.database.connection import prepare_for
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
 from app.settings.source import Source
 from app.verdict.node_state import PollFailure
-from app.verdict.rules import Switches, decide
+from app.verdict.rules import verdicts
 
 
 def check(source: Source) -> int:
@@ -22,13 +22,11 @@ def check(source: Source) -> int:
     settings.target()
     outcome = poll_once(settings, settings.clustercheck_deadline)
     switches = switches_now(settings.clustercheck_disabled_file)
-    verdict, otherwise = (
-        decide(outcome, 0.0, settings.policy(), one) for one in (switches, Switches())
-    )
-    worst = verdict if otherwise.available else otherwise
+    verdict, *rest = verdicts(outcome, 0.0, settings.policy(), switches)
     say(str(verdict))
-    if switches.any_on:
-        say(f"otherwise {otherwise.reason}: {otherwise.detail}")
+    for one in rest:
+        if switches.any_on or not one.available:
+            say(f"otherwise {one.reason}: {one.detail}")
     if isinstance(outcome, PollFailure):
         say(
             f"The login was to {settings.login_words}, by user id {os.geteuid()}\n"
@@ -36,7 +34,7 @@ def check(source: Source) -> int:
             " clustercheckd status"
         )
     if not verdict.available:
-        say(f"For what to do, see {worst.reason} in {REASONS_PAGE}")
+        say(SEE_REASONS)
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 _PAGE = Path("docs/reference/reasons.md")
 _INSTALLED = Path("/usr/share/doc/clustercheckd") / _PAGE
-REASONS_PAGE = _INSTALLED if _INSTALLED.exists() else _PAGE
-"""Where this host, or else the project, has the remedy of each word."""
+SEE_REASONS = (
+    f"For what to do, see each word in {_INSTALLED if _INSTALLED.exists() else _PAGE}"
+)
+"""This host, or else the project, has the remedies there."""
 
 
 def open_missing_streams() -> None:

@@ -15,7 +15,7 @@ from app.commands.exit_status import (
     NOT_AVAILABLE,
     NOT_ONE_CLUSTER,
 )
-from app.commands.output import REASONS_PAGE, say
+from app.commands.output import SEE_REASONS, say
 from app.settings.source import Source
 from app.text import one_line
 
@@ -72,7 +72,7 @@ def _as_table(answers: Sequence[Answer]) -> str:
     for answer in answers:
         lines += (f"{answer.address.name}: {note}" for note in _notes(answer))
     if len(lines) > len(rows):
-        lines.append(f"For what to do, see each word in {REASONS_PAGE}")
+        lines.append(SEE_REASONS)
     return "\n".join(map(one_line, lines))
 
 
@@ -80,6 +80,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     node, reload = answer.node, answer.last_reload
     if not answer.available:
         yield answer.fault or answer.words
+        yield from (f"also {one.words}" for one in answer.also)
     elif answer.login_failure:
         yield f"its logins fail: {answer.login_failure.words}"
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":

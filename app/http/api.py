@@ -42,10 +42,11 @@ class Status(BaseModel):
     """Everything that clustercheckd knows about its node.
 
     available: under the configured policy. draining: unavailable for a planned reason. detail: what
-    clustercheckd saw, and which setting decided. otherwise: the verdict without the drain or
-    shutdown, if there is one. since: when the verdict last changed. age_seconds: since the latest
-    completed poll began. node: what that poll read, or failure: why it failed. login_failure: why
-    the latest login failed. changes: of the verdict, oldest first.
+    clustercheckd saw, and which setting decided. also: what else speaks against the node.
+    otherwise: the verdict without the drain or shutdown, if there is one. since: when the verdict
+    last changed. age_seconds: since the latest completed poll began. node: what that poll read, or
+    failure: why it failed. login_failure: why the latest login failed. changes: of the verdict,
+    oldest first.
     """
 
     version: str
@@ -54,6 +55,7 @@ class Status(BaseModel):
     draining: bool
     reason: Reason
     detail: str
+    also: list[Verdict]
     otherwise: Verdict | None
     since: datetime
     age_seconds: float
@@ -132,6 +134,7 @@ def _status(sources: Sources) -> Status:
         "pid": os.getpid(),
         **asdict(verdict),
         "draining": verdict.draining,
+        "also": monitor.against(),
         "otherwise": monitor.verdict(switches=Switches()) if switches.any_on else None,
         "since": monitor.changes[-1].at,
         "age_seconds": round(monitor.age_seconds, 3),

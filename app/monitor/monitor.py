@@ -13,7 +13,7 @@ import contextlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -21,7 +21,7 @@ from app.deadline import boot_seconds, deadline
 from app.monitor.changes import Changes
 from app.verdict.node_state import PollFailure, PollResult
 from app.verdict.reason import Reason
-from app.verdict.rules import Policy, Switches, Verdict, decide
+from app.verdict.rules import Policy, Switches, Verdict, verdicts
 
 _log = logging.getLogger(__name__)
 
@@ -178,17 +178,27 @@ class Monitor:
             age_seconds = math.inf if is_patient else self.age_seconds
             return self._decide(age_seconds, policy, self.switches())
 
+    def against(self) -> list[Verdict]:
+        """Return what speaks against the node beside the verdict."""
+        _, *rest = self._verdicts(self.age_seconds, None, self.switches())
+        return [one for one in rest if not one.available]
+
     def _decide(
         self, age_seconds: float, policy: Policy | None, switches: Switches
     ) -> Verdict:
+        return next(self._verdicts(age_seconds, policy, switches))
+
+    def _verdicts(
+        self, age_seconds: float, policy: Policy | None, switches: Switches
+    ) -> Iterator[Verdict]:
         policy, limit = policy or self.polling.policy, self.polling.max_age_seconds
         try:
-            return decide(self.result, age_seconds, policy, switches, limit)
+            yield from verdicts(self.result, age_seconds, policy, switches, limit)
         except Exception:  # noqa: BLE001 (no fault of a rule may end the polling)
             if not self._rule_failed:
                 _log.exception("rule failed")
             self._rule_failed = True
-            return _RULE_FAILED
+            yield _RULE_FAILED
 
     async def next_verdict(self, policy: Policy | None = None) -> Verdict:
         """Wait for a poll that ends now: one from before a pause says nothing."""

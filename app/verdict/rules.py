@@ -1,43 +1,18 @@
 """Whether this node may take traffic, and why: the first rule that matches decides.
 
-     1  the disabled file exists or cannot be checked, or the
-        service is shutting down                                       disabled, shutting-down
-     2  no poll has ended yet                                          starting
-     3  the latest poll is older than max_age_seconds                  stale
-     4  the node could not be read                                     the failure's own reason
-     5  no wsrep_local_state row, wsrep_on not ON, or no provider      not-galera
-     6  wsrep_local_state 5 or more                                    inconsistent
-     7  wsrep_local_state 1                                            joining
-     8  wsrep_cluster_status Disconnected, or wsrep_connected not ON   disconnected
-     9  wsrep_cluster_status not Primary                               non-primary
-    10  wsrep_ready not ON                                             not-ready
-    11  wsrep_cluster_size below min_cluster_size                      cluster-too-small
-    12  the server takes no logins                                     rejects-logins
-    13  the server hung, and no read in sync has been answered since   blocked
-    14  wsrep_reject_queries other than NONE                           rejects-queries
-    15  offline_mode on                                                offline
-    16  skip_networking on                                             no-networking
-    17  pxc_maint_mode other than DISABLED                             maintenance
-    18  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
-    19  wsrep_local_state 2, donors not allowed                        donor
-    20  wsrep_local_state 3, donors not allowed                        joined
-    21  wsrep_local_state not 2, 3 or 4                                unknown-state
-    22  read-only, and read-only nodes not allowed                     read-only
-    23  stands still alone for longer than max_stall (see `alone`)     cut-off, disk-full, stalled
-    24  wsrep_local_recv_queue above max_recv_queue                    lagging
-    25  a read in sync has waited longer than max_sync_wait, or was
-        refused                                                        blocked
-    26  Threads_connected at max_connections, full nodes not allowed   full
-    27  wsrep_local_state 2 or 3                                       AVAILABLE: donor
-    28  wsrep_local_state 4                                            AVAILABLE: synced
+`_against_node` has the rules on what was read, in their order. docs/reference/reasons.md has the
+same order, and says what each means.
 
 A rule refuses a node whose variable is missing or unreadable, except: a server without those of
-rules 14 to 17, or of 22 but read_only, lacks the feature; Percona XtraDB Cluster has wsrep_on only
-in sessions. No rule reads wsrep_sst_donor_rejects_queries, which Galera 4 only logs.
+`_OF_AN_OPEN_NODE`, or those of a read-only node but read_only, lacks the feature; Percona XtraDB
+Cluster has wsrep_on only in sessions. No rule reads wsrep_sst_donor_rejects_queries, which Galera 4
+only logs.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from app.kinds import BOOLEAN, duration, row, whole
 from app.text import one_line
@@ -131,113 +106,129 @@ def decide(
     max_age_seconds: float = math.inf,
 ) -> Verdict:
     """Return the verdict on a poll. result: None before the first has ended."""
+    return next(verdicts(result, age_seconds, policy, switches, max_age_seconds))
+
+
+def verdicts(
+    result: PollResult | None,
+    age_seconds: float,
+    policy: Policy,
+    switches: Switches,
+    max_age_seconds: float = math.inf,
+) -> Iterator[Verdict]:
+    """Yield the verdict, and what would be the verdict if what speaks against the node went."""
     if switches.disabled_file is not None:
-        return _no(Reason.DISABLED, switches.disabled_file)
+        yield _no(Reason.DISABLED, switches.disabled_file)
     if switches.shutting_down:
-        return _no(Reason.SHUTTING_DOWN, "clustercheckd is shutting down")
+        yield _no(Reason.SHUTTING_DOWN, "clustercheckd is shutting down")
     if result is None:
-        return _no(Reason.STARTING, "the first poll of the node has not ended yet")
+        yield _no(Reason.STARTING, "the first poll of the node has not ended yet")
     # NaN is stale too.
-    if not age_seconds <= max_age_seconds:
+    elif not age_seconds <= max_age_seconds:
         limit = f"{max_age_seconds:.3g} s"
-        return _no(Reason.STALE, f"the last completed poll began more than {limit} ago")
-    if isinstance(result, PollFailure):
-        return _no(result.reason, result.detail)
-    return _component_verdict(result, policy) or _node_verdict(result, policy)
+        seen = f"the last completed poll began more than {limit} ago"
+        yield _no(Reason.STALE, seen)
+    elif isinstance(result, PollFailure):
+        yield _no(result.reason, result.detail)
+    else:
+        for reason, seen in _against_node(result, policy):
+            yield _no(reason, seen)
+        yield _yes(result)
 
 
-def _component_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Apply rules 5 to 11."""
-    state = node.wsrep_local_state
-    if state is None:
-        return _no(
-            Reason.NOT_GALERA,
-            "the server sent no wsrep_local_state: it runs without Galera",
-        )
-    if not _absent_or(node.wsrep_on, "ON"):
-        return _no(Reason.NOT_GALERA, _seen(node, "wsrep_on"))
-    provider = node.wsrep_provider or "none"
-    # A path has letters or digits: no more is certain.
-    if provider.upper() == "NONE" or not any(map(str.isalnum, provider)):
-        return _no(Reason.NOT_GALERA, _seen(node, "wsrep_provider"))
-    if state >= _INCONSISTENT:
-        return _no(Reason.INCONSISTENT, _state(node))
-    if state == _JOINING:
-        return _no(Reason.JOINING, _state(node))
-    if _is(node.wsrep_cluster_status, "DISCONNECTED"):
-        return _no(
-            Reason.DISCONNECTED, f"wsrep_cluster_status is Disconnected, {_state(node)}"
-        )
-    for reason, name, word in _OF_A_MEMBER:
-        if not _is(getattr(node, name), word):
-            return _no(reason, f"{_seen(node, name)}, {_state(node)}")
+_Against = Iterator[tuple[Reason, str]]
+"""Reasons, and what was seen."""
+
+
+def _against_node(node: NodeState, policy: Policy) -> _Against:
+    # Of the first, each may be the cause of those after it.
+    yield from islice(_against_member(node), 1)
     size, least = node.wsrep_cluster_size, policy.min_cluster_size
     if least and (size or 0) < least:
         seen = _seen(node, "wsrep_cluster_size")
-        return _no(Reason.CLUSTER_TOO_SMALL, f"{seen}; MIN_CLUSTER_SIZE={least}")
-    return None
-
-
-def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
-    """Apply rules 12 to 28."""
-    state = node.wsrep_local_state
+        yield Reason.CLUSTER_TOO_SMALL, f"{seen}; MIN_CLUSTER_SIZE={least}"
     if node.rejects_logins is not None:
-        return _no(Reason.REJECTS_LOGINS, node.rejects_logins)
+        yield Reason.REJECTS_LOGINS, node.rejects_logins
     if node.returning:
-        return _no(
+        yield (
             Reason.BLOCKED,
             "the server hung, and no read in sync has been answered since",
         )
     for reason, name, word in _OF_AN_OPEN_NODE:
         if not _absent_or(getattr(node, name), word):
-            return _no(reason, _seen(node, name))
+            yield reason, _seen(node, name)
+    state = node.wsrep_local_state or 0
     if state in (DONOR, _JOINED) and not policy.available_when_donor:
         reason = Reason.DESYNCED if _is(node.wsrep_desync, "ON") else Reason.DONOR
-        return _no(
-            Reason.JOINED if state == _JOINED else reason,
-            f"{_state(node)}; AVAILABLE_WHEN_DONOR=0",
-        )
-    if state not in (DONOR, _JOINED, _SYNCED):
-        return _no(Reason.UNKNOWN_STATE, _state(node))
-    return _load_verdict(node, policy) or _yes(node)
+        reason = Reason.JOINED if state == _JOINED else reason
+        yield reason, f"{_state(node)}; AVAILABLE_WHEN_DONOR=0"
+    if state < _JOINING:
+        yield Reason.UNKNOWN_STATE, _state(node)
+    yield from _against_open_node(node, policy)
 
 
-def _load_verdict(node: NodeState, policy: Policy) -> Verdict | None:
-    """Apply rules 22 to 26."""
+def _against_open_node(node: NodeState, policy: Policy) -> _Against:
     if not policy.available_when_readonly:
-        for name in (
-            "read_only",
-            "super_read_only",
-            "tx_read_only",
-            "transaction_read_only",
-        ):
-            value: str | None = getattr(node, name)
-            # Every server has read_only.
-            if not _absent_or(value, _OFF) or (value is None and name == "read_only"):
-                return _no(
-                    Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0"
-                )
+        for name in islice(_read_only(node), 1):
+            yield Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0"
     why = STANDS_ALONE.get(node.stall)
     if why and 0 < policy.max_stall < node.stall_seconds:
-        return _no(Reason(node.stall or ""), f"{why}; MAX_STALL={policy.max_stall:g} s")
+        yield Reason(node.stall or ""), f"{why}; MAX_STALL={policy.max_stall:g} s"
     queue, longest = node.wsrep_local_recv_queue, policy.max_recv_queue
     if longest is not None and (queue is None or not 0 <= queue <= longest):
         seen = _seen(node, "wsrep_local_recv_queue")
-        return _no(Reason.LAGGING, f"{seen}; MAX_RECV_QUEUE={longest}")
+        yield Reason.LAGGING, f"{seen}; MAX_RECV_QUEUE={longest}"
     # None: no read in sync yet. NaN is no short time.
     waited, limit = node.sync_wait_seconds or 0.0, policy.max_sync_wait
     if limit is not None and (node.sync_refused or not waited <= limit):
         what = "was refused" if node.sync_refused else "waits longer"
-        return _no(
-            Reason.BLOCKED,
-            f"a read in sync {what}; MAX_SYNC_WAIT={limit:g} s",
+        yield Reason.BLOCKED, f"a read in sync {what}; MAX_SYNC_WAIT={limit:g} s"
+    connected, most = node.threads_connected, node.max_connections
+    is_full = connected is None or most is None or not 0 <= connected < most
+    if is_full and not policy.available_when_full:
+        used = f"Threads_connected is {_shown(connected)} of max_connections {_shown(most)}"
+        yield Reason.FULL, f"{used}; AVAILABLE_WHEN_FULL=0"
+
+
+def _against_member(node: NodeState) -> _Against:
+    state, provider = node.wsrep_local_state, node.wsrep_provider or "none"
+    if state is None:
+        yield (
+            Reason.NOT_GALERA,
+            "the server sent no wsrep_local_state: it runs without Galera",
         )
-    if not policy.available_when_full:
-        connected, most = node.threads_connected, node.max_connections
-        if connected is None or most is None or not 0 <= connected < most:
-            used = f"Threads_connected is {_shown(connected)} of max_connections {_shown(most)}"
-            return _no(Reason.FULL, f"{used}; AVAILABLE_WHEN_FULL=0")
-    return None
+        return
+    if not _absent_or(node.wsrep_on, "ON"):
+        yield Reason.NOT_GALERA, _seen(node, "wsrep_on")
+    # A path has letters or digits: no more is certain.
+    if provider.upper() == "NONE" or not any(map(str.isalnum, provider)):
+        yield Reason.NOT_GALERA, _seen(node, "wsrep_provider")
+    if state >= _INCONSISTENT:
+        yield Reason.INCONSISTENT, _state(node)
+    if state == _JOINING:
+        yield Reason.JOINING, _state(node)
+    if _is(node.wsrep_cluster_status, "DISCONNECTED"):
+        yield (
+            Reason.DISCONNECTED,
+            f"wsrep_cluster_status is Disconnected, {_state(node)}",
+        )
+    for reason, name, word in _OF_A_MEMBER:
+        if not _is(getattr(node, name), word):
+            yield reason, f"{_seen(node, name)}, {_state(node)}"
+
+
+def _read_only(node: NodeState) -> Iterator[str]:
+    """Yield the variables that say so."""
+    for name in (
+        "read_only",
+        "super_read_only",
+        "tx_read_only",
+        "transaction_read_only",
+    ):
+        value: str | None = getattr(node, name)
+        # Every server has read_only.
+        if not _absent_or(value, _OFF) or (value is None and name == "read_only"):
+            yield name
 
 
 _JOINING, DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
@@ -248,22 +239,19 @@ STANDS_ALONE: dict[str | None, str] = {
     Reason.DISK_FULL: "the node waits, and the disk of its data or its binary log is full",
     Reason.STALLED: "write-sets wait, and the node neither applies them nor does anything else",
 }
-"""Rule 23: what is seen of a node that stands still while its group goes on."""
+"""What is seen of a node that stands still while its group goes on."""
 
 _OF_A_MEMBER = (
     (Reason.DISCONNECTED, "wsrep_connected", "ON"),
     (Reason.NON_PRIMARY, "wsrep_cluster_status", "PRIMARY"),
     (Reason.NOT_READY, "wsrep_ready", "ON"),
 )
-"""Rules 8 to 10."""
-
 _OF_AN_OPEN_NODE = (
     (Reason.REJECTS_QUERIES, "wsrep_reject_queries", "NONE"),
     (Reason.OFFLINE, "offline_mode", _OFF),
     (Reason.NO_NETWORKING, "skip_networking", _OFF),
     (Reason.MAINTENANCE, "pxc_maint_mode", "DISABLED"),
 )
-"""Rules 14 to 17."""
 
 
 def _no(reason: Reason, detail: str) -> Verdict:
@@ -272,7 +260,6 @@ def _no(reason: Reason, detail: str) -> Verdict:
 
 
 def _yes(node: NodeState) -> Verdict:
-    """Apply rules 27 and 28."""
     if node.wsrep_local_state == _SYNCED:
         return Verdict(available=True, reason=Reason.SYNCED, detail=_state(node))
     detail = f"{_state(node)}; AVAILABLE_WHEN_DONOR=1"

@@ -216,7 +216,7 @@ def test_a_login_that_falls_silent_is_given_up_soon() -> None:
 
 @pytest.mark.parametrize("beside_successor", [False, True])
 def test_a_server_that_does_not_notice_that_clients_leave_has_six_sessions_at_most(
-    beside_successor: bool,
+    *, beside_successor: bool
 ) -> None:
     loop, over = JumpingLoop(), threading.Event()
 

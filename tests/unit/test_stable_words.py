@@ -85,7 +85,7 @@ STABLE = {
     ),
     "fields of /status": (
         """
-            age_seconds available changes connections detail draining failure
+            age_seconds also available changes connections detail draining failure
             last_reload login_failure node otherwise pid policy reason since version
         """,
         set(Status.model_fields),
