@@ -82,7 +82,15 @@ class ReloadOutcome(BaseModel, frozen=True):
     complaints: list[_Line] = []
     failure: Finding | None = None
     shut_out: list[_Line] = []
+    env_file: _Line | None = None
     warnings: list[_Line] = []
+
+
+class Setting(BaseModel, frozen=True):
+    """What somebody has set, and where."""
+
+    value: _Line
+    source: _Line
 
 
 class Answer(Finding, frozen=True):
@@ -101,6 +109,8 @@ class Answer(Finding, frozen=True):
     also: list[Finding] = []
     otherwise: Finding | None = None
     login_failure: Finding | None = None
+    settings: dict[_Line, Setting] = {}
+    version: _Line | None = None
     pid: int | None = None
     last_reload: ReloadOutcome = ReloadOutcome()
     connections: Connections = Connections()
@@ -125,7 +135,7 @@ class Answer(Finding, frozen=True):
 def own_address(source: Source) -> Address:
     """Return the address on which this host's service answers. Raises `SettingsError`."""
     # Without the warnings: this user may not be able to read the env file.
-    settings, _ = source.load(*LISTENING)
+    settings = source.load(*LISTENING).settings
     host = settings.clustercheck_host.replace("*", "127.0.0.1")
     port = settings.clustercheck_port
     return Address(host_and_port(host, port), host, port)

@@ -15,7 +15,7 @@ from app.verdict.rules import verdicts
 
 def check(source: Source) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
-    settings, warnings = source.load()
+    settings, warnings, *_ = source.load()
     complain(*warnings)
     _become_service_user()
     # Without a login, there is no verdict.

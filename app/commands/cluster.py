@@ -10,7 +10,7 @@ from app.verdict.alone import GROUP
 from app.verdict.node_state import NOT_A_NUMBER, NodeState
 from app.verdict.rules import STANDS_ALONE
 
-FAULTS = {"split", "nobody", "held-up"}
+FAULTS = {"split", "same-server", "nobody", "no-logins", "held-up"}
 """With one of these words, the nodes are not one healthy cluster."""
 
 _SYNCED = 4
@@ -30,7 +30,9 @@ def remarks_on(answers: Sequence[Answer]) -> dict[str, str]:
     missing = known - len(set(map(_identity, answers)))
     found = {
         "split": _split(members),
+        "same-server": _same_server(answers),
         "nobody": "" if missing > 0 else _nobody(answers),
+        "no-logins": _no_logins(answers),
         "held-up": _held_up(members, answers),
     }
     if missing > 0:
@@ -62,7 +64,27 @@ def _nobody(answers: Sequence[Answer]) -> str:
     # One node alone may not know of the others.
     if len(answers) in (1, silent) or any(one.available for one in answers):
         return ""
+    if any(one.node.wsrep_cluster_status == "Primary" for one in answers):
+        return "no node that answers takes traffic; there is a primary component"
     return "no node that answers takes traffic; do not bootstrap anything yet"
+
+
+def _same_server(answers: Sequence[Answer]) -> str:
+    # One service may have been asked by two of its addresses.
+    services: dict[object, dict[object, Answer]] = {}
+    for one in answers:
+        if one.node.wsrep_local_index not in (None, NOT_A_NUMBER):
+            process = one.pid, one.last_reload.at
+            services.setdefault(_identity(one), {})[process] = one
+    seen = (_names(found.values()) for found in services.values() if len(found) > 1)
+    return "; ".join(f"{names} watch one server: see MYSQL_HOST" for names in seen)
+
+
+def _no_logins(answers: Sequence[Answer]) -> str:
+    failing = [one for one in answers if one.login_failure]
+    if len(failing) < sum(not one.fault for one in answers) or not failing:
+        return ""
+    return f"{_names(failing)}: logins fail, and open sessions go on"
 
 
 def _held_up(members: Sequence[Answer], answers: Sequence[Answer]) -> str:

@@ -62,7 +62,7 @@ def undrain(source: Source) -> int:
 
 def _disabled_file(source: Source) -> str:
     # The path is all that a drain needs: no other mistake may stop it.
-    settings, warnings = source.load("clustercheck_disabled_file")
+    settings, warnings, *_ = source.load("clustercheck_disabled_file")
     complain(*warnings)
     return settings.clustercheck_disabled_file
 

@@ -67,11 +67,12 @@ COMMANDS = {
             "0  all nodes are available",
             "1  at least one is not, or does not answer",
             _MISUSED,
-            "3  they are not one healthy cluster: split, nobody or held-up",
+            "3  they are not one healthy cluster: split, same-server, nobody, no-logins or held-up",
         ),
         LISTENING,
         {
             "--json": _switch("print JSON"),
+            "--settings": _switch("print the settings that are set, and where, too"),
             "--all": _switch(
                 "ask the other members too, by their wsrep_incoming_addresses"
             ),

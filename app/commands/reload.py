@@ -70,14 +70,21 @@ def _told(before: Answer, after: Answer) -> int:
     complain(*outcome.warnings, *refused)
     if outcome.complaints:
         return FAILED if outcome.failure else MISUSED
-    was, now = before.otherwise or before, after.otherwise or after
+    read = outcome.env_file or "no env file"
     say(
-        f"{after.address.name} uses the settings as they are now; its verdict was {was.reason}"
-        f" and is {now.words}"
+        f"{after.address.name} uses the settings as they are now, with {read}; its verdict was"
+        f" {before.reason} and is {after.words}"
     )
     lost = []
-    if was.available and not now.available:
+    if before.available and not after.available:
         lost.append("the node was available and is not any more")
+    if before.reason == Reason.DISABLED != after.reason:
+        lost.append("the node was drained and is not any more")
+    was, would = before.otherwise, after.otherwise
+    if was and was.available and would and not would.available:
+        lost.append(
+            f"without the drain, the node would not be available: {would.words}"
+        )
     if outcome.shut_out:
         clients = ", ".join(outcome.shut_out)
         lost.append(

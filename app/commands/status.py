@@ -6,7 +6,9 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
+from app import __version__
 from app.commands.asking import Answer, address_at, ask, members_of, own_address
 from app.commands.cluster import FAULTS, remarks_on
 from app.commands.exit_status import (
@@ -34,7 +36,7 @@ def status(source: Source, typed: Namespace) -> int:
     addresses = [address_at(text, own.port) for text in typed.addresses] or [own]
     if typed.all:
         addresses = members_of(addresses)
-    render = _as_json if typed.json else _as_table
+    render = _as_json if typed.json else partial(_as_table, settings=typed.settings)
     if typed.watch:
         clear = _CLEAR if os.isatty(1) else ""
         while say(f"{clear}{render(ask(addresses))}"):
@@ -63,7 +65,7 @@ def _as_json(answers: Sequence[Answer]) -> str:
     return json.dumps({"cluster": remarks_on(answers), "nodes": nodes})
 
 
-def _as_table(answers: Sequence[Answer]) -> str:
+def _as_table(answers: Sequence[Answer], *, settings: bool) -> str:
     rows = [_HEADER, *(_row(answer) for answer in answers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -73,6 +75,9 @@ def _as_table(answers: Sequence[Answer]) -> str:
         lines += (f"{answer.address.name}: {note}" for note in _notes(answer))
     if len(lines) > len(rows):
         lines.append(SEE_REASONS)
+    for answer in answers if settings else ():
+        for name, one in answer.settings.items():
+            lines.append(f"{answer.address.name}: {name}={one.value} ({one.source})")
     return "\n".join(map(one_line, lines))
 
 
@@ -83,6 +88,8 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield from (f"also {one.words}" for one in answer.also)
     elif answer.login_failure:
         yield f"its logins fail: {answer.login_failure.words}"
+    if answer.version not in (None, __version__):
+        yield f"runs {answer.version}, and this command is {__version__}"
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
         # What to compare before a bootstrap.
         yield f"wsrep_last_committed is {node.wsrep_last_committed}"

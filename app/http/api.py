@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -19,6 +20,7 @@ from app.http.metrics import Metrics
 from app.http.reload_outcome import ReloadOutcome
 from app.http.sources import Sources
 from app.monitor.changes import Change
+from app.settings.source import Told
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict
@@ -45,8 +47,8 @@ class Status(BaseModel):
     clustercheckd saw, and which setting decided. also: what else speaks against the node.
     otherwise: the verdict without the drain or shutdown, if there is one. since: when the verdict
     last changed. age_seconds: since the latest completed poll began. node: what that poll read, or
-    failure: why it failed. login_failure: why the latest login failed. changes: of the verdict,
-    oldest first.
+    failure: why it failed. settings: what is set, and where. login_failure: why the latest login
+    failed. changes: of the verdict, oldest first.
     """
 
     version: str
@@ -62,6 +64,7 @@ class Status(BaseModel):
     node: NodeState | None
     failure: PollFailure | None
     policy: Policy
+    settings: Mapping[str, Told]
     login_failure: PollFailure | None
     last_reload: ReloadOutcome
     connections: StatusConnections
@@ -141,6 +144,7 @@ def _status(sources: Sources) -> Status:
         "node": seen if isinstance(seen, NodeState) else None,
         "failure": seen if isinstance(seen, PollFailure) else None,
         "policy": monitor.polling.policy,
+        "settings": sources.loaded.told,
         "login_failure": sources.poller.logins.failure,
         "last_reload": sources.last_reload,
         "connections": sources.connections,

@@ -13,7 +13,8 @@ class ReloadOutcome:
 
     at: when it began. complaints: why it was refused, one line each. failure: why the node, which
     can be read, could not be read with the new settings, if that is why. shut_out: who asked in the
-    minute before, and may not with the new settings. warnings: what was ignored.
+    minute before, and may not with the new settings. warnings: what was ignored. env_file: what was
+    read, if any.
     """
 
     at: datetime
@@ -21,3 +22,4 @@ class ReloadOutcome:
     failure: PollFailure | None = None
     shut_out: Sequence[str] = ()
     warnings: Sequence[str] = ()
+    env_file: str | None = None

@@ -8,6 +8,7 @@ from app.http.connections import ConnectionRegister
 from app.http.reload_outcome import ReloadOutcome
 from app.monitor.monitor import Monitor
 from app.settings.settings import Settings
+from app.settings.source import Loaded
 
 HealthCheckCounts = Counter[str]
 """How many answers were sent, by "PATH STATUS". No request can add a path."""
@@ -17,9 +18,14 @@ HealthCheckCounts = Counter[str]
 class Sources:
     """The parts of a running service."""
 
-    settings: Settings
+    loaded: Loaded
     poller: Poller
     monitor: Monitor
     connections: ConnectionRegister
     health_checks: HealthCheckCounts
     last_reload: ReloadOutcome
+
+    @property
+    def settings(self) -> Settings:
+        """Return those in use."""
+        return self.loaded.settings

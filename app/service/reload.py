@@ -14,6 +14,7 @@ from app.deadline import boot_seconds
 from app.http.reload_outcome import ReloadOutcome
 from app.http.sources import Sources
 from app.service.successor import Known, Predecessor, Report, Successor, started
+from app.settings.error import SettingsError
 from app.verdict.node_state import NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
 
@@ -116,11 +117,15 @@ def known_of(sources: Sources, at: datetime) -> Known:
         sources.poller.sync_wait_seconds,
         sources.poller.stand,
         sources.poller.sessions.count,
+        sources.loaded.env_file,
     )
 
 
 async def follow(old: Predecessor, sources: Sources, outcome: ReloadOutcome) -> None:
-    """Try the settings of a successor; return once it may take over, with what has come of it."""
+    """Try the settings of a successor; return once it may take over, with what has come of it.
+
+    Raises `SettingsError`.
+    """
     poller = sources.poller
     # The server may have hung for any time.
     poller.sync = Sync(answers=Answers.SILENCE)
@@ -128,6 +133,8 @@ async def follow(old: Predecessor, sources: Sources, outcome: ReloadOutcome) -> 
     try:
         known = await old.answer(Known)
         outcome.at = known.at
+        if known.env_file and not sources.loaded.env_file:
+            raise SettingsError(f"env file {known.env_file}: it is gone")
         poller.sessions.others = max(IN_USE, known.sessions)
         is_same = list(known.server) == list(sources.settings.server)
         result = _HANGS if is_same and known.hangs else await _first_result(poller)

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ from app.settings.disabled_file import switches_now
 from app.settings.error import SettingsError
 from app.settings.listening import listening_socket
 from app.settings.settings import Settings
-from app.settings.source import Source
+from app.settings.source import Loaded, Source
 from app.text import host_and_port
 from app.verdict.rules import Switches
 
@@ -67,12 +67,13 @@ def serve(source: Source) -> int:
     old = predecessor()
     log = Log()
     try:
-        settings, warnings = source.load(strict=old is not None)
+        loaded = source.load()
+        settings = loaded.settings
         prepare_for(settings.target())
         log.format_as(settings.clustercheck_log_level, settings.clustercheck_log_format)
-        for line in warnings:
+        for line in loaded.warnings:
             _log.warning("setting ignored", extra={"detail": line})
-        uvloop.run(_Service(settings, warnings, old).run())
+        uvloop.run(_Service(loaded, old).run())
     except SettingsError as fault:
         if old is None:
             raise
@@ -90,13 +91,14 @@ class _Service:
 
     _successor: Successor | None = None
 
-    def __init__(
-        self, settings: Settings, warnings: Sequence[str], old: Predecessor | None
-    ) -> None:
+    def __init__(self, loaded: Loaded, old: Predecessor | None) -> None:
+        settings = loaded.settings
         self._old = old
         self._stopping = self._draining = False
         self._systemd = Systemd(os.environ.get("NOTIFY_SOCKET"), is_heard=old is None)
-        self._outcome = ReloadOutcome(datetime.now(UTC), warnings=warnings)
+        self._outcome = ReloadOutcome(
+            datetime.now(UTC), warnings=loaded.warnings, env_file=loaded.env_file
+        )
         poller = Poller(settings, _pace(settings))
         self._monitor = Monitor(
             _polling(settings, poller),
@@ -104,7 +106,7 @@ class _Service:
             on_verdict=self._systemd.show,
         )
         self._sources = Sources(
-            settings,
+            loaded,
             poller,
             self._monitor,
             ConnectionRegister(settings.clustercheck_allow_from),

@@ -47,7 +47,7 @@ class Known:
 
     at: when the reload began. server: see `Database.server`. hangs: whether it gives no answer.
     asked: the clients of the last minute. sync_wait_seconds, stand: see the poller. sessions: how
-    many the server may have of it.
+    many the server may have of it. env_file: what it has read, if any.
     """
 
     at: datetime
@@ -57,6 +57,7 @@ class Known:
     sync_wait_seconds: float | None
     stand: Stand
     sessions: int
+    env_file: str | None = None
 
 
 @dataclass

@@ -31,7 +31,9 @@ def switches_now(path: str, *, shutting_down: bool = False) -> Switches:
     # touch(1) can set any time, and not every time can be written as a date.
     modified_at = min(max(status.st_mtime, 0.0), _LAST_DATE)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified_at))
-    file = f"{path} exists, changed at {at}, owner user id {owner}"
+    # The names of others may be in a directory that does not answer.
+    name = f"user id {owner}" if owner else "root"
+    file = f"{path} exists, changed at {at}, owner {name}"
     if reason := _first_line(path):
         file += f': "{reason}"'
     file += " (clustercheckd undrain removes it)"

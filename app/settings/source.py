@@ -3,13 +3,15 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from app.kinds import NETWORKS
+from app.kinds import NETWORKS, SECRET
 from app.settings.env_file import ENV_FILE, Variable, read_env_file
 from app.settings.error import SettingsError
 from app.settings.settings import TABLE, Settings
+from app.text import one_line
 
 _ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 
@@ -33,6 +35,26 @@ _ALIKE = 0.75
 """How much a name must be like a setting's to be one that is misspelt, as difflib counts it."""
 
 
+@dataclass(frozen=True)
+class Told:
+    """What somebody has set: its text, or that it is set if it is a secret, and where."""
+
+    value: str
+    source: str
+
+
+class Loaded(NamedTuple):
+    """Settings as they were read.
+
+    warnings: of one line each. told: what is set, by variable. env_file: the path that was read.
+    """
+
+    settings: Settings
+    warnings: Sequence[str]
+    told: Mapping[str, Told]
+    env_file: str | None
+
+
 class Source(NamedTuple):
     """Where a process reads its settings, beside its environment.
 
@@ -42,38 +64,51 @@ class Source(NamedTuple):
     flags: Mapping[str, str] = {}
     env_file: str | None = None
 
-    def load(self, *names: str, strict: bool = False) -> tuple[Settings, Sequence[str]]:
-        """Return settings, and warnings of one line each. Raises `SettingsError`.
+    def load(self, *names: str) -> Loaded:
+        """Return settings. Raises `SettingsError`.
 
         names: the fields that the caller uses, if not all; a mistake elsewhere is then a warning.
-        strict: a name in the env file that is no setting is a mistake.
         """
-        in_file, mistakes = read_env_file(
-            self.env_file or os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
-        )
+        path = self.env_file or os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
+        in_file, mistakes = read_env_file(path)
         environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
         typed = [
             Variable(name.upper(), value, TABLE[name].flag)
             for name, value in self.flags.items()
         ]
+        given = [one for one in (*in_file, *environ, *typed) if _counts(one)]
+        last = {one.field: one for one in given}
         warnings = list(_unknown(environ))
-        known = [one for one in in_file if _counts(one)]
-        last = {one.field: one for one in known}
         warnings += (
-            f"{one.called} does not count: a later line sets it"
-            for one in known
-            if one is not last[one.field]
+            f"{one.called} does not count: {_place(last[one.field], path)} sets it"
+            for one in given
+            if one.where.startswith(path) and one.value != last[one.field].value
         )
-        (mistakes if strict else warnings).extend(_unknown(in_file))
+        # No mistake: after a rollback, it may be a newer version's.
+        warnings += _unknown(in_file)
         if names:
             warnings += mistakes
             mistakes = []
-        used = {
-            one.field: one
-            for one in (*in_file, *environ, *typed)
-            if _counts(one) and one.field in (names or TABLE)
-        }
-        return Settings(**values_of(used, mistakes)), warnings
+        used = {name: one for name, one in last.items() if name in (names or TABLE)}
+        return Loaded(
+            Settings(**values_of(used, mistakes)),
+            warnings,
+            {one.field.upper(): _told(one) for one in used.values()},
+            # Path.exists raises PermissionError.
+            path if os.path.exists(path) else None,  # noqa: PTH110
+        )
+
+
+def _place(variable: Variable, env_file: str) -> str:
+    if variable.where.startswith(env_file):
+        return "a later line"
+    return variable.where or "the environment"
+
+
+def _told(variable: Variable) -> Told:
+    is_secret = TABLE[variable.field].kind is SECRET
+    value = "set" if is_secret else one_line(variable.value)
+    return Told(value, variable.where or "environment")
 
 
 def _counts(variable: Variable) -> bool:

@@ -20,6 +20,7 @@ from app.http.reload_outcome import ReloadOutcome
 from app.http.sources import HealthCheckCounts, Sources
 from app.settings.database import Database
 from app.settings.settings import Settings
+from app.settings.source import Loaded
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from harness.service import Service
@@ -231,7 +232,7 @@ class TestPolls:
             await until(lambda: poller.script == [hanging])
             now += later
             sources = Sources(
-                Settings(),
+                Loaded(Settings(), [], {}, None),
                 Poller(Database(), Pace(1)),
                 monitor,
                 ConnectionRegister(),

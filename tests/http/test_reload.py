@@ -157,12 +157,13 @@ def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(
     ending: Reloaded,
 ) -> None:
     descriptors = ending.service.process.descriptors
+    told = f"{LOOPBACK}:{ending.port} uses the settings as they are now"
     with no_health_check_fails(ending.service):
         for limit in (7, 8, 9):
             old = ending.service.process
             assert ending.reload(f"MAX_RECV_QUEUE={limit}") == (
                 0,
-                f"{LOOPBACK}:{ending.port} uses the settings as they are now; {AS_BEFORE}\n",
+                f"{told}, with {ending.env_file}; {AS_BEFORE}\n",
             )
             assert ending.max_recv_queue == limit
             wait_for("it to go", lambda: old.exit_code == 0)  # noqa: B023
@@ -198,7 +199,7 @@ def test_every_setting_takes_effect(reloaded: Reloaded, tmp_path: Path) -> None:
     assert service.get("/any/path").reason == ""
     line = service.log.read_text().splitlines()[-1]
     assert json.loads(line)["level"] == "info"
-    reloaded.succeed("CLUSTERCHECK_LOG_LEVEL=error")
+    reloaded.take("CLUSTERCHECK_LOG_LEVEL=error")
     service.wait_for_verdict(200, "synced")
     assert service.log.read_text().splitlines()[-1] == line
 
@@ -216,7 +217,6 @@ def test_another_database_is_read_before_it_takes_over(reloaded: Reloaded) -> No
     [
         ("MAX_RECV_QUEUE=many", ", line 7: MAX_RECV_QUEUE: must be "),
         ("MYSQL_PASSWORD_FILE=/none", "MYSQL_PASSWORD_FILE: /none: "),
-        ("MAX_RECV_QUEU=1", ", line 7: MAX_RECV_QUEU is not a setting"),
         ("CLUSTERCHECK_HOST=192.0.2.1", "cannot listen on CLUSTERCHECK_HOST=192.0.2.1"),
         ("CLUSTERCHECK_HOST=none.invalid", "CLUSTERCHECK_HOST: must be an address"),
     ],
@@ -577,17 +577,60 @@ def test_the_outcome_is_of_a_reload_that_began_after_the_signal(
 def test_a_node_that_the_new_settings_take_out_stops_a_rollout(
     reloaded: Reloaded,
 ) -> None:
-    told = "its verdict was synced and is cluster-too-small: wsrep_cluster_size is 3; MIN_CLUSTER"
+    too_small = "cluster-too-small: wsrep_cluster_size is 3; MIN_CLUSTER"
     # A drained node, too: it is to come back.
-    for drained in (False, True):
-        if drained:
-            reloaded.disabled_file.touch()
+    for told in (
+        "the node was available and is not any more: ",
+        f"without the drain, the node would not be available: {too_small}",
+    ):
         status, output = reloaded.reload("MIN_CLUSTER_SIZE=4")
-        assert (status, told in output) == (1, True)
-        assert "was available and is not any more: reload no other node\n" in output
+        assert (status, told in output) == (1, True), output
+        assert "reload no other node\n" in output
         # The second time, it takes nothing out.
         reloaded.succeed("MIN_CLUSTER_SIZE=5")
         reloaded.succeed()
+        reloaded.disabled_file.touch()
+
+
+def test_a_reload_that_moves_the_disabled_file_stops_a_rollout(
+    reloaded: Reloaded, tmp_path: Path
+) -> None:
+    other, first = tmp_path / "other", reloaded.disabled_file
+    try:
+        other.touch()
+        reloaded.disabled_file = other
+        status, output = reloaded.reload()
+        assert (status, "its verdict was synced and is disabled: " in output) == (
+            1,
+            True,
+        )
+        assert "was available and is not any more: reload no other node\n" in output
+        reloaded.disabled_file = first
+        status, output = reloaded.reload()
+        assert (status, "its verdict was disabled and is synced: " in output) == (
+            1,
+            True,
+        )
+        assert "was drained and is not any more: reload no other node\n" in output
+    finally:
+        reloaded.disabled_file = first
+
+
+def test_a_reload_tells_what_does_not_count(reloaded: Reloaded) -> None:
+    status, output = reloaded.reload("MAX_RECV_QUEU=1", "MAX_STALL=3", "MAX_STALL=2")
+    file = reloaded.env_file
+    assert status == 0
+    for line in (
+        f"{file}, line 8: MAX_STALL does not count: a later line sets it\n",
+        f"{file}, line 7: MAX_RECV_QUEU is not a setting; did you mean MAX_RECV_QUEUE?\n",
+    ):
+        assert f"clustercheckd: {line}" in output
+    settings = reloaded.service.status()["settings"]
+    assert settings["MAX_STALL"] == {"value": "2", "source": f"{file}, line 9"}
+    # As an upgrade from a unit that named another file would find it.
+    reloaded.env_file.unlink()
+    done = run("reload", MAINPID=str(reloaded.service.process.pid))
+    assert (done.returncode, f"env file {file}: " in done.stderr) == (2, True)
 
 
 def test_a_unit_reloads_its_own_process_only(reloaded: Reloaded) -> None:

@@ -250,7 +250,7 @@ def test_a_drain_tells_its_owner_and_can_be_left_to_root(machine: Machine) -> No
     with settings(machine, f"CLUSTERCHECK_DISABLED_FILE={protected}\n"):
         machine.restart()
         assert not machine.succeeds(f"runuser -u games -- touch {protected}")
-        assert ", owner user id 0 (" in machine.run("clustercheckd drain")
+        assert ", owner root (" in machine.run("clustercheckd drain")
         machine.run("clustercheckd undrain")
     machine.restart("503 disabled")
     machine.run("clustercheckd undrain")

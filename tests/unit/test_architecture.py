@@ -32,7 +32,9 @@ ARROWS = {
     "app.service.log": "",
     "app.service.systemd": "app.verdict",
     "app.service.serve": "app uvloop",
-    "app.service.reload": "app.database app.deadline app.http app.service app.verdict",
+    "app.service.reload": """
+        app.database app.deadline app.http app.service app.verdict app.settings.error
+    """,
     "app.service.successor": "app.http app.verdict pydantic pydantic_core",
     "app.__main__": "app",
 }

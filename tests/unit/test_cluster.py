@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.commands.asking import Address, Answer, no_answer
+from app.commands.asking import Address, Answer, Finding, no_answer
 from app.commands.cluster import FAULTS, remarks_on
 from app.verdict.node_state import NodeState
 from tests import real_rows
@@ -214,4 +214,31 @@ def test_what_no_row_shows_is_a_word_with_what_was_seen(
 
 def test_every_fault_is_in_the_table() -> None:
     words = {word for _, _, expected in REMARKS for word in expected}
-    assert words == {*FAULTS, "not-asked"}
+    assert words | {"same-server", "no-logins"} == {*FAULTS, "not-asked"}
+
+
+def test_two_services_that_watch_one_server_are_named() -> None:
+    one, other, third = answers_of(FIRST, FIRST, SECOND)
+    one, third = (answer.model_copy(update={"pid": 7}) for answer in (one, third))
+    # The same service by two names.
+    assert remarks_on([one, other.model_copy(update={"pid": 7}), third]) == {}
+    assert remarks_on([one, other.model_copy(update={"pid": 8}), third]) == {
+        "same-server": "n1, n2 watch one server: see MYSQL_HOST"
+    }
+
+
+def test_logins_that_fail_on_all_nodes_are_a_fault() -> None:
+    failure = {"login_failure": Finding(reason="access-denied", detail="seen")}
+    one, other, silent = answers_of(OF_TWO, OF_TWO, NO_ANSWER)
+    failing = one.model_copy(update=failure)
+    assert remarks_on([failing, other, silent]) == {}
+    assert remarks_on([failing, other.model_copy(update=failure), silent]) == {
+        "no-logins": "n1, n2: logins fail, and open sessions go on"
+    }
+
+
+def test_after_a_bootstrap_nobody_is_told_to_wait_for_it() -> None:
+    answers = answers_of(ALONE, NO_ANSWER, unavailable="1")
+    assert remarks_on(answers) == {
+        "nobody": "no node that answers takes traffic; there is a primary component"
+    }

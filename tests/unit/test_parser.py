@@ -153,7 +153,8 @@ def test_a_command_has_only_the_flags_it_uses_and_none_has_one_for_the_password(
         row.flag for row in TABLE.values() if row.kind is not kinds.SECRET
     }
     assert not [flag for flag in flags["serve"] if flag.endswith("password")]
-    assert flags["status"] == {"--all", "--host", "--port", "--json", "--watch"}
+    own = {"--all", "--json", "--settings", "--watch"}
+    assert flags["status"] == {"--host", "--port"} | own
     assert flags["drain"] == {"--disabled-file", "--port", "--reason"}
 
 

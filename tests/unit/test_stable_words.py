@@ -86,7 +86,7 @@ STABLE = {
     "fields of /status": (
         """
             age_seconds also available changes connections detail draining failure
-            last_reload login_failure node otherwise pid policy reason since version
+            last_reload login_failure node otherwise pid policy reason settings since version
         """,
         set(Status.model_fields),
     ),
@@ -95,7 +95,7 @@ STABLE = {
         set(StatusConnections.model_fields),
     ),
     "fields of a reload": (
-        "at complaints failure shut_out warnings",
+        "at complaints env_file failure shut_out warnings",
         names(ReloadOutcome),
     ),
     "fields of a change": (
@@ -126,7 +126,7 @@ STABLE = {
     ),
     # Another test compares them with what the command says.
     "words for a cluster": (
-        "held-up nobody not-asked split",
+        "held-up no-logins nobody not-asked same-server split",
         words_for_a_cluster(),
     ),
     "commands": ("check drain reload serve status undrain", set(COMMANDS)),
