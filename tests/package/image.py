@@ -71,6 +71,8 @@ class Podman:
             "run",
             "--rm",
             "--cgroups=disabled",
+            # It would tell of a process that is not the service.
+            "--sdnotify=ignore",
             "--network=host",
             *_LIMITS,
             "--read-only",
