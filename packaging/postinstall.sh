@@ -10,8 +10,13 @@ main_pid() {
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || :
     if systemctl --quiet is-active clustercheckd.service; then
-        before=$(main_pid) result=0
-        said=$(MAINPID=$before clustercheckd reload 2>&1) || result=$?
+        before=$(main_pid) result=0 began=$(date +%s)
+        # Not `clustercheckd reload`: rpm 4.20 runs this script without a network.
+        systemctl --quiet reload clustercheckd.service 2>/dev/null || result=$?
+        if [ $result != 0 ]; then
+            journalctl --sync || :
+            said=$(journalctl --quiet --unit clustercheckd.service --since "@$began" --output cat | grep '^clustercheckd: ' || :)
+        fi
         if [ "$before" != "$(main_pid)" ]; then
             # With what the new process tells.
             [ $result = 0 ] || echo "$said" >&2

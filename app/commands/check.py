@@ -9,7 +9,7 @@ from app.database.connection import prepare_for
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
 from app.settings.source import Source
-from app.verdict.node_state import PollFailure
+from app.verdict.node_state import ELSEWHERE, NodeState, PollFailure
 from app.verdict.rules import verdicts
 
 
@@ -24,6 +24,8 @@ def check(source: Source) -> int:
     switches = switches_now(settings.clustercheck_disabled_file)
     verdict, *rest = verdicts(outcome, 0.0, settings.policy(), switches)
     say(str(verdict))
+    if isinstance(outcome, NodeState) and outcome.elsewhere:
+        complain(ELSEWHERE)
     for one in rest:
         if switches.any_on or not one.available:
             say(f"otherwise {one.reason}: {one.detail}")

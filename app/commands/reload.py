@@ -13,6 +13,7 @@ from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
 from app.settings.source import Source
 from app.text import host_and_port
+from app.verdict.node_state import ELSEWHERE
 from app.verdict.reason import Reason
 
 _SECONDS = 70.0
@@ -75,6 +76,8 @@ def _told(before: Answer, after: Answer) -> int:
         f"{after.address.name} uses the settings as they are now, with {read}; its verdict was"
         f" {before.reason} and is {after.words}"
     )
+    if after.node.elsewhere:
+        complain(ELSEWHERE)
     lost = []
     if before.available and not after.available:
         lost.append("the node was available and is not any more")

@@ -20,6 +20,7 @@ from app.commands.exit_status import (
 from app.commands.output import SEE_REASONS, say
 from app.settings.source import Source
 from app.text import one_line
+from app.verdict.node_state import ELSEWHERE
 
 _PAUSE_SECONDS = 1.0
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
@@ -88,6 +89,8 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield from (f"also {one.words}" for one in answer.also)
     elif answer.login_failure:
         yield f"its logins fail: {answer.login_failure.words}"
+    if node.elsewhere:
+        yield ELSEWHERE
     if answer.version not in (None, __version__):
         yield f"runs {answer.version}, and this command is {__version__}"
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":

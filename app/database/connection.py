@@ -12,6 +12,8 @@ import importlib
 import os
 import socket
 from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Self
 
 from pymysql import _auth
@@ -37,6 +39,9 @@ PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 
 MOST_BYTES = 64 * 1024
 """In a login, or in answer to statements sent together."""
+
+_SYSTEMD = Path("/run/systemd/system")
+"""Where a host has it, sd_booted(3)."""
 
 _DECLINE_SECONDS = 0.4
 """PAM takes 2 s to refuse, and a poll has 0.8 s."""
@@ -65,10 +70,11 @@ def prepare_for(target: Target | None) -> None:
 class Connection(aiomysql.Connection):  # type: ignore[misc]
     """One connection, from `open` until `quit`.
 
-    peer: the other end, and the account.
+    peer: the other end, and the account. is_elsewhere: whether the server is on another host.
     """
 
     peer: object = None
+    is_elsewhere = False
     _socket: socket.socket | None = None
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
@@ -109,6 +115,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE.items():
                 connected.setsockopt(socket.IPPROTO_TCP, name, value)
+            ends = connected.getsockname()[0], connected.getpeername()[0]
+            self.is_elsewhere = leads_elsewhere(*ends)
         self.peer = self._writer.get_extra_info("peername"), self.target.username
         # The driver closes its own where it fails, and once TLS begins.
         self._socket = self._writer.get_extra_info("socket").dup()
@@ -254,3 +262,12 @@ async def _end_of(connected: socket.socket) -> None:
 def _query(statement: str) -> bytes:
     payload = b"\x03" + statement.encode()  # COM_QUERY
     return len(payload).to_bytes(4, "little") + payload
+
+
+def leads_elsewhere(own: str, peer: str) -> bool:
+    """Return whether a connection between two addresses leads to another host.
+
+    In a container, it may have to: a host has systemd, and a container usually has not.
+    """
+    is_here = own == peer or ip_address(peer).is_loopback
+    return not is_here and _SYSTEMD.is_dir()

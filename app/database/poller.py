@@ -31,7 +31,7 @@ from app.database.sync import Read, Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
 from app.settings.database import Database
 from app.verdict.alone import GROUP, SHOW_COUNTERS, Look, Stand, counters_of
-from app.verdict.node_state import NodeState, PollFailure, PollResult
+from app.verdict.node_state import ELSEWHERE, NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
 from app.verdict.rules import DONOR
 
@@ -145,6 +145,7 @@ class Poller:
             sync_refused=self.sync.refused,
             stall=stall,
             stall_seconds=stall_seconds,
+            elsewhere=self._serving is not None and self._serving.is_elsewhere,
         )
 
     async def aclose(self) -> None:
@@ -293,6 +294,8 @@ class Poller:
             # The name of the host leads to another server, or the account is another one.
             self._leave_all()
         serving, guest = self._serving, self._guest
+        if serving is None and session.is_elsewhere:
+            _log.warning("another host", extra={"detail": ELSEWHERE})
         # If the open one is stuck, the server has answered the new one what it owes to that.
         if serving is None or (serving.reading and self.sync.unanswered):
             self._serving, leaver = session, serving

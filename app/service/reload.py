@@ -91,7 +91,8 @@ async def _report(successor: Successor, sources: Sources, at: datetime) -> Repor
         await sources.monitor.fresh_verdict()
         result = sources.monitor.result
         seen = f"{failure.reason}: {failure.detail}"
-        if isinstance(result, NodeState):
+        # That another host's server can be read says nothing of this one's.
+        if isinstance(result, NodeState) and not result.elsewhere:
             outcome.complaints = [
                 f"the node can be read, and could not be with these settings: {seen}"
             ]

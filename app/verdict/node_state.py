@@ -110,7 +110,8 @@ class NodeState(SystemVariables, StatusVariables):
     """The variables, and what the poller found in other ways.
 
     rejects_logins: why the server takes no logins. returning: whether it hung, and answered no read
-    in sync since. sync_wait_seconds: None if nothing is known. stall: see `alone`.
+    in sync since. sync_wait_seconds: None if nothing is known. stall: see `alone`. elsewhere:
+    whether the server is on another host than clustercheckd.
     """
 
     rejects_logins: str | None = None
@@ -119,7 +120,10 @@ class NodeState(SystemVariables, StatusVariables):
     sync_refused: bool = False
     stall: str | None = None
     stall_seconds: float = 0.0
+    elsewhere: bool = False
 
+
+ELSEWHERE = "MYSQL_HOST leads to another host: the verdict is about the server there"
 
 PollResult = NodeState | PollFailure
 
