@@ -1,13 +1,13 @@
 """`clustercheckd check`: poll the node once, as the service would."""
 
 import os
-import pwd
 
+from app.commands.as_service import become_service
 from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
 from app.commands.output import SEE_REASONS, complain, say
-from app.database.connection import prepare_for
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
+from app.settings.settings import Settings
 from app.settings.source import Source
 from app.verdict.node_state import ELSEWHERE, NodeState, PollFailure
 from app.verdict.rules import verdicts
@@ -15,9 +15,10 @@ from app.verdict.rules import verdicts
 
 def check(source: Source) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
+    become_service()
     settings, warnings, *_ = source.load()
     complain(*warnings)
-    _become_service_user()
+    _tell_of_credentials(settings)
     # Without a login, there is no verdict.
     settings.target()
     outcome = poll_once(settings, settings.clustercheck_deadline)
@@ -40,22 +41,11 @@ def check(source: Source) -> int:
     return AVAILABLE if verdict.available else NOT_AVAILABLE
 
 
-def _become_service_user() -> None:
-    """Continue as the service's user, so that files and unix_socket accounts are the service's.
-
-    Otherwise say that they are not.
-    """
-    try:
-        # The user of the packages' unit.
-        user = pwd.getpwnam("clustercheck")
-        if os.geteuid() != user.pw_uid:
-            # That user may not be able to read the files of the program.
-            prepare_for(None)
-            os.initgroups(user.pw_name, user.pw_gid)
-            os.setgid(user.pw_gid)
-            os.setuid(user.pw_uid)
-    except KeyError:
-        return
-    except OSError:
-        other = "not as the service's user clustercheck: run it as root"
-        complain(f"this runs as user id {os.geteuid()}, {other}")
+def _tell_of_credentials(settings: Settings) -> None:
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    path = settings.mysql_password_file or ""
+    if folder and path.startswith(f"{folder}/"):
+        complain(
+            f"MYSQL_PASSWORD_FILE: {path} is systemd's copy from the service's start; a restart"
+            " reads the file of LoadCredential= again"
+        )

@@ -13,7 +13,7 @@ from app.settings.error import SettingsError
 from app.settings.settings import TABLE, Settings
 from app.text import one_line
 
-_ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
+ENV_FILE_VARIABLE = "CLUSTERCHECK_ENV_FILE"
 
 _NAME = re.compile("[A-Z_]+")
 
@@ -69,7 +69,7 @@ class Source(NamedTuple):
 
         names: the fields that the caller uses, if not all; a mistake elsewhere is then a warning.
         """
-        path = self.env_file or os.environ.get(_ENV_FILE_VARIABLE) or ENV_FILE
+        path = self.env_file or os.environ.get(ENV_FILE_VARIABLE) or ENV_FILE
         in_file, mistakes = read_env_file(path)
         environ = [Variable(name, value) for name, value in sorted(os.environ.items())]
         typed = [
@@ -120,7 +120,7 @@ def _counts(variable: Variable) -> bool:
 def _unknown(variables: Iterable[Variable]) -> Iterator[str]:
     for variable in variables:
         name, where = variable.name.upper(), variable.where
-        if variable.field in TABLE or name == _ENV_FILE_VARIABLE:
+        if variable.field in TABLE or name == ENV_FILE_VARIABLE:
             continue
         is_like_ours = name.startswith(_LIKE_OURS)
         if not (where or is_like_ours):

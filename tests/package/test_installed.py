@@ -207,11 +207,18 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(
     (credential,) = blocks_under(PAGE, "The account", "ini")
     with drop_in(machine, credential.text):
         machine.restart()
-        # Only the unit has the variable.
+        # Only the unit has the variable, and only the service's process the file.
+        said = machine.run("clustercheckd check")
+        assert "available synced: wsrep_local_state is 4 (Synced)\n" in said
+        assert "is systemd's copy from the service's start" in said
+        machine.run("systemctl stop clustercheckd")
         said = machine.run("clustercheckd check", check=False)
-        assert said.startswith("NOT available access-denied: ")
-        (ask,) = commands_of("docs/reference/commands.md", "check")
-        assert machine.run(ask) == "available synced: wsrep_local_state is 4 (Synced)\n"
+        assert (
+            "clustercheckd.service does not run: what its unit sets does not count"
+            in said
+        )
+        assert "NOT available access-denied: " in said
+        machine.run("systemctl start clustercheckd")
         # systemd reads a credential when the service starts. A reload has the old one, and is
         # refused.
         machine.run(f"{identified} BY 'neu'\"")
@@ -221,6 +228,65 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(
     machine.run(f'{identified} VIA unix_socket"')
     machine.run("rm /etc/clustercheckd/password")
     machine.restart()
+
+
+def test_what_the_service_uses_is_what_the_commands_say(machine: Machine) -> None:
+    machine.run("install -D -m 0644 /dev/null /root/disabled; chmod 0711 /root")
+    with drop_in(machine, "[Service]\nEnvironment=MAX_RECV_QUEUE=77\n"):
+        machine.restart()
+        with settings(machine, "MAX_RECV_QUEUE=5\nMAX_RECV_LENGTH=5\n"):
+            file = SETTINGS
+            said = machine.run("clustercheckd reload")
+            assert ": MAX_RECV_QUEUE does not count: the environment sets it" in said
+            assert ": MAX_RECV_LENGTH is not a setting" in said
+            assert f"uses the settings as they are now, with {file}; " in said
+            shown = machine.run("clustercheckd status --settings")
+            assert ": MAX_RECV_QUEUE=77 (environment)\n" in shown
+            machine.run(f"mv {file} {file}.gone")
+            assert f"env file {file}: it is gone" in machine.run(
+                "clustercheckd reload", check=False
+            )
+            machine.run(f"mv {file}.gone {file}")
+    # The service cannot see into /root, and would take the node for drained.
+    with settings(machine, "CLUSTERCHECK_DISABLED_FILE=/root/disabled\n"):
+        said = machine.run("clustercheckd check", check=False)
+        assert said.startswith("draining disabled: ")
+        said = machine.run("clustercheckd reload; test $? = 1")
+        assert (
+            "the node was available and is not any more: reload no other node" in said
+        )
+    said = machine.run("clustercheckd reload; test $? = 1")
+    assert "the node was drained and is not any more: reload no other node" in said
+    machine.wait_for()
+
+
+def test_another_hosts_server_is_told(machine: Machine) -> None:
+    other = "/run/netns/other"
+    link = "link add v0 type veth peer name v1 netns other"
+    machine.run(
+        f"ip netns add other && ip {link} && ip address add 10.99.0.1/24 dev v0"
+    )
+    machine.run("ip link set v0 up && ip -n other address add 10.99.0.2/24 dev v1")
+    machine.run("ip -n other link set v1 up")
+    proxy = "systemd-socket-activate -l 10.99.0.2:3306 /usr/lib/systemd/systemd-socket-proxyd"
+    machine.run(
+        f"systemd-run --unit other -p User=clustercheck -p NetworkNamespacePath={other} "
+        f"{proxy} /run/mysqld/mysqld.sock"
+    )
+    told = "MYSQL_HOST leads to another host: the verdict is about the server there"
+    try:
+        with settings(machine, "MYSQL_HOST=10.99.0.2\n"):
+            for command in ("reload", "check", "status"):
+                assert told in machine.run(f"clustercheckd {command}")
+            assert told in machine.run("journalctl --no-pager --unit clustercheckd")
+        # Its own server says nothing of the other: a node that is lost now was not available.
+        with settings(machine, "MYSQL_USERNAME=nobody\n"):
+            said = machine.run("clustercheckd reload; test $? = 1")
+            assert "was available and is not any more" in said
+    finally:
+        machine.run("systemctl stop other; ip netns delete other")
+        machine.run("clustercheckd reload")
+    machine.wait_for()
 
 
 def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_one(

@@ -112,7 +112,7 @@ STABLE = {
     ),
     "fields of the node": (
         """
-            max_connections offline_mode pxc_maint_mode read_only rejects_logins returning
+            elsewhere max_connections offline_mode pxc_maint_mode read_only rejects_logins returning
             skip_networking stall stall_seconds super_read_only sync_refused sync_wait_seconds threads_connected
             transaction_read_only tx_read_only version
             wsrep_cluster_conf_id wsrep_cluster_size wsrep_cluster_state_uuid wsrep_cluster_status
@@ -135,6 +135,7 @@ STABLE = {
 
 EVENTS = set(
     """
+another host
 available
 client refused
 draining
