@@ -27,7 +27,7 @@ if [ -d /run/systemd/system ]; then
             echo "clustercheckd was NOT replaced:" >&2
             echo "$said" | sed 's/^/    /' >&2
             echo "The process from before the upgrade goes on. Correct that before a reboot, and run:" >&2
-            echo "    systemctl reload clustercheckd" >&2
+            echo "    clustercheckd reload" >&2
         fi
     else
         # One that a setting has stopped.

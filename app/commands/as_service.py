@@ -3,18 +3,16 @@
 import ctypes
 import os
 import pwd
-import subprocess
 from pathlib import Path
 
 from app.commands.output import complain
+from app.commands.unit import is_stopped, main_process
 from app.database.connection import prepare_for
 from app.settings.settings import TABLE
 from app.settings.source import ENV_FILE_VARIABLE
 
 _USER = "clustercheck"
 _CLONE_NEWNS = 0x00020000  # setns(2)
-_SHOW_PROCESS = ("systemctl", "show", "--property=MainPID", "--value", "clustercheckd")
-_SECONDS = 2.0
 
 
 def become_service() -> None:
@@ -32,31 +30,17 @@ def become_service() -> None:
         if os.geteuid() == user.pw_uid:
             return
         os.initgroups(user.pw_name, user.pw_gid)
-        if process := _main_process():
-            _take_surroundings(process)
-        elif _has_systemd():
+        if is_stopped():
             complain(
                 "clustercheckd.service does not run: what its unit sets does not count here"
             )
+        elif process := main_process():
+            _take_surroundings(process)
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
     except OSError:
         other = f"not as the service's user {_USER}: run it as root"
         complain(f"this runs as user id {os.geteuid()}, {other}")
-
-
-def _has_systemd() -> bool:
-    return Path("/run/systemd/system").is_dir()
-
-
-def _main_process() -> Path | None:
-    try:
-        shown = subprocess.run(  # noqa: S603 (a constant)
-            _SHOW_PROCESS, capture_output=True, timeout=_SECONDS, check=False
-        ).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return Path("/proc") / shown.decode() if shown.strip(b"0") else None
 
 
 def _take_surroundings(process: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from app.commands.asking import ask, own_address
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
+from app.commands.unit import is_stopped
 from app.settings.error import SettingsError
 from app.settings.source import Source
 from app.verdict.reason import Reason
@@ -75,6 +76,9 @@ def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:
         return FAILED
     name = answer.address.name
     verdict = f"{name} is {answer.verdict}, {answer.words}"
+    if answer.fault and drained and is_stopped():
+        say("clustercheckd.service does not run: it starts drained")
+        return DONE
     if answer.fault:
         complain(f"not confirmed: {name}: {answer.fault}")
     elif (answer.reason == Reason.DISABLED) != drained:

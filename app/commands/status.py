@@ -101,7 +101,8 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"turned away {latest.client} {ago} ago: {cause}: {latest.detail}"
     if reload.complaints:
         ago = age_since(reload.at)
-        yield f"reload refused {ago} ago, the old settings stay: {'; '.join(reload.complaints)}"
+        told = "; ".join(reload.complaints)
+        yield f"reload refused {ago} ago, and not tried again since: {told}"
 
 
 def _row(answer: Answer) -> list[str]:

@@ -13,7 +13,6 @@ import os
 import socket
 from collections.abc import Sequence
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Self
 
 from pymysql import _auth
@@ -24,7 +23,7 @@ from pymysql.protocol import MysqlPacket
 from app.database import faults
 from app.database.resolver import Streams, connect_to_first
 from app.deadline import deadline
-from app.settings.database import Target
+from app.settings.database import SYSTEMD, Target
 from app.verdict.node_state import Rows
 
 # aiomysql calls getpass.getuser: since Python 3.13, OSError for a user without a passwd entry.
@@ -39,9 +38,6 @@ PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 
 MOST_BYTES = 64 * 1024
 """In a login, or in answer to statements sent together."""
-
-_SYSTEMD = Path("/run/systemd/system")
-"""Where a host has it, sd_booted(3)."""
 
 _DECLINE_SECONDS = 0.4
 """PAM takes 2 s to refuse, and a poll has 0.8 s."""
@@ -270,4 +266,4 @@ def leads_elsewhere(own: str, peer: str) -> bool:
     In a container, it may have to: a host has systemd, and a container usually has not.
     """
     is_here = own == peer or ip_address(peer).is_loopback
-    return not is_here and _SYSTEMD.is_dir()
+    return not is_here and SYSTEMD.is_dir()

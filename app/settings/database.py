@@ -11,6 +11,7 @@ the file's host: nobody would notice the verdict of the wrong node.
 import os
 import pwd
 from dataclasses import dataclass, field
+from pathlib import Path
 from ssl import SSLContext
 from typing import Any
 
@@ -29,6 +30,9 @@ USUAL_SOCKETS = (
 """Where distributions put the server's socket, in the order to try. Any user can listen in /tmp."""
 
 DEFAULT_PORT = 3306
+
+SYSTEMD = Path("/run/systemd/system")
+"""A host that runs systemd has it, sd_booted(3); a container seldom has."""
 
 _UNSET_OR_LOCALHOST = (None, "", "localhost")
 

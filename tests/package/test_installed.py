@@ -411,7 +411,7 @@ def test_an_upgrade_leaves_a_good_service_running_if_the_settings_are_wrong(
     ):
         said = install(machine, next_packages)
     assert re.search(f"^    clustercheckd: .*{re.escape(told)}", said, re.MULTILINE)
-    assert "run:\n    systemctl reload clustercheckd\n" in said
+    assert "run:\n    clustercheckd reload\n" in said
     # Corrected, the next step takes the new version.
     with no_failed_health_check(machine, replaced=True):
         install(machine, packages)
