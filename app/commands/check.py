@@ -5,8 +5,11 @@ import os
 from app.commands.as_service import become_service
 from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
 from app.commands.output import SEE_REASONS, complain, say
+from app.commands.unit import is_stopped
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
+from app.settings.error import SettingsError
+from app.settings.listening import listening_socket
 from app.settings.settings import Settings
 from app.settings.source import Source
 from app.verdict.node_state import ELSEWHERE, NodeState, PollFailure
@@ -19,6 +22,7 @@ def check(source: Source) -> int:
     settings, warnings, *_ = source.load()
     complain(*warnings)
     _tell_of_credentials(settings)
+    _tell_of_port(settings)
     # Without a login, there is no verdict.
     settings.target()
     outcome = poll_once(settings, settings.clustercheck_deadline)
@@ -49,3 +53,12 @@ def _tell_of_credentials(settings: Settings) -> None:
             f"MYSQL_PASSWORD_FILE: {path} is systemd's copy from the service's start; a restart"
             " reads the file of LoadCredential= again"
         )
+
+
+def _tell_of_port(settings: Settings) -> None:
+    """Tell whether the service, if it does not run, could not listen."""
+    try:
+        if is_stopped():
+            listening_socket(settings).close()
+    except SettingsError as fault:
+        complain(str(fault))

@@ -1,5 +1,6 @@
 """The socket on which the service listens, from its settings."""
 
+import errno
 import os
 import socket
 
@@ -54,7 +55,11 @@ def listening_socket(
             "CLUSTERCHECK_HOST: must be an address or a host name of this host"
         ) from None
     except OSError as fault:
+        where = f" CLUSTERCHECK_PORT={port}" if port else ""
+        who = ""
+        if fault.errno == errno.EADDRINUSE:
+            who = f": see, as root: ss -Hltnp 'sport = :{port}'; systemctl list-sockets"
         raise SettingsError(
-            f"cannot listen on CLUSTERCHECK_HOST={settings.clustercheck_host}"
-            f"{f' CLUSTERCHECK_PORT={port}' if port else ''}: {os.strerror(fault.errno or 0)}"
+            f"cannot listen on CLUSTERCHECK_HOST={settings.clustercheck_host}{where}:"
+            f" {os.strerror(fault.errno or 0)}{who}"
         ) from None

@@ -94,7 +94,10 @@ def test_a_port_in_use_is_told_in_one_line() -> None:
         port = taken.getsockname()[1]
         address = f"CLUSTERCHECK_HOST={LOOPBACK} CLUSTERCHECK_PORT={port}"
         done = run(through=("env", *address.split()))
-    told = f"clustercheckd: cannot listen on {address}: Address already in use\n"
+    told = (
+        f"clustercheckd: cannot listen on {address}: Address already in use: see, as root:"
+        f" ss -Hltnp 'sport = :{port}'; systemctl list-sockets\n"
+    )
     assert (done.returncode, done.stderr) == (2, told)
 
 

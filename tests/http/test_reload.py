@@ -175,6 +175,15 @@ def test_a_reload_takes_the_new_settings_and_refuses_no_health_check(
     assert ending.service.stop() == 0
 
 
+def test_a_reload_drains_nothing(ending: Reloaded) -> None:
+    drains = "CLUSTERCHECK_DRAIN_SECONDS=60"
+    ending.succeed(drains)
+    old = ending.service.process
+    with no_health_check_fails(ending.service):
+        ending.succeed(drains)
+        wait_for("it to go", lambda: old.exit_code == 0, seconds=SECONDS)
+
+
 def test_every_setting_takes_effect(reloaded: Reloaded, tmp_path: Path) -> None:
     service = reloaded.service
     with service.connect() as waiting:

@@ -218,7 +218,12 @@ def test_a_password_may_come_from_a_file_or_from_systemds_credentials(
             in said
         )
         assert "NOT available access-denied: " in said
-        machine.run("systemctl start clustercheckd")
+        machine.run(
+            "systemd-run --unit holder systemd-socket-activate -l 9200 /bin/true"
+        )
+        said = machine.run("clustercheckd check", check=False)
+        assert "Address already in use: see, as root: ss -Hltnp 'sport = :9200'" in said
+        machine.run("systemctl stop holder; systemctl start clustercheckd")
         # systemd reads a credential when the service starts. A reload has the old one, and is
         # refused.
         machine.run(f"{identified} BY 'neu'\"")
