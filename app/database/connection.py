@@ -12,7 +12,6 @@ import importlib
 import os
 import socket
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Self
 
 from pymysql import _auth
@@ -111,8 +110,10 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE.items():
                 connected.setsockopt(socket.IPPROTO_TCP, name, value)
-            ends = connected.getsockname()[0], connected.getpeername()[0]
-            self.is_elsewhere = leads_elsewhere(*ends)
+            # The kernel connects to an address of its own from that address, and to no other. A
+            # container's server may have to be elsewhere.
+            is_here = connected.getsockname()[0] == connected.getpeername()[0]
+            self.is_elsewhere = not is_here and SYSTEMD.is_dir()
         self.peer = self._writer.get_extra_info("peername"), self.target.username
         # The driver closes its own where it fails, and once TLS begins.
         self._socket = self._writer.get_extra_info("socket").dup()
@@ -258,12 +259,3 @@ async def _end_of(connected: socket.socket) -> None:
 def _query(statement: str) -> bytes:
     payload = b"\x03" + statement.encode()  # COM_QUERY
     return len(payload).to_bytes(4, "little") + payload
-
-
-def leads_elsewhere(own: str, peer: str) -> bool:
-    """Return whether a connection between two addresses leads to another host.
-
-    In a container, it may have to: a host has systemd, and a container usually has not.
-    """
-    is_here = own == peer or ip_address(peer).is_loopback
-    return not is_here and SYSTEMD.is_dir()
