@@ -30,12 +30,12 @@ from app.database.surroundings import Surroundings
 from app.database.sync import Read, Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
 from app.settings.database import Database
-from app.verdict.alone import GROUP, SHOW_COUNTERS, Look, Stand, counters_of
+from app.verdict.alone import SHOW_COUNTERS, Look, Stand, counters_of
 from app.verdict.node_state import ELSEWHERE, NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
 from app.verdict.rules import DONOR
 
-_NO_GUEST_SECONDS = (0.001, 0.2)
+_FIRST_VISIT_SECONDS, _NEXT_VISIT_SECONDS = 0.001, 0.2
 """How soon to visit without a guest, after a first login and after a visit: the node may stand
 still, or return, and the poll that sees it return waits for that."""
 
@@ -44,14 +44,6 @@ _LOGINS = 2
 
 _SPARE_IDLE_SECONDS = 30
 """So much longer than the longest pause does the server keep a session."""
-
-_TOLD_SECONDS = 1.0
-"""The log tells of a longer wait."""
-
-_NOT_IN_SYNC = (
-    "the whole group waits, as far as this node shows: look for DDL, a large transaction, and a"
-    " member that has gone"
-)
 
 _LOST = PollFailure(
     Reason.CONNECTION_LOST, "the server closed the connection after the login"
@@ -91,7 +83,6 @@ class Poller:
     logins = Logins()
     sync = Sync()
     stand = Stand()
-    told_seconds = 0.0
     _serving: Session | None = None
     _guest: Session | None = None
 
@@ -136,7 +127,6 @@ class Poller:
         self._begin_what_is_due()
         rejected = self.logins.rejected
         stall, stall_seconds = self._stand_after(result).cause
-        self._tell_of_sync(stall)
         return dataclasses.replace(
             result,
             rejects_logins=rejected.detail if rejected else None,
@@ -213,7 +203,7 @@ class Poller:
                 break
             else:
                 # The visit that is due next: the one before replaced all sessions.
-                await asyncio.sleep(_NO_GUEST_SECONDS[True])
+                await asyncio.sleep(_NEXT_VISIT_SECONDS)
 
     def _stand_after(self, node: NodeState) -> Stand:
         sync, session = self.sync, self._serving
@@ -256,7 +246,9 @@ class Poller:
             is_unread and self.sync.is_returning(at)
         )
         if interval_seconds and self._guest is None and is_soon:
-            interval_seconds = _NO_GUEST_SECONDS[self._attempt.is_visit]
+            interval_seconds = _FIRST_VISIT_SECONDS
+            if self._attempt.is_visit:
+                interval_seconds = _NEXT_VISIT_SECONDS
         if self.logins.is_due(
             at, interval_seconds, session_answers=self._serving.reading is None
         ):
@@ -371,18 +363,6 @@ class Poller:
             )
         elif before.failure is not None:
             _log.info("login works again")
-
-    def _tell_of_sync(self, stall: str | None) -> None:
-        """Log once that a read in sync waits, and once its end."""
-        wait_seconds = self.sync_wait_seconds
-        if wait_seconds is not None and wait_seconds >= _TOLD_SECONDS:
-            if not self.told_seconds:
-                detail = _NOT_IN_SYNC if stall == GROUP else stall
-                _log.warning("not in sync", extra={"detail": detail})
-            self.told_seconds = wait_seconds
-        elif wait_seconds == 0.0 and self.told_seconds:
-            _log.info("in sync again", extra={"seconds": round(self.told_seconds, 1)})
-            self.told_seconds = 0.0
 
 
 async def _asked(session: Session, asking: Awaitable[_T]) -> _T | PollFailure:

@@ -19,7 +19,8 @@ from functools import lru_cache, partial
 
 from app.deadline import boot_seconds, deadline
 from app.monitor.changes import Changes
-from app.verdict.node_state import PollFailure, PollResult
+from app.monitor.waits import Waits
+from app.verdict.node_state import NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict, verdicts
 
@@ -114,6 +115,7 @@ class Monitor:
         self.switches = switches
         self.result: PollResult | None = None
         self.changes = Changes()
+        self._waits = Waits()
         # By the reason for a failure, or None.
         self.polls: Counter[Reason | None] = Counter()
         # How many took at most so many seconds, and all together.
@@ -236,6 +238,8 @@ class Monitor:
 
     def _take_result(self, result: PollResult, began_at: float) -> None:
         self._keep(result, began_at)
+        if isinstance(result, NodeState):
+            self._waits.note(result)
         self._asked = False
         took_seconds = self._ended_at - began_at
         self.polls[result.reason if isinstance(result, PollFailure) else None] += 1

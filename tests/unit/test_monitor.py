@@ -109,6 +109,19 @@ def reasons_of(monitor: Monitor) -> list[Reason]:
     return [change.reason for change in monitor.changes]
 
 
+async def test_a_503_waits_for_a_poll_for_50_ms_and_not_until_its_end() -> None:
+    times = ScriptedPoller(DOWN, hanging)
+    async with running(times, interval_seconds=0, max_age_seconds=200) as monitor:
+        await until(lambda: times.calls == 2)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        verdict = await monitor.fresh_verdict()
+        assert (verdict.reason, loop.time() - begun >= 0.05) == (
+            Reason.UNREACHABLE,
+            True,
+        )
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition."""
     async with asyncio.timeout(5):

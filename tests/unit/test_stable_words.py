@@ -176,6 +176,12 @@ def test_the_log_has_the_events_of_1_0() -> None:
     assert {*logged, *chosen, "client refused", "malformed request"} == EVENTS
 
 
+def test_the_page_has_each_cause_of_a_closed_connection() -> None:
+    _, _, listed = PAGE.partition("- `connections_closed_total`: by `cause`: ")
+    causes = re.findall(r"`([a-z0-9-]+)`", listed.partition("\n\n")[0])
+    assert sorted(causes) == sorted(ConnectionRegister().closed)
+
+
 def test_the_exit_statuses_are_those_of_1_0() -> None:
     statuses = {
         name: value for name, value in vars(exit_status).items() if name.isupper()
