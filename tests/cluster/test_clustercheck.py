@@ -190,6 +190,8 @@ XINETD = """service mysqlchk
 RUNNERS = {
     "xinetd": "xinetd -dontfork -f {0}/conf -pidfile {0}/pid",
     "socat": "socat TCP-LISTEN:{1},bind=127.0.0.1,reuseaddr,fork EXEC:'{2} - 1'",
+    # Only standard output is the client's connection, as in a unit with StandardOutput=socket.
+    "unit": "socat TCP-LISTEN:{1},bind=127.0.0.1,reuseaddr,fork EXEC:{0}/unit,nofork",
 }
 
 
@@ -205,6 +207,9 @@ def under(
     if os.geteuid() != 0 and runner == "xinetd":
         pytest.skip("xinetd runs its services as root here")
     (directory / "conf").write_text(XINETD % (port, *program, asked))
+    unit = directory / "unit"
+    unit.write_text(f"#!/bin/sh\nexec {COMMAND} - 1 </dev/null 2>>{directory}/log\n")
+    unit.chmod(0o755)
     command = shlex.split(RUNNERS[runner].format(directory, port, COMMAND))
     environ = with_system_path({**os.environ, "CLUSTERCHECK_PORT": str(asked)})
     process = Process(runner, command, directory / "log", environ=environ)
@@ -223,7 +228,7 @@ def ask(port: int, request: bytes) -> str:
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-def test_under_xinetd_and_socat_no_health_check_is_reset(
+def test_whatever_starts_it_no_health_check_is_reset(
     service: Service, runner: str, ports: Ports, tmp_path: Path
 ) -> None:
     service.wait_for_verdict(200, "synced", target=STRICT)
