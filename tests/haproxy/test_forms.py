@@ -7,8 +7,10 @@ import pytest
 from harness.haproxy import HAProxy
 from harness.ports import LOOPBACK, Ports
 from harness.waiting import wait_for
+from tests.cluster.test_clustercheck import under
 from tests.conftest import Services
 from tests.fake_mysql import fake_mysql, galera
+from tests.measured import for_seconds
 
 EXPECTS = "\n    tcp-check expect string is\\ synced"
 FORMS = {
@@ -54,3 +56,33 @@ def test_each_form_but_tls_is_up(
             assert service.status()["connections"]["latest"].keys() == {"tls"}
         finally:
             haproxy.kill()
+
+
+def test_the_drop_in_is_up_where_only_its_output_is_the_connection(
+    services: Services, ports: Ports, tmp_path: Path
+) -> None:
+    with fake_mysql(galera()) as node:
+        service = services.beside(node)
+        service.wait_for_verdict(200, "synced")
+        port = ports.free()
+        text = (
+            "global\n    stats socket /var/lib/haproxy/admin.sock\n"
+            # As openstack-ansible writes it.
+            "listen galera\n    mode tcp\n    timeout check 1s\n"
+            "    option httpchk HEAD / HTTP/1.0\\r\\nUser-agent:\\ osa-haproxy-healthcheck\n"
+            f"    server db1 {LOOPBACK}:{port} check inter 100ms fall 1 rise 1\n"
+        )
+        haproxy = HAProxy(tmp_path, ports, [], text=text)
+        with under("unit", port, service.port, tmp_path):
+            haproxy.start()
+            try:
+                row = ("galera", "db1")
+                wait_for(
+                    "the first check",
+                    lambda: haproxy.servers()[row]["check_status"].endswith("L7OK"),
+                )
+                for _ in for_seconds(4):
+                    assert haproxy.servers()[row]["chkfail"] == "0"
+                assert haproxy.servers()[row]["status"] == "UP"
+            finally:
+                haproxy.kill()
