@@ -6,6 +6,7 @@ terminal.
 """
 
 import contextlib
+import re
 import socket
 import time
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ _NOT_OURS = (
     "no clustercheckd that answers this host: check the port, and CLUSTERCHECK_ALLOW_FROM"
     " there"
 )
+
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}[^\r\n]{0,40})")
 
 
 @dataclass(frozen=True)
@@ -184,15 +187,20 @@ def ask(addresses: Sequence[Address]) -> list[Answer]:
 
 
 def _ask(address: Address) -> Answer:
+    received = b""
     try:
-        document = from_json(_received(address), allow_inf_nan=False)
+        received = _received(address)
+        body = received.partition(b"\r\n\r\n")[2]
+        document = from_json(body, allow_inf_nan=False)
         ours = {"address": address, "document": document, "fault": ""}
         return Answer(**document | ours)
     except UnicodeError:
         fault = "not a valid host name"
-    # The clustercheck script resets the connection after its answer.
-    except (ConnectionResetError, BrokenPipeError, ValueError, TypeError):
+    except (BrokenPipeError, ConnectionResetError, ValueError, TypeError):
         fault = _NOT_OURS
+        if status := _STATUS.match(received):
+            seen = one_line(status[1].decode(errors="replace").strip())
+            fault = f"something else answers there ({seen}): the clustercheck script?"
     except OSError as error:
         # A timeout of ours has no such text.
         fault = error.strerror or _NO_ANSWER
@@ -205,13 +213,17 @@ def no_answer(address: Address, fault: str) -> Answer:
 
 
 def _received(address: Address) -> bytes:
-    """Return the body of an answer, or its beginning if it is long. Raises `OSError`."""
+    """Return an answer, or its beginning if it is long. Raises `OSError`."""
     end = time.monotonic() + SECONDS
     received = b""
     with socket.create_connection((address.host, address.port), SECONDS) as connection:
         connection.sendall(b"GET /status HTTP/1.0\r\n\r\n")
-        while len(received) <= _MOST_BYTES and (chunk := connection.recv(_MOST_BYTES)):
-            received += chunk
-            if time.monotonic() > end:
-                raise TimeoutError
-    return received.partition(b"\r\n\r\n")[2]
+        # The clustercheck script resets the connection after its answer.
+        with contextlib.suppress(ConnectionResetError):
+            while len(received) <= _MOST_BYTES and (
+                chunk := connection.recv(_MOST_BYTES)
+            ):
+                received += chunk
+                if time.monotonic() > end:
+                    raise TimeoutError
+    return received

@@ -81,10 +81,10 @@ def _same_server(answers: Sequence[Answer]) -> str:
 
 
 def _no_logins(answers: Sequence[Answer]) -> str:
-    failing = [one for one in answers if one.login_failure]
-    if len(failing) < sum(not one.fault for one in answers) or not failing:
+    available = [one for one in answers if one.available]
+    if not available or not all(one.login_failure for one in available):
         return ""
-    return f"{_names(failing)}: logins fail, and open sessions go on"
+    return f"{_names(available)}: logins fail, and open sessions go on"
 
 
 def _held_up(members: Sequence[Answer], answers: Sequence[Answer]) -> str:

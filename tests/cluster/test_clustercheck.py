@@ -21,6 +21,7 @@ from harness.service import (
 )
 from harness.waiting import wait_for
 from tests.fake_mysql import fake_mysql
+from tests.http.test_process import run as run_command
 from tests.http.test_requests import REQUESTS
 from tests.http.test_status import answers
 from tests.measured import done_within
@@ -260,6 +261,26 @@ def status_line(port: int, request: bytes) -> bytes:
     with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
         connection.sendall(request)
         return connection.recv(65536).partition(b"\r\n")[0]
+
+
+def test_a_script_that_answers_in_place_of_the_service_is_named(
+    lone: Node, ports: Ports, tmp_path: Path
+) -> None:
+    environ = {
+        "CLUSTERCHECK_HOST": LOOPBACK,
+        "CLUSTERCHECK_PORT": str(port := ports.free()),
+        "CLUSTERCHECK_DISABLED_FILE": str(tmp_path / "disabled"),
+    }
+    told = f"{LOOPBACK}:{port}: something else answers there (200 OK): the clustercheck script?"
+    with under("xinetd", port, 1, tmp_path, script_command(lone, tmp_path)):
+        done = run_command("status", **environ)
+        assert (done.returncode, told in done.stdout) == (1, True)
+        for command in ("drain", "undrain"):
+            done = run_command(command, **environ)
+            assert (done.returncode, f"not confirmed: {told}" in done.stderr) == (
+                1,
+                True,
+            )
 
 
 @pytest.mark.long

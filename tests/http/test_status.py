@@ -27,6 +27,7 @@ NO_CLUSTERCHECKD = (
     "no clustercheckd that answers this host: check the port, and CLUSTERCHECK_ALLOW_FROM"
     " there"
 )
+OTHER = "something else answers there (200 OK): the clustercheck script?"
 
 NAME_EACH = "name each: clustercheckd status db1 db2 db3, or one with --all"
 SEE = "For what to do, see each word in docs/reference/reasons.md"
@@ -189,7 +190,7 @@ class TestCommand:
             ports += [one.getsockname()[1] for one in silent]
             addresses = [f"{LOOPBACK}:{port}" for port in ports]
             done = run("status", *addresses)
-        faults = 7 * [NO_CLUSTERCHECKD] + 16 * ["no answer within 2 s"]
+        faults = 7 * [OTHER] + 16 * ["no answer within 2 s"]
         _, *lines, _ = done.stdout.splitlines()
         rows, words = lines[: len(addresses)], lines[len(addresses) :]
         assert [row.split() for row in rows] == [
@@ -283,14 +284,15 @@ class TestCommand:
             assert max(map(len, done.stdout.splitlines())) <= 300
             assert not set(done.stdout) & {"\x1b", "\x07"}
 
-    def test_a_node_whose_logins_fail_is_available_with_a_note(
+    def test_a_cluster_whose_logins_fail_is_available_with_a_note(
         self, services: Services, node: FakeMySQL
     ) -> None:
         service = services.beside(node, CLUSTERCHECK_LOGIN_INTERVAL="200ms")
         node.behaviour = REFUSED
         wait_for("a login to fail", lambda: service.status()["login_failure"])
         done = run("status", address(service))
-        assert done.returncode == 0
+        assert done.returncode == 3
+        assert "cluster: no-logins: " in done.stdout
         assert f"{address(service)}: its logins fail: access-denied: " in done.stdout
 
     def test_watch_goes_on_until_it_is_interrupted(self, services: Services) -> None:
