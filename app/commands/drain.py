@@ -3,6 +3,7 @@
 Both then ask the service whether it sees that.
 """
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ from app.commands.unit import is_stopped
 from app.settings.error import SettingsError
 from app.settings.source import Source
 from app.verdict.reason import Reason
+
+_REFUSED = os.strerror(errno.ECONNREFUSED)
 
 
 def drain(source: Source, reason: str | None) -> int:
@@ -76,7 +79,8 @@ def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:
         return FAILED
     name = answer.address.name
     verdict = f"{name} is {answer.verdict}, {answer.words}"
-    if answer.fault and drained and is_stopped():
+    # Nothing else answers there either.
+    if answer.fault == _REFUSED and drained and is_stopped():
         say("clustercheckd.service does not run: it starts drained")
         return DONE
     if answer.fault:

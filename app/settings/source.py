@@ -90,13 +90,25 @@ class Source(NamedTuple):
             warnings += mistakes
             mistakes = []
         used = {name: one for name, one in last.items() if name in (names or TABLE)}
+        settings = Settings(**values_of(used, mistakes))
         return Loaded(
-            Settings(**values_of(used, mistakes)),
-            warnings,
+            settings,
+            [*warnings, *_lone_networks(settings)],
             {one.field.upper(): _told(one) for one in used.values()},
             # Path.exists raises PermissionError.
             path if os.path.exists(path) else None,  # noqa: PTH110
         )
+
+
+def _lone_networks(settings: Settings) -> Iterator[str]:
+    # xinetd's only_from takes it for a network.
+    for one in settings.clustercheck_allow_from or ():
+        if one.num_addresses == 1 and str(one).endswith(".0/32"):
+            address = one.network_address
+            yield (
+                f"CLUSTERCHECK_ALLOW_FROM: {address} is one address, not a network like"
+                f" {address}/24"
+            )
 
 
 def _place(variable: Variable, env_file: str) -> str:

@@ -312,6 +312,14 @@ def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_
     machine.run("mariadb -e 'DROP USER modern@localhost'")
 
 
+def test_a_drain_before_the_start_is_confirmed(machine: Machine) -> None:
+    machine.run("systemctl stop clustercheckd")
+    assert "does not run: it starts drained\n" in machine.run("clustercheckd drain")
+    machine.restart("503 disabled")
+    machine.run("clustercheckd undrain")
+    machine.wait_for()
+
+
 def test_a_drain_tells_its_owner_and_can_be_left_to_root(machine: Machine) -> None:
     protected = "/etc/clustercheckd/disabled"
     machine.run(f"runuser -u games -- touch {DISABLED_FILE}")

@@ -110,3 +110,23 @@ def test_a_host_is_migrated_by_the_page_and_back(node: Machine, host: Host) -> N
         ):
             said = node.run(f"systemctl is-enabled {unit} 2>/dev/null", check=False)
             assert said == f"{state}\n"
+        if way == SWITCH:
+            take_the_port_back(node, host)
+
+
+def take_the_port_back(node: Machine, host: Host) -> None:
+    """Have the script's unit take the port, as a site's play does, and let it go again."""
+    node.run(f"systemctl stop clustercheckd && systemctl start {host.unit}")
+    assert not node.succeeds("systemctl start clustercheckd")
+    log = node.run("journalctl --no-pager --unit clustercheckd --lines 20")
+    assert "Address already in use: see, as root: ss -Hltnp 'sport = :9200'" in log
+    holder = node.run("ss -Hltnp 'sport = :9200'; systemctl list-sockets --no-pager")
+    assert host.unit in holder
+    for command in ("drain", "undrain"):
+        said = node.run(f"clustercheckd {command}", check=False)
+        assert (
+            ": something else answers there (200 OK): the clustercheck script?" in said
+        )
+    node.run(f"systemctl stop {host.unit}")
+    # systemd tries again.
+    node.wait_for("200 synced", SECONDS)
