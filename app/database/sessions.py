@@ -48,9 +48,14 @@ class Sessions:
         return len(self._leaving)
 
     @property
+    def own(self) -> int:
+        """How many the server may have of this process."""
+        return len(self._sessions)
+
+    @property
     def count(self) -> int:
-        """How many the server may have."""
-        return len(self._sessions) + self.others
+        """How many it may have in all."""
+        return self.own + self.others
 
     @contextmanager
     def shared(self) -> Iterator[None]:

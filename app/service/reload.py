@@ -50,8 +50,7 @@ async def reload(
                 successor.tell(known_of(sources, began_at))
                 with sessions.shared():
                     report = await _report(successor, sources, began_at)
-                if not _hangs(report.outcome.failure):
-                    sessions.others = 0
+                sessions.others = report.sessions
                 if not report.outcome.complaints:
                     stops = hand_over(successor, report.pid)
                     successor.accepts = True
@@ -140,7 +139,8 @@ async def follow(old: Predecessor, sources: Sources, outcome: ReloadOutcome) -> 
         is_same = list(known.server) == list(sources.settings.server)
         result = _HANGS if is_same and known.hangs else await _first_result(poller)
         failure = result if isinstance(result, PollFailure) else None
-        old.tell(Report(os.getpid(), ReloadOutcome(known.at, failure=failure)))
+        outcome_so_far = ReloadOutcome(known.at, failure=failure)
+        old.tell(Report(os.getpid(), outcome_so_far, poller.sessions.own))
         # It kills us if it can read the node, and we cannot.
         known = await old.answer(Known)
     except EOFError:

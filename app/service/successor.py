@@ -62,10 +62,14 @@ class Known:
 
 @dataclass
 class Report:
-    """How far a successor has come: its process id, and what speaks against it, if anything."""
+    """How far a successor has come.
+
+    outcome: what speaks against it, if anything. sessions: how many the server may have of it.
+    """
 
     pid: int
     outcome: ReloadOutcome
+    sessions: int = 0
 
 
 class _Channel:

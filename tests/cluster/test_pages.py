@@ -41,6 +41,8 @@ def test_a_node_accepts(node: Node, statement: str) -> None:
     if statement.startswith(("ALTER USER", "GRANT")):
         node.sql(f"CREATE USER {ACCOUNT}")
     rows = node.sql(statement)
+    # One has it join again.
+    wait_for("the node to be ready", lambda: node.status("wsrep_ready") == "ON")
     # A SHOW of a name that does not exist is no error, and prints nothing.
     assert rows or not statement.startswith(("SHOW", "SELECT"))
     assert f" {ACCOUNT}" in statement or "USER" not in statement

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from app.http.connections import DEADLINE_SECONDS
 from harness.ports import LOOPBACK, Ports
 from harness.service import Service, read_to_end
 from harness.waiting import meanwhile, wait_for
@@ -32,7 +34,7 @@ from tests.http.test_commands import here
 from tests.http.test_metrics import scrape
 from tests.http.test_process import begin, run
 from tests.http.test_status import answers
-from tests.measured import for_seconds
+from tests.measured import DisturbedError, for_seconds
 
 SECONDS = 10
 AS_BEFORE = "its verdict was synced and is synced: wsrep_local_state is 4 (Synced)"
@@ -187,7 +189,10 @@ def test_a_reload_drains_nothing(ending: Reloaded) -> None:
 def test_every_setting_takes_effect(reloaded: Reloaded, tmp_path: Path) -> None:
     service = reloaded.service
     with service.connect() as waiting:
+        connected_at = time.monotonic()
         reloaded.take()
+        if time.monotonic() > connected_at + DEADLINE_SECONDS:
+            raise DisturbedError
         # A client that was connected already keeps its connection, and its answer.
         waiting.sendall(HEALTH_CHECK)
         assert read_to_end(waiting).startswith(b"HTTP/1.1 200 OK")

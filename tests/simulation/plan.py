@@ -152,12 +152,19 @@ class Plan:
     def stop_all(self, seconds: float) -> None:
         """Stop the server, and our process for nearly as long."""
         self.promises.pause(seconds)
+        hung = self.server.hangs
         self.server.stopped = True
         self.world.tell("the server stops with our process")
         self.world.pause(seconds)
-        # Nobody but the clock notices.
-        go_on = self.server.go_on
-        self.world.after(seconds - 0.01, lambda: self.server.stopped and go_on())
+
+        def go_on() -> None:
+            if self.server.stopped:
+                self.server.go_on()
+                # Nobody but the clock notices, but of a hang from before.
+                if hung:
+                    self.promises.settle()
+
+        self.world.after(seconds - 0.01, go_on)
 
     def poll_ended(self) -> None:
         """Pause, if it is time."""
