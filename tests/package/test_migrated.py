@@ -12,11 +12,13 @@ from app.settings.disabled_file import DISABLED_FILE
 from harness.waiting import wait_for
 from tests.package.conftest import Packages, commands_of
 from tests.package.machine import Machine
+from tests.unit.pages import PAGES
 
 PAGE = "docs/migrating-from-clustercheck.md"
 (OTHER_PORT, START), (COMPARE, *CHANGES), (OWN_PORT, SWITCH, _), (BACK,) = (
     commands_of(PAGE, "Steps", number) for number in range(4)
 )
+LISTENS, DISABLE = commands_of(PAGE, "If the port is in use")
 SETTINGS = "/etc/clustercheckd/clustercheckd.env"
 PASSWORD_FILE = "/etc/clustercheckd/password"
 PASSWORD = "of the script"
@@ -110,23 +112,39 @@ def test_a_host_is_migrated_by_the_page_and_back(node: Machine, host: Host) -> N
         ):
             said = node.run(f"systemctl is-enabled {unit} 2>/dev/null", check=False)
             assert said == f"{state}\n"
-        if way == SWITCH:
-            take_the_port_back(node, host)
 
 
-def take_the_port_back(node: Machine, host: Host) -> None:
-    """Have the script's unit take the port, as a site's play does, and let it go again."""
-    node.run(f"systemctl stop clustercheckd && systemctl start {host.unit}")
-    assert not node.succeeds("systemctl start clustercheckd")
-    log = node.run("journalctl --no-pager --unit clustercheckd --lines 20")
-    assert "Address already in use: see, as root: ss -Hltnp 'sport = :9200'" in log
-    holder = node.run("ss -Hltnp 'sport = :9200'; systemctl list-sockets --no-pager")
-    assert host.unit in holder
-    for command in ("drain", "undrain"):
-        said = node.run(f"clustercheckd {command}", check=False)
-        assert (
-            ": something else answers there (200 OK): the clustercheck script?" in said
-        )
-    node.run(f"systemctl stop {host.unit}")
-    # systemd tries again.
+@pytest.mark.parametrize("host", [HOSTS[1]], ids=["newer"], indirect=True)
+def test_where_both_are_enabled_the_log_says_how_to_see_who_has_the_port(
+    node: Machine, host: Host
+) -> None:
+    node.run("systemctl enable clustercheckd")
+    node.reboot()
+    node.wait_for(BY_THE_SCRIPT, SECONDS)
+    journal = "journalctl -b -u clustercheckd -p err -o cat"
+    hint = "Address already in use: see, as root: ss -Hltnp 'sport = :9200'; systemctl list-sockets"
+    wait_for("the hint", lambda: hint in node.run(journal), seconds=SECONDS)
+    told = "something else answers there (200 OK): the clustercheck script?"
+    for typed in ("drain", "undrain"):
+        said = node.run(f"clustercheckd {typed}", check=False)
+        assert f"not confirmed: 127.0.0.1:9200: {told}" in said
+    # The line of `LISTENS` has the unit after the port.
+    (unit,) = re.findall(r"(\S+\.socket)", node.run(LISTENS))
+    assert unit == host.unit
+    node.run(DISABLE.replace("mariadbcheck.socket", unit))
     node.wait_for("200 synced", SECONDS)
+
+
+def test_an_account_with_both_plugins_lets_in_the_script_and_clustercheckd(
+    node: Machine,
+) -> None:
+    (both,) = re.findall("`(ALTER USER[^`]+)`", PAGES[PAGE].read_text())
+    create = "CREATE USER clustercheck@localhost IDENTIFIED BY"
+    node.run(f"mariadb -e \"{create} 'before'; {both.replace('...', PASSWORD)}\"")
+    ask = "mariadb -BNe 'SELECT CURRENT_USER()'"
+    for typed in (
+        f"{ask} --user=clustercheck --password='{PASSWORD}'",
+        f"runuser -u clustercheck -- {ask}",
+    ):
+        assert node.run(typed) == "clustercheck@localhost\n"
+    node.run('mariadb -e "DROP USER clustercheck@localhost"')
