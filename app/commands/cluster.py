@@ -58,11 +58,17 @@ def _split(members: Sequence[Answer]) -> str:
 
 
 def _nobody(answers: Sequence[Answer]) -> str:
-    silent = sum(bool(one.fault) for one in answers)
+    awake = [one for one in answers if not one.fault]
     # One node alone may not know of the others.
-    if len(answers) in (1, silent) or any(one.available for one in answers):
+    if len(answers) == 1 or not awake:
         return ""
-    return "no node that answers takes traffic; do not bootstrap anything yet"
+    if not any(one.available for one in awake):
+        return "no node that answers takes traffic; do not bootstrap anything yet"
+    # A health check of one node may be somebody's curl.
+    for path in awake[0].asked:
+        if all(path in one.asked and not one.asked[path].available for one in awake):
+            return f"no node that answers says yes to {path}"
+    return ""
 
 
 def _held_up(members: Sequence[Answer], answers: Sequence[Answer]) -> str:

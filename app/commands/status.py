@@ -18,6 +18,7 @@ from app.commands.exit_status import (
 from app.commands.output import REASONS_PAGE, say
 from app.settings.source import Source
 from app.text import one_line
+from app.verdict.rules import word_of
 
 _PAUSE_SECONDS = 1.0
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
@@ -82,6 +83,11 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield answer.fault or answer.words
     elif answer.login_failure:
         yield f"its logins fail: {answer.login_failure.words}"
+    for path, verdict in answer.asked.items():
+        word = word_of(available=verdict.available, draining=False)
+        yield f"{path} is answered: {word} {verdict.words}"
+    if node.wsrep_osu_method == "RSU":
+        yield "wsrep_OSU_method is RSU: DDL changes this node alone"
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
         # What to compare before a bootstrap.
         yield f"wsrep_last_committed is {node.wsrep_last_committed}"

@@ -23,6 +23,7 @@ from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict
 
+_RECENT_SECONDS = 60.0
 _PATIENCE_SECONDS = 1.0
 """How long /status waits for a poll. The commands wait for 2 s, and the deadline may be longer."""
 
@@ -45,7 +46,8 @@ class Status(BaseModel):
     clustercheckd saw, and which setting decided. otherwise: the verdict without the drain or
     shutdown, if there is one. since: when the verdict last changed. age_seconds: since the latest
     completed poll began. node: what that poll read, or failure: why it failed. login_failure: why
-    the latest login failed. changes: of the verdict, oldest first.
+    the latest login failed. asked: the verdicts on the paths with parameters that health checks
+    had within the last minute. changes: of the verdict, oldest first.
     """
 
     version: str
@@ -60,6 +62,7 @@ class Status(BaseModel):
     node: NodeState | None
     failure: PollFailure | None
     policy: Policy
+    asked: dict[str, Verdict]
     login_failure: PollFailure | None
     last_reload: ReloadOutcome
     connections: StatusConnections
@@ -138,6 +141,11 @@ def _status(sources: Sources) -> Status:
         "node": seen if isinstance(seen, NodeState) else None,
         "failure": seen if isinstance(seen, PollFailure) else None,
         "policy": monitor.polling.policy,
+        "asked": {
+            path: monitor.verdict(policy)
+            for path, (at, policy) in sources.asked.items()
+            if monitor.now() - at <= _RECENT_SECONDS
+        },
         "login_failure": sources.poller.logins.failure,
         "last_reload": sources.last_reload,
         "connections": sources.connections,
