@@ -102,7 +102,7 @@ class Answer(Finding, frozen=True):
     login_failure: Finding | None = None
     pid: int | None = None
     last_reload: ReloadOutcome = ReloadOutcome()
-    asked: dict[_Line, Finding] = {}
+    answered: dict[_Line, Finding] = {}
     connections: Connections = Connections()
     node: Annotated[NodeState, BeforeValidator(lambda node: node or {})] = NodeState()
 

@@ -64,9 +64,9 @@ def _nobody(answers: Sequence[Answer]) -> str:
         return ""
     if not any(one.available for one in awake):
         return "no node that answers takes traffic; do not bootstrap anything yet"
-    # A health check of one node may be somebody's curl.
-    for path in awake[0].asked:
-        if all(path in one.asked and not one.asked[path].available for one in awake):
+    # A health check of one node may be somebody's curl: what others would answer is not known.
+    for path in awake[0].answered:
+        if not any(one.answered.get(path, one).available for one in awake):
             return f"no node that answers says yes to {path}"
     return ""
 

@@ -18,7 +18,6 @@ from app.commands.exit_status import (
 from app.commands.output import REASONS_PAGE, say
 from app.settings.source import Source
 from app.text import one_line
-from app.verdict.rules import word_of
 
 _PAUSE_SECONDS = 1.0
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
@@ -83,9 +82,10 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield answer.fault or answer.words
     elif answer.login_failure:
         yield f"its logins fail: {answer.login_failure.words}"
-    for path, verdict in answer.asked.items():
-        word = word_of(available=verdict.available, draining=False)
-        yield f"{path} is answered: {word} {verdict.words}"
+    for path, verdict in answer.answered.items():
+        if "?" in path:
+            word = "available" if verdict.available else "NOT available"
+            yield f"{word} for {path}: {verdict.words}"
     if node.wsrep_osu_method == "RSU":
         yield "wsrep_OSU_method is RSU: DDL changes this node alone"
     if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":

@@ -38,9 +38,8 @@ APPLICATION_PATHS = (STATUS_PATH, METRICS_PATH, SCHEMA_PATH)
 OTHER_PATHS = "other"
 """Stands for all other paths in the counts."""
 
-_MOST_ASKED = 8
-_OTHER_PARAMETERS = "/?other"
-"""Stands for the paths with parameters beyond so many: no client can make memory grow."""
+_MOST_PATHS = 12
+"""With parameters, so many are told apart: no client can make memory grow."""
 
 
 class Answer(NamedTuple):
@@ -73,33 +72,34 @@ class Answers:
             # Ignore the query: the script never read it either.
             path, query = OTHER_PATHS, b""
         monitor = self._sources.monitor
-        policy = None
         try:
-            if query:
-                path, policy = self._asked(path, query)
+            policy = self._policy_of(query) if query else None
         except SettingsError as fault:
             return self._counted(path, plain_answer(400, f"{fault}\r\n"))
+        if query:
+            path += f"?{query.decode('latin-1')}"
         verdict = monitor.verdict_if_fresh(policy)
         if verdict is None:
             return self._after_a_poll(path, policy)
         return self._verdict(path, verdict)
 
-    def _asked(self, path: str, query: bytes) -> tuple[str, Policy]:
-        """Note what is asked for; return the path with its parameters, and the policy."""
-        sources, asked = self._sources, self._sources.asked
-        policy = policy_of(query, sources.monitor.polling.policy)
-        if policy.max_sync_wait and not sources.settings.clustercheck_login_interval:
+    def _policy_of(self, query: bytes) -> Policy:
+        policy = policy_of(query, self._sources.monitor.polling.policy)
+        if (
+            policy.max_sync_wait
+            and not self._sources.settings.clustercheck_login_interval
+        ):
             raise SettingsError(f"max_sync_wait: {NOTHING_READS}")
-        path = f"{path}?{query.decode('latin-1')}"
-        if path not in asked and len(asked) >= _MOST_ASKED:
-            path = _OTHER_PARAMETERS
-        asked[path] = sources.monitor.now(), policy
-        return path, policy
+        return policy
 
     async def _after_a_poll(self, path: str, policy: Policy | None) -> Answer:
         return self._verdict(path, await self._sources.monitor.fresh_verdict(policy))
 
     def _verdict(self, path: str, verdict: Verdict) -> Answer:
+        answered = self._sources.answered
+        if "?" in path and path not in answered and len(answered) >= _MOST_PATHS:
+            path = OTHER_PATHS
+        answered[path] = self._sources.monitor.now(), verdict
         drain_status = int(self._sources.settings.clustercheck_drain_status)
         return self._counted(path, verdict_answer(verdict, drain_status))
 

@@ -46,8 +46,8 @@ class Status(BaseModel):
     clustercheckd saw, and which setting decided. otherwise: the verdict without the drain or
     shutdown, if there is one. since: when the verdict last changed. age_seconds: since the latest
     completed poll began. node: what that poll read, or failure: why it failed. login_failure: why
-    the latest login failed. asked: the verdicts on the paths with parameters that health checks
-    had within the last minute. changes: of the verdict, oldest first.
+    the latest login failed. answered: to health checks within the last minute, by path with
+    parameters. changes: of the verdict, oldest first.
     """
 
     version: str
@@ -62,7 +62,7 @@ class Status(BaseModel):
     node: NodeState | None
     failure: PollFailure | None
     policy: Policy
-    asked: dict[str, Verdict]
+    answered: dict[str, Verdict]
     login_failure: PollFailure | None
     last_reload: ReloadOutcome
     connections: StatusConnections
@@ -141,9 +141,9 @@ def _status(sources: Sources) -> Status:
         "node": seen if isinstance(seen, NodeState) else None,
         "failure": seen if isinstance(seen, PollFailure) else None,
         "policy": monitor.polling.policy,
-        "asked": {
-            path: monitor.verdict(policy)
-            for path, (at, policy) in sources.asked.items()
+        "answered": {
+            path: verdict
+            for path, (at, verdict) in sources.answered.items()
             if monitor.now() - at <= _RECENT_SECONDS
         },
         "login_failure": sources.poller.logins.failure,

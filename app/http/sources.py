@@ -8,17 +8,17 @@ from app.http.connections import ConnectionRegister
 from app.http.reload_outcome import ReloadOutcome
 from app.monitor.monitor import Monitor
 from app.settings.settings import Settings
-from app.verdict.rules import Policy
+from app.verdict.rules import Verdict
 
 HealthCheckCounts = Counter[str]
-"""How many answers were sent, by "PATH STATUS". Requests can add only the paths in `asked`."""
+"""How many answers were sent, by "PATH STATUS". Requests can add only the paths in `answered`."""
 
 
 @dataclass(eq=False)
 class Sources:
     """The parts of a running service. A reload replaces settings and poller.
 
-    asked: when each path with parameters was last asked for, and the policy that these make.
+    answered: when the verdict was last sent for each path with its parameters, and the verdict.
     """
 
     settings: Settings
@@ -27,4 +27,4 @@ class Sources:
     connections: ConnectionRegister
     health_checks: HealthCheckCounts
     last_reload: ReloadOutcome
-    asked: dict[str, tuple[float, Policy]] = field(default_factory=dict)
+    answered: dict[str, tuple[float, Verdict]] = field(default_factory=dict)

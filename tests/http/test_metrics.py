@@ -203,16 +203,20 @@ class TestClients:
             for path in paths:
                 service.get(path)
             service.get(paths[-1])
-            kept = [*paths[:8], "/?other"]
-            wait_for("the last", lambda: list(service.status()["asked"]) == kept)
-            asked, found = service.status()["asked"], scrape(service)
-            reasons = [asked[path]["reason"] for path in kept]
-            assert reasons == ["read-only", *8 * ["synced"]]
-            counts = [1, *7 * [1], 15]
-            statuses = [503, *8 * [200]]
-            for path, status, count in zip(kept, statuses, counts, strict=True):
-                name = f'health_checks_total{{path="{path}",status="{status}"}}'
-                assert found[name] == count
+            kept = [*paths[:11], "other"]
+            told = ["/", *kept]
+            wait_for("the last", lambda: list(service.status()["answered"]) == told)
+            answered, found = service.status()["answered"], scrape(service)
+        assert [answered[path]["reason"] for path in told] == [
+            "synced",
+            "read-only",
+            *11 * ["synced"],
+        ]
+        for path, status, count in zip(
+            kept, [503, *11 * [200]], [*11 * [1], 12], strict=True
+        ):
+            name = f'health_checks_total{{path="{path}",status="{status}"}}'
+            assert found[name] == count
 
     def test_nothing_that_a_client_sends_makes_a_series(
         self, unreachable: Service

@@ -302,11 +302,11 @@ class TestCommand:
             where = address(service := services.beside(server))
             path = "/?available_when_readonly=0"
             service.get(path)
-            wait_for("its verdict", lambda: path in service.status()["asked"])
+            wait_for("its verdict", lambda: path in service.status()["answered"])
             done = run("status", where)
         assert done.returncode == 0
         assert done.stdout.splitlines()[-3:-1] == [
-            f"{where}: {path} is answered: NOT available {read_only}",
+            f"{where}: NOT available for {path}: {read_only}",
             f"{where}: wsrep_OSU_method is RSU: DDL changes this node alone",
         ]
 

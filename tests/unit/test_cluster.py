@@ -228,7 +228,7 @@ def test_a_health_check_that_no_node_says_yes_to_is_told(
     answers = [
         one.model_copy(
             update={
-                "asked": {}
+                "answered": {}
                 if available is None
                 else {path: Finding(available=available, reason="read-only")}
             }

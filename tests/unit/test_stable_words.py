@@ -86,7 +86,7 @@ STABLE = {
     ),
     "fields of /status": (
         """
-            age_seconds asked available changes connections detail draining failure
+            age_seconds answered available changes connections detail draining failure
             last_reload login_failure node otherwise pid policy reason since version
         """,
         set(Status.model_fields),
