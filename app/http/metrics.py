@@ -1,7 +1,8 @@
 """/metrics: the state and the counts of the service, in the text format of Prometheus.
 
 This module measures nothing: others keep counts, and a scrape reads them. Names and units follow
-prometheus.io/docs/practices/naming. No label value comes from a client.
+prometheus.io/docs/practices/naming. Of what clients send, a dozen paths with parameters become
+label values.
 """
 
 import math
@@ -49,7 +50,8 @@ class Metrics(Collector):
             family = kind(f"clustercheckd_{name}", words, labels=labels)
             for key, number in (value if labels else {"": value}).items():
                 if number is not None:
-                    family.add_metric(key.split(), number)
+                    # A path may have any other blank.
+                    family.add_metric(key.split(" "), number)
             yield family
         monitor = self._sources.monitor
         yield HistogramMetricFamily(

@@ -218,6 +218,23 @@ class TestClients:
             name = f'health_checks_total{{path="{path}",status="{status}"}}'
             assert found[name] == count
 
+    def test_blanks_in_parameters_make_no_series_twice(
+        self, services: Services, node: FakeMySQL
+    ) -> None:
+        service = services.beside(node)
+        service.wait_for_verdict(200, "synced")
+        blanks = ("", "\x1c", "\x85", "\xa0")
+        for blank in blanks:
+            path = f"/?available_when_donor={blank}1"
+            service.send(f"GET {path} HTTP/1.0\r\n\r\n".encode("latin-1"))
+        name = 'health_checks_total{{path="/?available_when_donor={}1",status="200"}}'
+        wait_for("the last", lambda: name.format(blanks[-1]) in scrape(service))
+        counted = re.findall(
+            r'total\{path="/\?.*?\} (.+)', service.get("/metrics").body
+        )
+        assert counted == len(blanks) * ["1.0"]
+        assert all(scrape(service)[name.format(blank)] == 1 for blank in blanks)
+
     def test_nothing_that_a_client_sends_makes_a_series(
         self, unreachable: Service
     ) -> None:
