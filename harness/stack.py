@@ -1,7 +1,7 @@
 """The whole stack: Galera nodes, a clustercheckd for each, HAProxy in front."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -49,13 +49,20 @@ class Stack(Block):
             service_beside(node, self._directory, self._ports, **environ)
         )
 
-    def start_prometheus(self) -> Prometheus:
-        """Start a Prometheus that scrapes the services and HAProxy, and wait until it answers."""
-        services, stats = (
-            [service.port for service in self.services],
+    def start_prometheus(
+        self, services: Sequence[Service] | None = None, interval: str = "200ms"
+    ) -> Prometheus:
+        """Start a Prometheus that scrapes services and HAProxy, and wait until it answers.
+
+        services: all that the stack began with, if None. interval: between two scrapes.
+        """
+        prometheus = Prometheus(
+            self._directory,
+            self._ports.free(),
+            [service.port for service in services or self.services],
             self.haproxy.ports["stats"],
+            interval,
         )
-        prometheus = Prometheus(self._directory, self._ports.free(), services, stats)
         self._exits.callback(prometheus.process.kill)
         prometheus.wait_until_up()
         return prometheus

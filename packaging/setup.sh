@@ -6,6 +6,7 @@ set -eu
 PATH=$PATH:/usr/sbin:/sbin
 ACTIONLINT=v1.7.12
 KUSTOMIZE=v5.8.1
+PROMETHEUS_OPERATOR=v0.91.0
 
 say() { printf 'setup: %s\n' "$*"; }
 
@@ -56,6 +57,13 @@ tools() {
     install_packages $packages
     with_go actionlint "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT"
     with_go kustomize "sigs.k8s.io/kustomize/kustomize/v5@$KUSTOMIZE"
+    # The schemas of its resources.
+    if command -v go >/dev/null; then
+        say "downloading the Prometheus operator $PROMETHEUS_OPERATOR with Go into build/tools"
+        GOMODCACHE=$PWD/build/tools/modules go mod download -modcacherw \
+            "github.com/prometheus-operator/prometheus-operator@$PROMETHEUS_OPERATOR" ||
+            say "it could not be downloaded" >&2
+    fi
 }
 
 # A program that is in no distribution. Without Go, its tests say that they were left out.

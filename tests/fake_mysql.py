@@ -25,7 +25,9 @@ SYNCED_STATUS: Mapping[str, str] = {
     name: value for name, value in SYNCED.items() if name.lower() in STATUS_VARIABLES
 }
 SYNCED_VARIABLES: Mapping[str, str] = {
-    name: value for name, value in SYNCED.items() if name in SYSTEM_VARIABLES
+    name.lower(): value
+    for name, value in SYNCED.items()
+    if name.lower() in SYSTEM_VARIABLES
 }
 
 OK = b"\x00\x00\x00\x02\x00\x00\x00"

@@ -28,6 +28,7 @@ the last one."""
 
 SYNCED = {
     "Threads_connected": "5",
+    "Uptime": "2812",
     "wsrep_local_recv_queue": "0",
     "wsrep_received_bytes": "52170071",
     "wsrep_replicated_bytes": "50488",
@@ -52,6 +53,7 @@ SYNCED = {
     "version": VERSIONS[0],
     "wsrep_desync": "OFF",
     "wsrep_node_name": "node1",
+    "wsrep_OSU_method": "TOI",
     "wsrep_on": "ON",
     "wsrep_provider": "/usr/lib/galera/libgalera_smm.so",
     "wsrep_reject_queries": "NONE",

@@ -116,6 +116,7 @@ class Answer(Finding, frozen=True):
     version: _Line | None = None
     pid: int | None = None
     last_reload: ReloadOutcome = ReloadOutcome()
+    answered: dict[_Line, Finding] = {}
     connections: Connections = Connections()
     node: Annotated[NodeState, BeforeValidator(lambda node: node or {})] = NodeState()
 

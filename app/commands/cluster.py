@@ -60,13 +60,19 @@ def _split(members: Sequence[Answer]) -> str:
 
 
 def _nobody(answers: Sequence[Answer]) -> str:
-    silent = sum(bool(one.fault) for one in answers)
+    awake = [one for one in answers if not one.fault]
     # One node alone may not know of the others.
-    if len(answers) in (1, silent) or any(one.available for one in answers):
+    if len(answers) == 1 or not awake:
         return ""
-    if any(one.node.wsrep_cluster_status == "Primary" for one in answers):
-        return "no node that answers takes traffic; there is a primary component"
-    return "no node that answers takes traffic; do not bootstrap anything yet"
+    if not any(one.available for one in awake):
+        if any(one.node.wsrep_cluster_status == "Primary" for one in awake):
+            return "no node that answers takes traffic; there is a primary component"
+        return "no node that answers takes traffic; do not bootstrap anything yet"
+    # A health check of one node may be somebody's curl: what others would answer is not known.
+    for path in awake[0].answered:
+        if not any(one.answered.get(path, one).available for one in awake):
+            return f"no node that answers says yes to {path}"
+    return ""
 
 
 def _same_server(answers: Sequence[Answer]) -> str:

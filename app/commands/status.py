@@ -20,7 +20,7 @@ from app.commands.exit_status import (
 from app.commands.output import SEE_REASONS, say
 from app.settings.source import Source
 from app.text import one_line
-from app.verdict.node_state import ELSEWHERE
+from app.verdict.node_state import ELSEWHERE, NodeState
 
 _PAUSE_SECONDS = 1.0
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
@@ -83,19 +83,19 @@ def _as_table(answers: Sequence[Answer], *, settings: bool) -> str:
 
 
 def _notes(answer: Answer) -> Iterator[str]:
-    node, reload = answer.node, answer.last_reload
+    reload = answer.last_reload
     if not answer.available:
         yield answer.fault or answer.words
         yield from (f"also {one.words}" for one in answer.also)
     elif answer.login_failure:
         yield f"its logins fail: {answer.login_failure.words}"
-    if node.elsewhere:
-        yield ELSEWHERE
     if answer.version not in (None, __version__):
         yield f"runs {answer.version}, and this command is {__version__}"
-    if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
-        # What to compare before a bootstrap.
-        yield f"wsrep_last_committed is {node.wsrep_last_committed}"
+    for path, verdict in answer.answered.items():
+        if "?" in path:
+            word = "available" if verdict.available else "NOT available"
+            yield f"{word} for {path}: {verdict.words}"
+    yield from _notes_on(answer.node)
     for cause, latest in answer.connections.latest.items():
         ago = age_since(latest.at)
         yield f"turned away {latest.client} {ago} ago: {cause}: {latest.detail}"
@@ -103,6 +103,16 @@ def _notes(answer: Answer) -> Iterator[str]:
         ago = age_since(reload.at)
         told = "; ".join(reload.complaints)
         yield f"reload refused {ago} ago, and not tried again since: {told}"
+
+
+def _notes_on(node: NodeState) -> Iterator[str]:
+    if node.elsewhere:
+        yield ELSEWHERE
+    if node.wsrep_osu_method == "RSU":
+        yield "wsrep_OSU_method is RSU: DDL changes this node alone"
+    if node.wsrep_last_committed is not None and node.wsrep_cluster_status != "Primary":
+        # What to compare before a bootstrap.
+        yield f"wsrep_last_committed is {node.wsrep_last_committed}"
 
 
 def _row(answer: Answer) -> list[str]:

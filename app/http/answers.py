@@ -38,6 +38,9 @@ APPLICATION_PATHS = (STATUS_PATH, METRICS_PATH, SCHEMA_PATH)
 OTHER_PATHS = "other"
 """Stands for all other paths in the counts."""
 
+_MOST_PATHS = 12
+"""With parameters, so many are told apart: no client can make memory grow."""
+
 
 class Answer(NamedTuple):
     """An answer. head: its bytes before the body."""
@@ -73,6 +76,8 @@ class Answers:
             policy = self._policy_of(query) if query else None
         except SettingsError as fault:
             return self._counted(path, plain_answer(400, f"{fault}\r\n"))
+        if query:
+            path += f"?{query.decode('latin-1')}"
         verdict = monitor.verdict_if_fresh(policy)
         if verdict is None:
             return self._after_a_poll(path, policy)
@@ -91,6 +96,10 @@ class Answers:
         return self._verdict(path, await self._sources.monitor.fresh_verdict(policy))
 
     def _verdict(self, path: str, verdict: Verdict) -> Answer:
+        answered = self._sources.answered
+        if "?" in path and path not in answered and len(answered) >= _MOST_PATHS:
+            path = OTHER_PATHS
+        answered[path] = self._sources.monitor.now(), verdict
         drain_status = int(self._sources.settings.clustercheck_drain_status)
         return self._counted(path, verdict_answer(verdict, drain_status))
 

@@ -25,6 +25,7 @@ from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict
 
+_RECENT_SECONDS = 60.0
 _PATIENCE_SECONDS = 1.0
 """How long /status waits for a poll. The commands wait for 2 s, and the deadline may be longer."""
 
@@ -47,8 +48,9 @@ class Status(BaseModel):
     clustercheckd saw, and which setting decided. also: what else speaks against the node.
     otherwise: the verdict without the drain or shutdown, if there is one. since: when the verdict
     last changed. age_seconds: since the latest completed poll began. node: what that poll read, or
-    failure: why it failed. settings: what is set, and where. login_failure: why the latest login
-    failed. changes: of the verdict, oldest first.
+    failure: why it failed. answered: to health checks within the last minute, by path with
+    parameters. settings: what is set, and where. login_failure: why the latest login failed.
+    changes: of the verdict, oldest first.
     """
 
     version: str
@@ -64,6 +66,7 @@ class Status(BaseModel):
     node: NodeState | None
     failure: PollFailure | None
     policy: Policy
+    answered: dict[str, Verdict]
     settings: Mapping[str, Told]
     login_failure: PollFailure | None
     last_reload: ReloadOutcome
@@ -144,6 +147,11 @@ def _status(sources: Sources) -> Status:
         "node": seen if isinstance(seen, NodeState) else None,
         "failure": seen if isinstance(seen, PollFailure) else None,
         "policy": monitor.polling.policy,
+        "answered": {
+            path: verdict
+            for path, (at, verdict) in sources.answered.items()
+            if monitor.now() - at <= _RECENT_SECONDS
+        },
         "settings": sources.loaded.told,
         "login_failure": sources.poller.logins.failure,
         "last_reload": sources.last_reload,

@@ -1,7 +1,8 @@
 """/metrics: the state and the counts of the service, in the text format of Prometheus.
 
 This module measures nothing: others keep counts, and a scrape reads them. Names and units follow
-prometheus.io/docs/practices/naming. No label value comes from a client.
+prometheus.io/docs/practices/naming. Of what clients send, a dozen paths with parameters become
+label values.
 """
 
 import math
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prometheus_client import Metric
+from prometheus_client import Metric, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -17,6 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from app import __version__
 from app.http.sources import Sources
 from app.verdict.node_state import NOT_A_NUMBER, NodeState
 from app.verdict.reason import POLL_FAILURES, Reason
@@ -29,6 +31,9 @@ _NODE_VALUES = {
     "max_connections": "max_connections: the most sessions that the node allows.",
     "wsrep_flow_control_active": "1 while the node obeys a pause of flow control, else 0.",
     "wsrep_flow_control_status": "1 while this node asks for a pause of flow control, else 0.",
+    "wsrep_ready": "1 if wsrep_ready is ON, else 0.",
+    "wsrep_desync": "1 if wsrep_desync is ON, else 0.",
+    "read_only": "0 if read_only is OFF, else 1.",
 }
 
 
@@ -45,7 +50,8 @@ class Metrics(Collector):
             family = kind(f"clustercheckd_{name}", words, labels=labels)
             for key, number in (value if labels else {"": value}).items():
                 if number is not None:
-                    family.add_metric(key.split(), number)
+                    # A path may have any other blank.
+                    family.add_metric(key.split(" "), number)
             yield family
         monitor = self._sources.monitor
         yield HistogramMetricFamily(
@@ -57,6 +63,7 @@ class Metrics(Collector):
             ],
             monitor.duration_seconds,
         )
+        yield from ProcessCollector(registry=None).collect()
 
 
 def _rows(sources: Sources) -> list[tuple[Any, ...]]:
@@ -75,6 +82,17 @@ def _rows(sources: Sources) -> list[tuple[Any, ...]]:
         *(
             (name, words, _number(getattr(node, name)))
             for name, words in _NODE_VALUES.items()
+        ),
+        (
+            "build_info",
+            "The version of clustercheckd that runs.",
+            {__version__: 1},
+            "version",
+        ),
+        (
+            "server_uptime_seconds",
+            "Uptime: for how long the server has run.",
+            _number(node.uptime),
         ),
         (
             "available",
@@ -159,7 +177,8 @@ def _rows(sources: Sources) -> list[tuple[Any, ...]]:
 def _number(value: str | int | None) -> int | None:
     """Return a value of the node; None if it was not read."""
     if isinstance(value, str):
-        return value.upper() in ("TRUE", "ON")
+        # MariaDB 12 has more values of read_only than ON.
+        return value.upper() not in ("FALSE", "OFF", "")
     return None if value == NOT_A_NUMBER else value
 
 

@@ -83,6 +83,7 @@ class StatusVariables:
     wsrep_flow_control_active: Word = None
     wsrep_flow_control_status: Word = None
     threads_connected: Number = None
+    uptime: Number = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class SystemVariables:
     wsrep_on: Word = None
     wsrep_provider: Word = None
     wsrep_desync: Word = None
+    wsrep_osu_method: Word = None
     wsrep_reject_queries: Word = None
     wsrep_node_name: Text = None
     read_only: Word = None

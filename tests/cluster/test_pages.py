@@ -1,11 +1,17 @@
 """Each SQL statement that a page has an administrator type is one that a real node accepts."""
 
+import os
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from harness.galera import Installation, Node
+from harness.galera import ACCOUNT as OF_THE_HARNESS
+from harness.galera import PASSWORD, Installation, Node
 from harness.process import output_of
+from harness.service import without_settings
 from harness.waiting import wait_for
 from tests.unit.pages import blocks_in, typed_on_pages
 
@@ -62,3 +68,36 @@ def test_ps_tells_a_server_that_was_stopped_when_sql_gets_no_answer(node: Node) 
         # The threads stop one after the other.
         wait_for("all threads to stop", lambda: letters() == {"T"})
         assert not node.commits()
+
+
+def test_the_loop_that_waits_for_a_node_ends_when_it_is_synced(
+    lone: Node, tmp_path: Path
+) -> None:
+    (words,) = (
+        words
+        for command, words in typed_on_pages("timeout")
+        if "until clustercheckd check;" in command.line
+    )
+    program = tmp_path / "clustercheckd"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app "$@"\n')
+    program.chmod(0o755)
+    environ = {
+        **without_settings(os.environ),
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "MYSQL_SOCKET": str(lone.socket),
+        "MYSQL_USERNAME": OF_THE_HARNESS,
+        "MYSQL_PASSWORD": PASSWORD,
+        "CLUSTERCHECK_DISABLED_FILE": str(tmp_path / "disabled"),
+    }
+    with lone.setting("wsrep_desync", "ON", "OFF"):
+        waiting = subprocess.Popen(
+            words, env=environ, stdout=subprocess.PIPE, text=True
+        )
+        assert waiting.stdout is not None
+        shown = [waiting.stdout.readline().split()[:2] for _ in range(2)]
+    rest, _ = waiting.communicate(timeout=60)
+    assert shown == [["draining", "desynced:"], ["For", "what"]]
+    assert (waiting.returncode, rest.splitlines()[-1].split()[:2]) == (
+        0,
+        ["available", "synced:"],
+    )

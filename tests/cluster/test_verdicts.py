@@ -28,7 +28,7 @@ OWN = """
     version wsrep_node_name wsrep_provider wsrep_cluster_conf_id wsrep_cluster_state_uuid
     wsrep_local_index wsrep_incoming_addresses wsrep_last_committed wsrep_local_recv_queue
     wsrep_flow_control_active threads_connected wsrep_received_bytes wsrep_replicated_bytes
-    wsrep_cert_index_size wsrep_cluster_weight
+    wsrep_cert_index_size wsrep_cluster_weight uptime
 """
 
 
@@ -202,6 +202,43 @@ def test_read_only_counts_only_where_it_is_asked_for(stack: Stack) -> None:
             service.wait_for_verdict(503, "read-only", target=strict)
             assert service.get().status == 200
         service.wait_for_verdict(200, "synced", target=strict)
+
+
+def test_read_only_nodes_are_told_by_status_while_a_load_balancer_asks_for_a_writer(
+    stack: Stack,
+) -> None:
+    addresses = [f"{LOOPBACK}:{service.port}" for service in stack.services]
+    told = "cluster: nobody: no node that answers says yes to /?available_when_readonly=0\n"
+    with ExitStack() as exits:
+        for node in stack.nodes:
+            exits.enter_context(node.setting("read_only", "ON", "OFF"))
+        # HAProxy asks for the writer each second.
+        wait_for("the word", lambda: told in run("status", *addresses).stdout)
+        done = run("status", *addresses)
+    assert done.returncode == 3
+    rows = done.stdout.splitlines()[1:4]
+    assert [row.split()[2:4] for row in rows] == 3 * [["available", "synced"]]
+    for where in addresses:
+        answered = f"{where}: NOT available for /?available_when_readonly=0"
+        assert f"{answered}: read-only: read_only is ON" in done.stdout
+    wait_for("one cluster", lambda: run("status", *addresses).returncode == 0)
+
+
+def test_a_delete_of_a_row_that_one_node_lacks_changes_no_verdict(stack: Stack) -> None:
+    first, second = stack.nodes[:2]
+    first.sql("CREATE TABLE demo.lacking (id INT PRIMARY KEY)")
+    first.sql("INSERT INTO demo.lacking VALUES (1), (2)")
+    wait_for("both rows", lambda: len(second.sql("SELECT * FROM demo.lacking")) == 2)
+    with second.connect() as session, session.cursor() as cursor:
+        cursor.execute("SET SESSION wsrep_on=OFF")
+        cursor.execute("DELETE FROM demo.lacking")
+    assert first.sql("SELECT @@wsrep_ignore_apply_errors") == ((7,),)
+    first.sql("DELETE FROM demo.lacking WHERE id = 1")
+    in_sync = "SET STATEMENT wsrep_sync_wait=1 FOR SELECT * FROM demo.lacking"
+    assert (len(first.sql(in_sync)), len(second.sql(in_sync))) == (1, 0)
+    for service in stack.services:
+        service.wait_for_verdict(200, "synced")
+    first.sql("DROP TABLE demo.lacking")
 
 
 def test_the_node_is_told_goodbye(stack: Stack) -> None:

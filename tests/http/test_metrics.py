@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app import __version__
 from app.database.poller import Pace, Poller
 from app.http.connections import ConnectionRegister
 from app.http.metrics import Metrics
@@ -35,7 +36,7 @@ GONE = PollFailure(Reason.TIMEOUT, "no answer")
 GIVEN_UP = PollFailure(Reason.STALE, "did not end")
 # A size that cannot be read is left out.
 READ = NodeState(
-    threads_connected=1, wsrep_cluster_size=-1, wsrep_flow_control_active="0"
+    threads_connected=1, wsrep_cluster_size=-1, wsrep_flow_control_active="OFF"
 )
 
 
@@ -96,6 +97,11 @@ class TestContents:
             "wsrep_flow_control_status": 0,
             "threads_connected": 5,
             "max_connections": 151,
+            "server_uptime_seconds": 2812,
+            "wsrep_ready": 1,
+            "wsrep_desync": 0,
+            "read_only": 0,
+            f'build_info{{version="{__version__}"}}': 1,
             "deadline_seconds": 0.5,
             "login_refused": 0,
             'logins_total{outcome="access-denied"}': 0,
@@ -107,6 +113,8 @@ class TestContents:
             time.time(), abs=30
         )
         assert "disabled_timestamp_seconds" not in synced
+        # The service's own process, by the names that every exporter has.
+        assert synced["process_open_fds"] > 0
         drained = samples(reply.body)
         assert (drained["available"], drained["draining"], reasons_in(drained)) == (
             0,
@@ -181,6 +189,52 @@ class TestClients:
             'health_checks_total{path="/livez",status="200"}': 1,
             'health_checks_total{path="/readyz",status="404"}': 1,
         }
+
+    def test_parameters_are_shown_with_their_verdicts_up_to_a_handful(
+        self, services: Services
+    ) -> None:
+        with fake_mysql(galera(variables={"read_only": "ON"})) as server:
+            service = services.beside(server)
+            service.wait_for_verdict(200, "synced")
+            paths = [
+                "/?available_when_readonly=0",
+                "/readyz?available_when_donor=1&available_when_readonly=1",
+                *(f"/?max_recv_queue={limit}" for limit in range(20)),
+            ]
+            for path in paths:
+                service.get(path)
+            service.get(paths[-1])
+            kept = [*paths[:11], "other"]
+            told = ["/", *kept]
+            wait_for("the last", lambda: list(service.status()["answered"]) == told)
+            answered, found = service.status()["answered"], scrape(service)
+        assert [answered[path]["reason"] for path in told] == [
+            "synced",
+            "read-only",
+            *11 * ["synced"],
+        ]
+        for path, status, count in zip(
+            kept, [503, *11 * [200]], [*11 * [1], 12], strict=True
+        ):
+            name = f'health_checks_total{{path="{path}",status="{status}"}}'
+            assert found[name] == count
+
+    def test_blanks_in_parameters_make_no_series_twice(
+        self, services: Services, node: FakeMySQL
+    ) -> None:
+        service = services.beside(node)
+        service.wait_for_verdict(200, "synced")
+        blanks = ("", "\x1c", "\x85", "\xa0")
+        for blank in blanks:
+            path = f"/?available_when_donor={blank}1"
+            service.send(f"GET {path} HTTP/1.0\r\n\r\n".encode("latin-1"))
+        name = 'health_checks_total{{path="/?available_when_donor={}1",status="200"}}'
+        wait_for("the last", lambda: name.format(blanks[-1]) in scrape(service))
+        counted = re.findall(
+            r'total\{path="/\?.*?\} (.+)', service.get("/metrics").body
+        )
+        assert counted == len(blanks) * ["1.0"]
+        assert all(scrape(service)[name.format(blank)] == 1 for blank in blanks)
 
     def test_nothing_that_a_client_sends_makes_a_series(
         self, unreachable: Service

@@ -295,6 +295,23 @@ class TestCommand:
         assert "cluster: no-logins: " in done.stdout
         assert f"{address(service)}: its logins fail: access-denied: " in done.stdout
 
+    def test_what_other_parameters_are_answered_is_a_note(
+        self, services: Services
+    ) -> None:
+        read_only = "read-only: read_only is ON; AVAILABLE_WHEN_READONLY=0"
+        variables = {"read_only": "ON", "wsrep_osu_method": "RSU"}
+        with fake_mysql(galera(variables=variables)) as server:
+            where = address(service := services.beside(server))
+            path = "/?available_when_readonly=0"
+            service.get(path)
+            wait_for("its verdict", lambda: path in service.status()["answered"])
+            done = run("status", where)
+        assert done.returncode == 0
+        assert done.stdout.splitlines()[-3:-1] == [
+            f"{where}: NOT available for {path}: {read_only}",
+            f"{where}: wsrep_OSU_method is RSU: DDL changes this node alone",
+        ]
+
     def test_watch_goes_on_until_it_is_interrupted(self, services: Services) -> None:
         drainable = services.start()
         with begin("status", "--watch", address(drainable)) as process:

@@ -1,22 +1,34 @@
 """contrib/kubernetes, applied by kustomize to StatefulSets, against the schemas of Kubernetes."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.process import output_of
-from tests.unit.manifests import ROOT
+from tests.unit.manifests import ROOT, documents_in
+from tests.unit.pages import blocks_under
 
 FOLDER = ROOT / "contrib" / "kubernetes"
 KUSTOMIZE = ROOT / "build" / "tools" / "kustomize"
 VALIDATOR = ROOT / "build" / "kubernetes-venv" / "bin" / "kubernetes-validate"
+OPERATOR = "modules/github.com/prometheus-operator/prometheus-operator@*"
+CRDS = [*(ROOT / "build" / "tools").glob(f"{OPERATOR}/example/prometheus-operator-crd")]
+JSONSCHEMA = (
+    "import json, jsonschema, sys; jsonschema.validate(*map(json.loads, sys.argv[1:]))"
+)
 # A preStop may sleep from the first on; the second is the newest that there are schemas of.
 VERSIONS = ("1.30", "1.37")
 
 pytestmark = pytest.mark.skipif(
     not (KUSTOMIZE.exists() and VALIDATOR.exists()),
     reason="NOT TESTED: make test-package installs the schemas, and kustomize where there is Go",
+)
+
+needs_crds = pytest.mark.skipif(
+    not CRDS, reason="NOT TESTED: make test-package downloads the schemas with Go"
 )
 
 ONE_CONTAINER = """\
@@ -119,3 +131,58 @@ def test_a_stateful_set_of_another_name_fails_unless_it_is_found_by_its_label(
         kustomize(tmp_path)
     component.write_text(component.read_text().replace("# target: ", "target: "))
     assert "name: clustercheckd\n" in kustomize(tmp_path)
+
+
+def strict(schema: Any) -> Any:  # noqa: ANN401 (JSON)
+    """Return a schema that refuses fields it does not know, as the API server warns of them."""
+    if isinstance(schema, list):
+        return [strict(one) for one in schema]
+    if isinstance(schema, str):
+        # Go takes a flag behind the beginning, too.
+        return schema.replace("^(?i)", "(?i)^")
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: strict(one) for name, one in schema.items()}
+    if isinstance(schema.get("properties"), dict) and "type" in schema:
+        made["additionalProperties"] = False
+    return made
+
+
+def validate_resource(resource: dict[str, Any]) -> None:
+    """Validate a resource of the Prometheus operator. Raises AssertionError."""
+    (crds,) = CRDS
+    name = f"monitoring.coreos.com_{resource['kind'].lower()}s.yaml"
+    (definition,) = documents_in(crds / name)
+    (version,) = definition["spec"]["versions"]
+    assert resource["apiVersion"] == f"{definition['spec']['group']}/{version['name']}"
+    schema = strict(version["schema"]["openAPIV3Schema"])
+    python = VALIDATOR.with_name("python")
+    output_of(python, "-c", JSONSCHEMA, json.dumps(resource), json.dumps(schema))
+
+
+@needs_crds
+def test_the_pod_monitor_is_valid_and_scrapes_the_port_of_the_sidecar() -> None:
+    (monitor,) = documents_in(FOLDER / "podmonitor.yaml")
+    validate_resource(monitor)
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (patch,) = documents_in(FOLDER / "sidecar.yaml")
+    (sidecar,) = patch["spec"]["template"]["spec"]["initContainers"]
+    assert [port["name"] for port in sidecar["ports"]] == [endpoint["port"]]
+    endpoint["relabeling"] = endpoint.pop("relabelings")
+    with pytest.raises(AssertionError, match="'relabeling' was unexpected"):
+        validate_resource(monitor)
+
+
+@needs_crds
+def test_the_command_of_the_page_makes_a_valid_rule_of_the_alerts(
+    tmp_path: Path,
+) -> None:
+    (block,) = blocks_under("docs/kubernetes.md", "Prometheus", "console")
+    _, line = block.text.strip().split("$ ", 1)
+    made, _, _ = line.rpartition(" | kubectl apply")
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(output_of("sh", "-c", made, cwd=ROOT / "contrib" / "prometheus"))
+    (rule,) = documents_in(rules)
+    (alerts,) = documents_in(ROOT / "contrib" / "prometheus" / "alerts.yml")
+    assert rule["spec"] == alerts
+    validate_resource(rule)

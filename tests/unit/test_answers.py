@@ -106,6 +106,7 @@ def answer_of(monitor: SimpleNamespace, request: Request) -> tuple[int, bytes | 
         monitor=monitor,
         settings=SimpleNamespace(clustercheck_login_interval=0.0),
         health_checks=HealthCheckCounts(),
+        answered={},
     )
     answer = Answers(sources).to(request)  # type: ignore[arg-type]
     assert isinstance(answer, Answer)

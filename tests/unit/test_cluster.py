@@ -212,6 +212,33 @@ def test_what_no_row_shows_is_a_word_with_what_was_seen(
     assert remarks_on(answers_of(*nodes, unavailable=unavailable)) == expected
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "is_told"),
+    [
+        ((False, False, False), True),
+        ((False, True, False), False),
+        # It was asked of two nodes only.
+        ((False, False, None), False),
+    ],
+)
+def test_a_health_check_that_no_node_says_yes_to_is_told(
+    verdicts: tuple[bool | None, ...], *, is_told: bool
+) -> None:
+    path = "/?available_when_readonly=0"
+    answers = [
+        one.model_copy(
+            update={
+                "answered": {}
+                if available is None
+                else {path: Finding(available=available, reason="read-only")}
+            }
+        )
+        for one, available in zip(answers_of(*3 * [MEMBER]), verdicts, strict=True)
+    ]
+    told = {"nobody": f"no node that answers says yes to {path}"}
+    assert remarks_on(answers) == (told if is_told else {})
+
+
 def test_every_fault_is_in_the_table() -> None:
     words = {word for _, _, expected in REMARKS for word in expected}
     assert words | {"same-server", "no-logins"} == {*FAULTS, "not-asked"}

@@ -133,6 +133,24 @@ class TestReasons:
             Reason
         )
 
+    def test_the_table_at_its_top_has_each_word_of_a_section_in_order(self) -> None:
+        table, *sections = re.split(r"^## ", REASONS, flags=re.MULTILINE)
+        told = re.findall(r"^\| \[(.+?)\]\(#.+?\) \| (.+) \|$", table, re.MULTILINE)
+        words = [
+            (
+                section.partition("\n")[0],
+                re.findall(r"^### (.+)$|^- `([a-z-]+)`: ", section, re.MULTILINE),
+            )
+            for section in sections
+        ]
+        assert [
+            (heading, [word for pair in pairs for word in pair if word])
+            for heading, pairs in words
+        ] == [
+            (heading, re.findall(r"[`[]([a-z-]+)[`\]]", found))
+            for heading, found in told
+        ]
+
     @pytest.mark.parametrize("reason", Reason)
     def test_each_has_a_section_that_says_if_it_is_planned_and_what_to_type(
         self, reason: Reason

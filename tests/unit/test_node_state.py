@@ -50,7 +50,7 @@ def test_bytes_and_text_and_numbers_are_read_alike_under_names_in_either_case() 
 
 
 def test_rows_nobody_asked_for_are_passed_over() -> None:
-    assert NodeState() == parsed(("Uptime", "3"), ("", ""), (None, None))
+    assert NodeState() == parsed(("Questions", "3"), ("", ""), (None, None))
 
 
 @pytest.mark.parametrize(

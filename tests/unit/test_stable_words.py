@@ -71,9 +71,10 @@ STABLE = {
     # Another test compares the page's table with what /metrics sends.
     "metrics": (
         """
-            available connections_closed_total deadline_seconds disabled_timestamp_seconds draining
+            available build_info connections_closed_total deadline_seconds disabled_timestamp_seconds draining
             health_checks_total last_reload_successful login_refused logins_total max_connections
-            poll_duration_seconds polls_total reason sync_wait_seconds threads_connected
+            poll_duration_seconds polls_total read_only reason server_uptime_seconds
+            sync_wait_seconds threads_connected wsrep_desync wsrep_ready
             verdict_changed_timestamp_seconds verdict_changes_total wsrep_cluster_size
             wsrep_flow_control_active wsrep_flow_control_status wsrep_local_recv_queue wsrep_local_state
         """,
@@ -85,7 +86,7 @@ STABLE = {
     ),
     "fields of /status": (
         """
-            age_seconds also available changes connections detail draining failure
+            age_seconds also answered available changes connections detail draining failure
             last_reload login_failure node otherwise pid policy reason settings since version
         """,
         set(Status.model_fields),
@@ -114,7 +115,7 @@ STABLE = {
         """
             elsewhere max_connections offline_mode pxc_maint_mode read_only rejects_logins returning
             skip_networking stall stall_seconds super_read_only sync_refused sync_wait_seconds threads_connected
-            transaction_read_only tx_read_only version
+            transaction_read_only tx_read_only uptime version wsrep_osu_method
             wsrep_cluster_conf_id wsrep_cluster_size wsrep_cluster_state_uuid wsrep_cluster_status
             wsrep_connected wsrep_desync
             wsrep_flow_control_active wsrep_flow_control_status wsrep_last_committed
