@@ -17,7 +17,8 @@
     14  wsrep_reject_queries other than NONE                           rejects-queries
     15  offline_mode on                                                offline
     16  skip_networking on                                             no-networking
-    17  pxc_maint_mode other than DISABLED                             maintenance
+    17  pxc_maint_mode other than DISABLED, or max_user_connections
+        -1, which keeps ordinary accounts out                          maintenance
     18  wsrep_local_state 2, wsrep_desync ON, donors not allowed       desynced
     19  wsrep_local_state 2, donors not allowed                        donor
     20  wsrep_local_state 3, donors not allowed                        joined
@@ -191,6 +192,8 @@ def _node_verdict(node: NodeState, policy: Policy) -> Verdict:
     for reason, name, word in _OF_AN_OPEN_NODE:
         if not _absent_or(getattr(node, name), word):
             return _no(reason, _seen(node, name))
+    if _is(node.max_user_connections, "-1"):
+        return _no(Reason.MAINTENANCE, _seen(node, "max_user_connections"))
     if state in (DONOR, _JOINED) and not policy.available_when_donor:
         reason = Reason.DESYNCED if _is(node.wsrep_desync, "ON") else Reason.DONOR
         return _no(
@@ -246,7 +249,7 @@ _OFF = "OFF"
 STANDS_ALONE: dict[str | None, str] = {
     Reason.CUT_OFF: "a read in sync waits, and packets to all other members are lost",
     Reason.DISK_FULL: "the node waits, and the disk of its data or its binary log is full",
-    Reason.STALLED: "write-sets wait, and the node neither applies them nor does anything else",
+    Reason.STALLED: "write-sets wait, none is applied, and the node alone has paused its group",
 }
 """Rule 23: what is seen of a node that stands still while its group goes on."""
 
