@@ -107,12 +107,12 @@ def test_a_node_that_stands_still_alone_is_out_in_one_change_and_no_other(
 def update_in_total_order(stack: Stack) -> Iterator[None]:
     """Have each node run an UPDATE of a MyISAM table, which it counts as no DDL."""
     node = stack.nodes[0]
-    node.sql(f"CREATE OR REPLACE TABLE {DEMO}.files (n INT) ENGINE=MyISAM")
-    node.sql(f"INSERT INTO {DEMO}.files SELECT seq FROM {DEMO}.seq_1_to_80")  # noqa: S608
     with (
         node.setting("wsrep_mode", "REPLICATE_MYISAM", "''"),
         ThreadPoolExecutor(1) as pool,
     ):
+        node.sql(f"CREATE OR REPLACE TABLE {DEMO}.files (n INT) ENGINE=MyISAM")
+        node.sql(f"INSERT INTO {DEMO}.files SELECT seq FROM {DEMO}.seq_1_to_80")  # noqa: S608
         update = pool.submit(node.sql, f"UPDATE {DEMO}.files SET n=n+SLEEP(0.1)")  # noqa: S608
         yield
     update.result()
