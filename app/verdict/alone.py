@@ -3,18 +3,18 @@
 A read in sync that waits, or a queue that gets no shorter, does not say whether the others keep up.
 The first row that matches:
 
-| what the node shows                                                          | what it is  |
-|------------------------------------------------------------------------------|-------------|
-| no read in sync waits; the queue is empty, or it applies                     | it keeps up |
-| each connection to another member loses its packets                          | cut-off     |
-| no room for its data or its binary log                                       | disk-full   |
-| it is at work: it writes rows, or waits for its disk to read, two looks long | the group   |
-| since it applied, it has paused its group, and no other member has           | stalled     |
-| none of these                                                                | the group   |
+| what the node shows                                                       | what it is  |
+|---------------------------------------------------------------------------|-------------|
+| no read in sync waits; the queue is empty, or it applies                  | it keeps up |
+| each connection to another member loses its packets                       | cut-off     |
+| no room for its data or its binary log                                    | disk-full   |
+| it is at work: it writes rows, or a read is pending in two looks running  | the group   |
+| it has paused its group since it applied, and no other member has         | stalled     |
+| none of these                                                             | the group   |
 
-A member pauses its group when its queue is long. That the queue grows is not enough: where all
-members stand, those that write to one of them make it grow on the others. But each member receives
-the pauses of all. So two that stand cannot both be the only one that paused.
+A member pauses its group when its queue is long. That the queue grows tells nothing: where all
+stand for one cause, clients that write to one member make it grow on all others. But each member
+receives the pauses of all: of those that stand, at most one can be the only one that has paused.
 """
 
 import itertools

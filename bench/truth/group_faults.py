@@ -284,6 +284,7 @@ _RESTARTS: dict[str, OfStack] = {
     "incremental transfer of much": _much_missed,
     "full state transfer by mariabackup": _transfer_by_mariabackup,
     "kill -9, and all run a slow wsrep_notify_cmd": _killed_and_all_notify,
+    "joins, and all run a slow wsrep_notify_cmd": _joins_and_all_notify,
 }
 RESTARTED = tuple(_RESTARTS)
 OF_STACK: dict[str, OfStack] = {
@@ -293,7 +294,6 @@ OF_STACK: dict[str, OfStack] = {
         lambda node: node.setting("rpl_semi_sync_master_enabled", "ON", "OFF")
     ),
     "UPDATE, no key, beside readers": _update_beside_readers,
-    "joins, and all run a slow wsrep_notify_cmd": _joins_and_all_notify,
     _FULL_DISKS: _on_all(Node.with_full_disk),
     **_RESTARTS,
     "5 % of a core, all": _on_all(_little_cpu),
