@@ -33,7 +33,6 @@ from app.settings.database import Database
 from app.verdict.alone import SHOW_COUNTERS, Look, Stand, counters_of
 from app.verdict.node_state import ELSEWHERE, NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
-from app.verdict.rules import DONOR
 
 _FIRST_VISIT_SECONDS, _NEXT_VISIT_SECONDS = 0.001, 0.2
 """How soon to visit without a guest, after a first login and after a visit: the node may stand
@@ -175,7 +174,7 @@ class Poller:
         session = self._serving
         if session is None:
             return None
-        more = [SHOW_COUNTERS] if self.stand.counts else []
+        more = [SHOW_COUNTERS] if self.stand.stands else []
         reading = asyncio.create_task(_asked(session, session.read(*more)))
         session.reading = reading
         await asyncio.wait([reading])
@@ -217,14 +216,11 @@ class Poller:
             at=self._now(),
             committed=node.wsrep_last_committed or 0,
             queue=node.wsrep_local_recv_queue or 0,
+            sent=node.wsrep_flow_control_sent or 0,
+            received=node.wsrep_flow_control_recv or 0,
             wait_seconds=self.sync_wait_seconds or 0.0,
             in_sync_at=in_sync_at,
-            exchanged=(node.wsrep_received_bytes or 0)
-            + (node.wsrep_replicated_bytes or 0),
-            keys=node.wsrep_cert_index_size or 0,
-            weight=node.wsrep_cluster_weight or 0,
-            is_donor=node.wsrep_local_state == DONOR,
-            seen=counters_of(session.counted) | around,
+            seen={**counters_of(session.counted), **around},
         )
         self.stand = self.stand.after(look)
         return self.stand

@@ -53,9 +53,10 @@ _SHOWN = (
 )
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {_SHOWN}"
 _SUSPECT_SECONDS = 5.0  # Galera's default
-# As Galera writes a period (ISO 8601), such as P1D or PT1M30S.
-_SUSPECT_TIMEOUT = re.compile(
-    rb"evs\.suspect_timeout = P(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?"
+# As Galera writes a period (ISO 8601), such as P1D or PT1M30S. It takes either as the longer one,
+# and excludes a node after the shorter.
+_TIMEOUT = re.compile(
+    rb"evs\.(?:suspect|inactive)_timeout = P(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?"
 )
 _UNIT_SECONDS = (86400, 3600, 60, 1)
 _SHOWN_SECONDS = 60.0
@@ -68,7 +69,8 @@ SYNC_SECONDS = 60.0
 class Session(Connection):
     """A connection whose account has logged in.
 
-    can_read_in_sync: known after `prepare`. suspect_seconds: the server's evs.suspect_timeout.
+    can_read_in_sync: known after `prepare`. suspect_seconds: the shorter of the server's
+    evs.suspect_timeout and evs.inactive_timeout.
     reading: what has got no answer yet. counted: what the latest read got for the rest.
     """
 
@@ -140,12 +142,15 @@ class Session(Connection):
 
 
 def suspect_seconds_in(options: bytes) -> float:
-    """Return evs.suspect_timeout of the provider's options; without one, Galera's default."""
-    found = _SUSPECT_TIMEOUT.search(options)
-    if not found:
-        return _SUSPECT_SECONDS
-    numbers = zip(found.groups(b"0"), _UNIT_SECONDS, strict=True)
-    return sum(float(number) * unit for number, unit in numbers)
+    """Return the shorter evs timeout of the provider's options; without one, Galera's default."""
+    periods = [
+        sum(
+            float(number) * unit
+            for number, unit in zip(found, _UNIT_SECONDS, strict=True)
+        )
+        for found in (one.groups(b"0") for one in _TIMEOUT.finditer(options))
+    ]
+    return min(periods, default=_SUSPECT_SECONDS)
 
 
 def _rows(answer: Rows | MySQLError) -> Rows:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from app.threads import in_thread
-from app.verdict.alone import IS_CUT, IS_FULL, USED
+from app.verdict.alone import IS_CUT, IS_FULL
 
 # Port, the other end's address (as in IPv4, if IPv6 only holds one) and port, state, packets sent
 # again in a row, and window probes, which stand for those that could not leave this host.
@@ -59,8 +59,8 @@ def _seen(variables: Mapping[bytes, bytes], members: int) -> dict[str, int]:
     logs, _ = os.path.split(variables.get(b"log_bin_basename", b""))
     with contextlib.suppress(OSError):
         disks = map(os.statvfs, (data, logs or data))
-        rooms = [disk.f_bavail * disk.f_frsize for disk in disks]
-        seen |= {IS_FULL: min(rooms) < _FULL_BYTES, USED: -sum(rooms)}
+        room = min(disk.f_bavail * disk.f_frsize for disk in disks)
+        seen[IS_FULL] = room < _FULL_BYTES
     return seen
 
 

@@ -45,7 +45,7 @@ class Answers(Enum):
 def gap_seconds(suspect_seconds: float, poll_interval_seconds: float) -> float:
     """Return how long a node may give no answer without being excluded from its group.
 
-    suspect_seconds: from its last message, which may be a second older.
+    suspect_seconds: until it is excluded, from its last message, which may be a second older.
     """
     return max(_SUSPECTED * suspect_seconds, poll_interval_seconds + _SPARE_SECONDS)
 

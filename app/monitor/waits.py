@@ -9,8 +9,8 @@ _TOLD_SECONDS = 1.0
 """The log tells of a longer wait."""
 
 _ALL_WAIT = (
-    "the whole group waits, as far as this node shows: look for DDL, a large transaction, and a"
-    " member that has gone"
+    "the whole group waits, as far as this node shows: look for DDL, a lock, a large transaction,"
+    " and a member that has gone"
 )
 
 _log = logging.getLogger(__name__)

@@ -76,10 +76,8 @@ class StatusVariables:
     wsrep_incoming_addresses: LongText = None
     wsrep_last_committed: Number = None
     wsrep_local_recv_queue: Number = None
-    wsrep_received_bytes: Number = None
-    wsrep_replicated_bytes: Number = None
-    wsrep_cert_index_size: Number = None
-    wsrep_cluster_weight: Number = None
+    wsrep_flow_control_sent: Number = None
+    wsrep_flow_control_recv: Number = None
     wsrep_flow_control_active: Word = None
     wsrep_flow_control_status: Word = None
     threads_connected: Number = None
@@ -104,6 +102,7 @@ class SystemVariables:
     skip_networking: Word = None
     pxc_maint_mode: Word = None
     max_connections: Number = None
+    max_user_connections: Text = None  # may be -1
     version: Text = None
 
 

@@ -157,6 +157,9 @@ def _against_node(node: NodeState, policy: Policy) -> _Against:
     for reason, name, word in _OF_AN_OPEN_NODE:
         if not _absent_or(getattr(node, name), word):
             yield reason, _seen(node, name)
+    if _is(node.max_user_connections, "-1"):
+        # It keeps ordinary accounts out.
+        yield Reason.MAINTENANCE, _seen(node, "max_user_connections")
     state = node.wsrep_local_state or 0
     if state in (DONOR, _JOINED) and not policy.available_when_donor:
         reason = Reason.DESYNCED if _is(node.wsrep_desync, "ON") else Reason.DONOR
@@ -237,7 +240,7 @@ _OFF = "OFF"
 STANDS_ALONE: dict[str | None, str] = {
     Reason.CUT_OFF: "a read in sync waits, and packets to all other members are lost",
     Reason.DISK_FULL: "the node waits, and the disk of its data or its binary log is full",
-    Reason.STALLED: "write-sets wait, and the node neither applies them nor does anything else",
+    Reason.STALLED: "write-sets wait, none is applied, and the node alone has paused its group",
 }
 """What is seen of a node that stands still while its group goes on."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pymysql
 
+from bench.truth.statements import prepare, running
 from harness.galera import DEMO, Node
 from harness.network import dropping
 from harness.process import with_system_path
@@ -32,12 +33,16 @@ MARIABACKUP_OPTION = f"--wsrep-sst-auth={DEMO}:{DEMO}"
 _NOTIFY_SECONDS = 8.0
 """The new view comes some 6 s after a death."""
 
-_SLOW_MS = 3000
+_SLOW_SYNC = ("fsync,fdatasync", 3000)
+_SLOW_READ = ("pread64", 20)
+"""System calls, and the milliseconds that each takes longer."""
 _LITTLE_CPU = 0.05
 _FLAP_SECONDS = 0.8
 _PATIENT_SECONDS = 120.0
 
 SEMI_SYNC = "semi-sync without a replica"
+_ALL_SEMI_SYNC = f"{SEMI_SYNC}, all"
+_BESIDE_READERS = "LOCK TABLES, beside readers"
 ALL_CUT = "all cut from all"
 _ALL_LOSE = "30 % lost by all"
 _FULL_DISKS = "full disk under the binary log, all"
@@ -93,11 +98,10 @@ def _little_cpu(node: Node) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _slow_disk(node: Node) -> Iterator[None]:
-    """Have each fsync(2) take longer, by strace(1)."""
-    calls = "fsync,fdatasync"
+def _slow_disk(node: Node, calls: str, milliseconds: int) -> Iterator[None]:
+    """Have system calls take longer, by strace(1)."""
     options = f"-qq -f -p {node.process.pid} -o /dev/null -e trace={calls}"
-    inject = f"-e inject={calls}:delay_enter={_SLOW_MS}ms"
+    inject = f"-e inject={calls}:delay_enter={milliseconds}ms"
     command = ["strace", *options.split(), *inject.split()]
     with subprocess.Popen(command, env=with_system_path({})) as tracer:
         try:
@@ -214,6 +218,48 @@ def _killed_and_all_notify(stack: Stack, node: Node) -> Iterator[None]:
             _NOTIFYING.unlink()
 
 
+@contextmanager
+def _joins_and_all_notify(stack: Stack, node: Node) -> Iterator[None]:
+    """Have a member join. Each other's wsrep_notify_cmd hangs from the new view on."""
+    node.stop()
+    _NOTIFYING.touch()
+    try:
+        stack.cluster.start_node(node)
+        yield
+    finally:
+        _NOTIFYING.unlink()
+
+
+@contextmanager
+def _slow_page_reads(stack: Stack, node: Node) -> Iterator[None]:
+    """Have each page be read slowly, while rows are deleted by their key."""
+    prepare(node, "DELETE, many rows")
+    with _on_all(lambda one: _slow_disk(one, *_SLOW_READ))(stack, node):
+        delete = f"DELETE FROM {DEMO}.big WHERE id % 4000 = 0"  # noqa: S608
+        with node.connect(seconds=_PATIENT_SECONDS) as session:
+            session.query(delete)
+        yield
+
+
+def _reading(node: Node) -> AbstractContextManager[None]:
+    """Have clients scan rows into temporary tables."""
+    scan = f"SELECT SUM(seq) FROM {DEMO}.seq_1_to_200000 GROUP BY seq % 1000"  # noqa: S608
+    return meanwhile(lambda _: node.sql(scan), 0.3)
+
+
+@contextmanager
+def _locked_beside_readers(node: Node) -> Iterator[None]:
+    with node.holding(f"LOCK TABLES {DEMO}.writes WRITE"), _reading(node):
+        yield
+
+
+@contextmanager
+def _update_beside_readers(stack: Stack, node: Node) -> Iterator[None]:
+    prepare(node, "UPDATE, no key")
+    with _on_all(_reading)(stack, node), running(node, "UPDATE, no key"):
+        yield
+
+
 def _other(stack: Stack, node: Node) -> Node:
     return stack.nodes[stack.nodes.index(node) - 1]
 
@@ -221,11 +267,12 @@ def _other(stack: Stack, node: Node) -> Node:
 OF_NODE: dict[str, OfNode] = {
     "LOCK TABLES": lambda node: node.holding(f"LOCK TABLES {DEMO}.writes WRITE"),
     "LOCK TABLES, wsrep_on=OFF": Node.stuck,
+    _BESIDE_READERS: _locked_beside_readers,
     "FLUSH TABLES FOR EXPORT": lambda node: node.holding(
         f"FLUSH TABLES {DEMO}.writes FOR EXPORT"
     ),
     "read lock that waits": _lock_that_waits,
-    "slow disk": _slow_disk,
+    "slow disk": lambda node: _slow_disk(node, *_SLOW_SYNC),
     "5 % of a core": _little_cpu,
 }
 _RESTARTS: dict[str, OfStack] = {
@@ -237,10 +284,16 @@ _RESTARTS: dict[str, OfStack] = {
     "incremental transfer of much": _much_missed,
     "full state transfer by mariabackup": _transfer_by_mariabackup,
     "kill -9, and all run a slow wsrep_notify_cmd": _killed_and_all_notify,
+    "joins, and all run a slow wsrep_notify_cmd": _joins_and_all_notify,
 }
 RESTARTED = tuple(_RESTARTS)
 OF_STACK: dict[str, OfStack] = {
-    "slow disk, all": _on_all(_slow_disk),
+    "slow disk, all": _on_all(lambda node: _slow_disk(node, *_SLOW_SYNC)),
+    "slow page reads, all": _slow_page_reads,
+    _ALL_SEMI_SYNC: _on_all(
+        lambda node: node.setting("rpl_semi_sync_master_enabled", "ON", "OFF")
+    ),
+    "UPDATE, no key, beside readers": _update_beside_readers,
     _FULL_DISKS: _on_all(Node.with_full_disk),
     **_RESTARTS,
     "5 % of a core, all": _on_all(_little_cpu),
@@ -254,6 +307,7 @@ ALL_ALONE = (ALL_CUT, _ALL_LOSE, _FULL_DISKS)
 ALONE = (
     *(_LINK_DOWN, "group cut", "cannot send", "cannot receive"),
     *("LOCK TABLES", "LOCK TABLES, wsrep_on=OFF", "FLUSH TABLES FOR EXPORT"),
-    SEMI_SYNC,
+    _BESIDE_READERS,
 )
-"""Those by which the node stands still alone, and shows it."""
+"""Those by which the node stands still alone, and shows it. With semi-sync, the rows of its new
+clients hide it."""

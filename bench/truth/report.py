@@ -234,6 +234,11 @@ class Report:
             or self._vain_seconds(other, both)
         ]
 
+    def _both_seconds(self) -> float:
+        """Return for how long any two nodes were, for whichever cause."""
+        pairs = combinations(map(self._alone, self.nodes), 2)
+        return sum(length(both) for pair in pairs for both in intersection(*pair))
+
     def _seen(self, node: str, during: Stretch) -> str:
         seen = {
             sample.seen
@@ -261,6 +266,7 @@ class Report:
             rows.append(f"| {row} | {' | '.join(cells)} |")
         seconds, vain_seconds = self.out_alone()
         alone = (
+            f"Two nodes out at once because they stood still alone: {self._both_seconds():.1f} s.\n"
             f"Out because they stood still alone: {seconds:.1f} s, of which a client could use"
             f" them for {vain_seconds:.2f} s."
         )

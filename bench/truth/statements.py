@@ -31,6 +31,11 @@ _TABLES = {
         INSERT INTO parent SELECT seq FROM seq_1_to_4000;
         INSERT INTO child SELECT seq, 1 + seq % 4000, MD5(seq) FROM seq_1_to_300000
     """,
+    "files": """
+        SET GLOBAL wsrep_mode='REPLICATE_MYISAM';
+        CREATE OR REPLACE TABLE files (n INT) ENGINE=MyISAM;
+        INSERT INTO files SELECT seq FROM seq_1_to_80
+    """,
     "filled": """
         CREATE OR REPLACE TABLE filled (id INT PRIMARY KEY AUTO_INCREMENT, pad TEXT)
     """,
@@ -66,6 +71,7 @@ STATEMENTS = {
     "UPDATE of few rows, no key": "UPDATE huge SET n=0 WHERE n > 1999997",
     "UPDATE of wide rows, no key": "UPDATE wide SET pad='' WHERE n % 100 = 0",
     "INSERT of wide rows": "INSERT INTO filled (pad) SELECT REPEAT('x', 8000) FROM seq_1_to_40000",
+    "UPDATE of MyISAM in total order": "UPDATE files SET n=n+SLEEP(0.1)",
     "UPDATE, many rows": "UPDATE big SET k=k+1",
     "DELETE, many rows": "DELETE FROM big",
     "FK cascade": """

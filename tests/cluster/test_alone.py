@@ -19,8 +19,6 @@ pytestmark = [
 ]
 
 ALONE = {"cut-off", "disk-full", "stalled"}
-BEFORE_SECONDS = 7.0
-"""So long does a service run before it could tell DDL from a lock."""
 OUT_SECONDS, BUSY_SECONDS = 4.0, 1.0
 
 
@@ -42,7 +40,6 @@ def apart(there: ThreadPoolExecutor) -> Iterator[Stack]:
         exits.enter_context(installation)
         stack = exits.enter_context(Stack(installation=installation))
         stack.wait_until_whole()
-        let_pass(BEFORE_SECONDS)
         return stack
 
     try:

@@ -1,17 +1,26 @@
 """Reads in sync on real nodes: what no status variable shows."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from threading import Event
 
-from harness.galera import ACCOUNT, Node
-from harness.service import Service
+import pytest
+
+from harness.galera import ACCOUNT, DEMO, Node
 from harness.stack import Stack
-from harness.waiting import NotInTimeError, wait_for
+from harness.waiting import meanwhile, wait_for
 from tests.cluster.lone import check_undisturbed, reasons_of, wait_until_shown
 from tests.http.test_metrics import scrape, wait_until_in_sync
-from tests.measured import DisturbedError, done_within, let_pass, within
+from tests.measured import (
+    STALLED,
+    DisturbedError,
+    done_within,
+    for_seconds,
+    let_pass,
+    within,
+)
 
 STRICT, LENIENT = "/?max_sync_wait=1&max_stall=0", "/?max_stall=0"
 LOGIN_SECONDS, WAIT_SECONDS, POLL_SECONDS = 2.0, 1.0, 0.25
@@ -24,52 +33,53 @@ HANG_SECONDS = 5.0
 EXCLUDED_SECONDS = 8.0
 """After so long, the group goes on without a node."""
 STALL_SECONDS = 3.0
-COMPARED = timedelta(seconds=7)
+SHARED_SECONDS = 7.0
+WRITERS = 8
+"""As many wait at a time, each for two seconds."""
+BESIDE_BYTES = 6 << 20
 MOST_SESSIONS = 3
 
 
+def writing(stack: Stack) -> AbstractContextManager[None]:
+    """Have new clients write to the first node while the block runs, whoever waits."""
+    return meanwhile(lambda _: stack.nodes[0].commits(), 0.1, threads=WRITERS)
+
+
 @contextmanager
-def stuck_applier(stack: Stack, node: Node) -> Iterator[None]:
-    """Have a node apply nothing, and say Synced, while another one writes."""
-    with node.stuck():
-        # Its applier has taken the first one: only the others are in the queue.
-        for _ in range(3):
-            assert stack.nodes[0].commits()
+def much_beside(node: Node) -> Iterator[None]:
+    """Have clients scan a table with temporary tables, and others fill the node's disk."""
+    file = node.data.with_suffix(".beside")
+
+    def read(_: Event) -> None:
+        node.sql(f"SELECT SUM(seq) FROM {DEMO}.seq_1_to_200000 GROUP BY seq % 1000")  # noqa: S608
+
+    def append(_: Event) -> None:
+        with file.open("ab") as opened:
+            opened.write(bytes(BESIDE_BYTES))
+
+    with meanwhile(read, 0.5), meanwhile(append, 0.5):
         yield
+    file.unlink()
 
 
-def wait_until_compared(service: Service) -> None:
-    """Wait until a service has run for so long that it could tell DDL from a lock."""
-    started = datetime.fromisoformat(service.status()["changes"][0]["at"])
-    wait_for(
-        "the service to run for a while",
-        lambda: datetime.now(UTC) - started > COMPARED,
-    )
-
-
-def test_a_node_that_stands_still_alone_is_out_in_time_and_no_other(
+def test_a_node_that_stands_still_alone_is_out_in_one_change_and_no_other(
     stack: Stack,
 ) -> None:
-    node = stack.nodes[1]
-    service = stack.services[1]
+    node, service = stack.nodes[1], stack.services[1]
     wait_until_in_sync(service)
-    wait_until_compared(service)
-    with stuck_applier(stack, node):
+    before = [len(reasons_of(one)) for one in stack.services]
+    with (
+        node.holding(f"LOCK TABLES {DEMO}.writes WRITE"),
+        writing(stack),
+        much_beside(node),
+    ):
         with done_within(
             "a node that stands still is stalled", STALL_SECONDS + BUSY_SECONDS
         ):
-            reply = wait_until_shown(
-                service, "503 blocked", BLOCKED_SECONDS, target=STRICT
-            )
-            assert "a read in sync waits longer; MAX_SYNC_WAIT=1 s" in reply.body
-            try:
-                reply = service.wait_for_verdict(503, "stalled")
-            except NotInTimeError as fault:
-                # DDL of a test right before excuses a node for the whole wait.
-                raise DisturbedError(fault) from None
-        assert (
-            "neither applies them nor does anything else; MAX_STALL=2 s" in reply.body
-        )
+            reply = service.wait_for_verdict(503, "stalled")
+        assert "the node alone has paused its group; MAX_STALL=2 s" in reply.body
+        reply = wait_until_shown(service, "503 blocked", BLOCKED_SECONDS, target=STRICT)
+        assert "a read in sync waits longer; MAX_SYNC_WAIT=1 s" in reply.body
         logins = scrape(service)['logins_total{outcome="accepted"}']
         # The read that waits stops no login, and no second one begins.
         wait_for(
@@ -78,15 +88,61 @@ def test_a_node_that_stands_still_alone_is_out_in_time_and_no_other(
         )
         assert (node.sessions_of(ACCOUNT) or 0) <= MOST_SESSIONS
         assert scrape(service)["sync_wait_seconds"] > 2 * LOGIN_SECONDS - BUSY_SECONDS
-        # What others write to the same file system may hide it for a moment.
-        service.wait_for_verdict(503, "stalled")
+        assert service.get().reason == "stalled"
         assert service.get(LENIENT).reason == "synced"
-        for other in (stack.services[0], stack.services[2]):
-            check_undisturbed(other, "synced")
     service.wait_for_verdict(200, "synced")
     service.wait_for_verdict(200, "synced", target=STRICT)
+    said = [
+        reasons_of(one)[count:]
+        for one, count in zip(stack.services, before, strict=True)
+    ]
+    if STALLED & {reason for reasons in said for reason in reasons}:
+        raise DisturbedError(said)
+    assert said == [[], ["stalled", "synced"], []]
     assert "WARNING not in sync" in service.log.read_text()
     service.wait_for_log("INFO in sync again")
+
+
+@contextmanager
+def update_in_total_order(stack: Stack) -> Iterator[None]:
+    """Have each node run an UPDATE of a MyISAM table, which it counts as no DDL."""
+    node = stack.nodes[0]
+    with (
+        node.setting("wsrep_mode", "REPLICATE_MYISAM", "''"),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        node.sql(f"CREATE OR REPLACE TABLE {DEMO}.files (n INT) ENGINE=MyISAM")
+        node.sql(f"INSERT INTO {DEMO}.files SELECT seq FROM {DEMO}.seq_1_to_80")  # noqa: S608
+        update = pool.submit(node.sql, f"UPDATE {DEMO}.files SET n=n+SLEEP(0.1)")  # noqa: S608
+        yield
+    update.result()
+
+
+SHARED: dict[str, Callable[[Stack], AbstractContextManager[None]]] = {
+    "DDL": lambda stack: stack.cluster.altering(stack.nodes[0]),
+    "MyISAM in total order": update_in_total_order,
+}
+
+
+@pytest.mark.parametrize("cause", SHARED)
+def test_a_cause_that_all_share_takes_no_two_out_though_all_write_to_one(
+    stack: Stack, cause: str
+) -> None:
+    for service in stack.services:
+        wait_until_in_sync(service)
+    with writing(stack):
+        let_pass(BUSY_SECONDS)
+        with SHARED[cause](stack):
+            waited = set()
+            for _ in for_seconds(SHARED_SECONDS):
+                replies = [service.get() for service in stack.services]
+                reasons = [reply.reason for reply in replies]
+                assert reasons.count("stalled") <= 1, reasons
+                waited |= {
+                    service.status()["node"].get("stall") for service in stack.services
+                }
+            assert "group" in waited
+    stack.wait_until_whole()
 
 
 def test_a_node_that_was_paused_with_the_service_returns_with_a_read_in_sync(
@@ -106,8 +162,6 @@ def test_an_alter_that_holds_up_all_commits_blocks_where_a_health_check_asks_for
     stack: Stack,
 ) -> None:
     service = stack.services[1]
-    for one in stack.services:
-        wait_until_compared(one)
     with stack.cluster.altering(stack.nodes[0]):
         began_at = time.monotonic()
         wait_for("the commits to wait", lambda: not stack.nodes[1].commits())

@@ -179,3 +179,19 @@ def test_an_account_with_usage_may_set_what_a_session_needs(node: Node) -> None:
         assert asyncio.run(settings()) == (
             (b"32", b"18446744073709551615", b"0", b"0"),
         )
+
+
+def test_a_server_that_keeps_ordinary_accounts_out_drains(
+    installation: Installation, ports: Ports, tmp_path: Path
+) -> None:
+    # A server that started with 0 takes no other value.
+    with (
+        lone_node(installation, "kept-out", "--max-user-connections=100") as node,
+        watching(node, tmp_path, ports, CLUSTERCHECK_DRAIN_STATUS="404") as service,
+    ):
+        with node.setting("max_user_connections", "-1", "100"):
+            reply = service.wait_for_verdict(404, "maintenance")
+            assert "max_user_connections is -1" in reply.body
+            assert not node.commits()
+        service.wait_for_verdict(200, "synced")
+        assert node.commits()

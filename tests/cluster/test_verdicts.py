@@ -27,8 +27,8 @@ CUT_OFF_SECONDS = 2.0 + 1.0 + 0.25 + 1.0
 OWN = """
     version wsrep_node_name wsrep_provider wsrep_cluster_conf_id wsrep_cluster_state_uuid
     wsrep_local_index wsrep_incoming_addresses wsrep_last_committed wsrep_local_recv_queue
-    wsrep_flow_control_active threads_connected wsrep_received_bytes wsrep_replicated_bytes
-    wsrep_cert_index_size wsrep_cluster_weight uptime
+    wsrep_flow_control_active wsrep_flow_control_sent wsrep_flow_control_recv threads_connected
+    uptime
 """
 
 

@@ -72,20 +72,21 @@ class Sync(enum.Enum):
 
 
 class _Shown(NamedTuple):
-    """What a node shows: its queue, how much DDL it has done, and whether it applies."""
+    """What a node shows: its queue, the pauses sent and received, and whether it applies."""
 
     queue: int
-    ddl: int
+    sent: int
+    received: int
     applies: bool
 
 
 class Stand(_Shown, enum.Enum):
     """Who stands still, and what the node then shows."""
 
-    NOBODY = 0, 0, True
-    IT = 9, 0, False
-    OTHERS = 0, 0, False
-    ALL = 9, 1, False
+    NOBODY = 0, 0, 0, True
+    IT = 29, 1, 1, False
+    OTHERS = 0, 0, 1, False
+    ALL = 29, 1, 2, False
 
 
 def milliseconds(seconds: float) -> str:
@@ -250,15 +251,14 @@ class Server:
             "wsrep_cluster_conf_id": milliseconds(self._world.now),
             "wsrep_last_committed": milliseconds(self._applied_at),
             "wsrep_local_recv_queue": str(self.stand.queue),
+            "wsrep_flow_control_sent": str(self.stand.sent),
+            "wsrep_flow_control_recv": str(self.stand.received),
         }
 
     def _counters(self) -> dict[str, str]:
-        applied = milliseconds(self._applied_at)
         return {
-            "Com_alter_table": str(self.stand.ddl),
-            "Innodb_background_log_sync": str(int(self._world.now)),
-            "Innodb_buffer_pool_write_requests": applied,
-            "Handler_read_next": applied,
+            "Handler_write": milliseconds(self._applied_at),
+            "Innodb_data_pending_reads": "0",
         }
 
     @property

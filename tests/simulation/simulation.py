@@ -15,7 +15,6 @@ from app.database.poller import Pace, Poller
 from app.database.surroundings import Surroundings
 from app.monitor.monitor import Monitor, Polling
 from app.settings.database import Database
-from app.verdict.alone import USED
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict
@@ -60,12 +59,16 @@ class BrokenPromiseError(AssertionError):
 
 
 class _Host(Surroundings):
-    """Has an idle disk, and connections that work."""
+    """Has room, and connections that work."""
 
     def look(
-        self, _variables: object, _members: object, *, waits: bool
+        self,
+        _variables: object,
+        _members: object,
+        *,
+        waits: bool,  # noqa: ARG002
     ) -> dict[str, int]:
-        return {USED: 0} if waits else {}
+        return {}
 
 
 Story = Callable[["Simulation"], Awaitable[None]]

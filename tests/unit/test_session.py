@@ -85,12 +85,14 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
         ("PT2H", 7200),
         ("P1DT1S", 86401),
         ("none", 5),
+        ("PT1M; evs.inactive_timeout = PT15S", 15),
+        ("PT5S; evs.inactive_timeout = PT15S", 5),
     ],
 )
-def test_the_suspect_timeout_is_read_as_galera_prints_it(
+def test_the_shorter_timeout_is_read_as_galera_prints_it(
     period: str, seconds: float
 ) -> None:
-    options = f"evs.send_window = 4; evs.suspect_timeout = {period}; x = PT7S;"
+    options = f"evs.suspect_timeout = {period}; x = PT7S;"
     behaviour = fake.galera(variables={"wsrep_provider_options": options})
 
     async def suspect_seconds(database: Database) -> float:

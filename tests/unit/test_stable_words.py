@@ -113,7 +113,8 @@ STABLE = {
     ),
     "fields of the node": (
         """
-            elsewhere max_connections offline_mode pxc_maint_mode read_only rejects_logins returning
+            elsewhere max_connections max_user_connections offline_mode pxc_maint_mode read_only rejects_logins
+            returning
             skip_networking stall stall_seconds super_read_only sync_refused sync_wait_seconds threads_connected
             transaction_read_only tx_read_only uptime version wsrep_osu_method
             wsrep_cluster_conf_id wsrep_cluster_size wsrep_cluster_state_uuid wsrep_cluster_status
@@ -121,7 +122,7 @@ STABLE = {
             wsrep_flow_control_active wsrep_flow_control_status wsrep_last_committed
             wsrep_incoming_addresses wsrep_local_index wsrep_local_recv_queue wsrep_local_state
             wsrep_local_state_comment wsrep_node_name wsrep_on wsrep_provider wsrep_ready
-            wsrep_cert_index_size wsrep_cluster_weight wsrep_received_bytes wsrep_reject_queries wsrep_replicated_bytes
+            wsrep_flow_control_recv wsrep_flow_control_sent wsrep_reject_queries
         """,
         names(NodeState),
     ),

@@ -60,6 +60,7 @@ ROWS = [
     Row("desynced", "desynced", DESYNCED, detail="AVAILABLE_WHEN_DONOR=0"),
     Row("desynced, allowed", "donor", DESYNCED, DONORS),
     Row("pxc maintenance", "maintenance", but(pxc_maint_mode="MAINTENANCE")),
+    Row("ordinary accounts kept out", "maintenance", but(max_user_connections="-1")),
     Row(
         "joined",
         "joined",
@@ -278,6 +279,7 @@ BROKEN = but(
     offline_mode="ON",
     skip_networking="ON",
     pxc_maint_mode="MAINTENANCE",
+    max_user_connections="-1",
     wsrep_desync="ON",
     read_only="ON",
     stall=Reason.CUT_OFF,
@@ -298,7 +300,7 @@ REPAIRS: list[dict[str, Any]] = [
     {"wsrep_reject_queries": "NONE"},
     {"offline_mode": "OFF"},
     {"skip_networking": "OFF"},
-    {"pxc_maint_mode": "DISABLED"},
+    {"pxc_maint_mode": "DISABLED", "max_user_connections": "0"},
     {"wsrep_desync": "OFF"},
     *({"wsrep_local_state": state} for state in (3, 0, 4)),
     {"read_only": "OFF"},
@@ -347,7 +349,7 @@ def test_all_that_speaks_against_a_node_is_told() -> None:
     told = " ".join(one.reason for one in against)
     assert told == (
         "disabled disconnected cluster-too-small rejects-logins blocked rejects-queries offline"
-        " no-networking maintenance desynced read-only cut-off lagging blocked full"
+        " no-networking maintenance maintenance desynced read-only cut-off lagging blocked full"
     )
     assert [one.reason for one in verdicts(None, 9.0, policy, drained)] == [
         "disabled",
