@@ -212,10 +212,12 @@ class Report:
         seconds = sum(map(length, intersection([stretch], usable)))
         return max(0.0, seconds - _LATE_SECONDS)
 
-    def _alone(self, node: str) -> list[Stretch]:
+    def _alone(
+        self, node: str, reasons: tuple[str, ...] = _ALONE_REASONS
+    ) -> list[Stretch]:
         marked = [
             replace(sample, kind=_OUT_ALONE)
-            if sample.seen.endswith(_ALONE_REASONS)
+            if sample.seen.endswith(reasons)
             else sample
             for sample in self.nodes[node][OURS]
         ]
@@ -234,9 +236,10 @@ class Report:
             or self._vain_seconds(other, both)
         ]
 
-    def _both_seconds(self) -> float:
-        """Return for how long any two nodes were, for whichever cause."""
-        pairs = combinations(map(self._alone, self.nodes), 2)
+    def _both_stalled_seconds(self) -> float:
+        """Return for how long any two nodes were, which no cause may bring about."""
+        each = [self._alone(node, ("stalled",)) for node in self.nodes]
+        pairs = combinations(each, 2)
         return sum(length(both) for pair in pairs for both in intersection(*pair))
 
     def _seen(self, node: str, during: Stretch) -> str:
@@ -266,7 +269,7 @@ class Report:
             rows.append(f"| {row} | {' | '.join(cells)} |")
         seconds, vain_seconds = self.out_alone()
         alone = (
-            f"Two nodes out at once because they stood still alone: {self._both_seconds():.1f} s.\n"
+            f"Two nodes stalled at once: {self._both_stalled_seconds():.1f} s.\n"
             f"Out because they stood still alone: {seconds:.1f} s, of which a client could use"
             f" them for {vain_seconds:.2f} s."
         )

@@ -127,3 +127,15 @@ def test_nodes_out_alone_are_so_one_at_a_time_and_not_in_vain(
         "a test", nodes, [Window(1, kind, "node1", 0.0, 6.0)]
     ).violations()
     assert found == [one for one in violations if " alone" in one.partition("\n")[0]]
+
+
+@pytest.mark.parametrize(("other", "seconds"), [("stalled", "5.0"), ("cut-off", "0.0")])
+def test_the_report_tells_for_how_long_two_nodes_were_stalled_at_once(
+    other: str, seconds: str
+) -> None:
+    nodes = {
+        f"node{number}": said_of_a_node(always(f"503 {reason}"), DOWN, [])
+        for number, reason in enumerate(("stalled", other), 1)
+    }
+    found = Report("a test", nodes, [Window(1, ALL_CUT, "node1", 0.0, 6.0)])
+    assert f"Two nodes stalled at once: {seconds} s.\n" in found.text()
