@@ -1,5 +1,6 @@
 """Reads in sync on real nodes: what no status variable shows."""
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,25 @@ def test_a_node_that_stands_still_alone_is_out_in_one_change_and_no_other(
     assert said == [[], ["stalled", "synced"], []]
     assert "WARNING not in sync" in service.log.read_text()
     service.wait_for_log("INFO in sync again")
+
+
+@pytest.mark.long
+def test_a_successor_knows_that_the_node_stands_still(stack: Stack) -> None:
+    node, service = stack.nodes[1], stack.services[1]
+    wait_until_in_sync(service)
+    old = service.process.pid
+
+    def is_replaced() -> bool:
+        assert service.get().status == 503
+        return service.process.pid != old
+
+    with node.holding(f"LOCK TABLES {DEMO}.writes WRITE"), writing(stack):
+        service.wait_for_verdict(503, "stalled")
+        service.process.send(signal.SIGHUP)
+        wait_for("a successor", is_replaced)
+        for _ in for_seconds(3):
+            assert service.get().status == 503
+    service.wait_for_verdict(200, "synced")
 
 
 @contextmanager
