@@ -22,7 +22,9 @@ from app.verdict.alone import (
 from app.verdict.node_state import STATUS_VARIABLES
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy
+from bench.stall import svg
 from tests import pxc
+from tests.unit.manifests import ROOT
 
 POLL_SECONDS, LOGIN_SECONDS = 0.25, 2.0
 BEFORE_SECONDS, FAULT_SECONDS = 6.0, 8.0
@@ -304,3 +306,7 @@ def test_percona_has_each_status_variable_of_the_group_that_the_rule_reads() -> 
     known = "".join(dump.name for dump in pxc.dumps() if names <= dump.rows.keys())
     # The oldest and the newest whose rows were published whole.
     assert ("Galera 3.37" in known, "Galera 4.24" in known) == (True, True)
+
+
+def test_the_pages_drawing_is_what_the_rule_says() -> None:
+    assert (ROOT / "docs" / "stall.svg").read_text() == svg()
