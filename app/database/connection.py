@@ -2,8 +2,7 @@
 
 - If TLS is required, only the server's greeting is exchanged without it.
 - Only the plugins in `PLUGINS` get the password, in clear text only within TLS or a unix socket.
-- At most `MOST_BYTES` of an answer are read.
-- No answer is taken for that to another statement.
+- At most `MOST_BYTES` of a login are read.
 """
 
 import asyncio
@@ -17,14 +16,13 @@ from typing import Self
 
 from pymysql import _auth
 from pymysql.constants import CLIENT
-from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
 
 from app.database import faults
+from app.database.replies import MOST_BYTES, Answers, Replies
 from app.database.resolver import Streams, connect_to_first
 from app.deadline import deadline
 from app.settings.database import SYSTEMD, Target
-from app.verdict.node_state import Rows
 
 # aiomysql calls getpass.getuser: since Python 3.13, OSError for a user without a passwd entry.
 try:
@@ -35,9 +33,6 @@ except OSError:
 
 PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 """unix_socket needs no answer."""
-
-MOST_BYTES = 64 * 1024
-"""In a login, or in answer to statements sent together."""
 
 _DECLINE_SECONDS = 0.4
 """PAM takes 2 s to refuse, and a poll has 0.8 s."""
@@ -74,6 +69,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
     _socket: socket.socket | None = None
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
+    _replies: Replies | None = None
     _logging_in = False
     _bytes_left = MOST_BYTES
 
@@ -119,16 +115,29 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self._next_seq_id = 0
         await self._get_server_information()
         await self._request_authentication()
+        self._replies = Replies(self._writer.transport)
+        self._reader.feed_eof()
+        if await self._reader.read(1):
+            raise faults.UnaskedBytesError
         return self
 
-    async def answers(self, *statements: str) -> list[Rows | MySQLError]:
+    @property
+    def is_due(self) -> bool:
+        """Whether the server owes an answer."""
+        return self._replies is not None and self._replies.is_due
+
+    async def answered(self) -> None:
+        """Wait until it owes none."""
+        if self._replies is not None:
+            await self._replies.end()
+
+    async def answers(self, *statements: str) -> Answers:
         """Send statements together; return the rows of each, or the server's error."""
-        self._bytes_left = MOST_BYTES
-        self._ensure_alive()
-        await self._check_nothing_unread()
+        if self._replies is None:
+            raise ConnectionResetError
         # In one write, so that the server wakes once.
-        self._write_bytes(b"".join(map(_query, statements)))
-        return [await self._answer() for _ in statements]
+        queries = b"".join(map(_query, statements))
+        return await self._replies.to(queries, len(statements))
 
     def close(self) -> None:
         """Use it no more. The driver calls this too. The server learns of it from `quit`."""
@@ -136,6 +145,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         if writer is not None:
             # StreamWriter.close waits up to 30 s for the end of TLS.
             writer.transport.abort()
+        self._replies = None
 
     async def quit(self) -> None:
         """Log out, and return once the server has ended the session: one that hangs keeps it.
@@ -168,27 +178,6 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self._logging_in = True
         await super()._request_authentication()
         self._logging_in = False
-
-    async def _check_nothing_unread(self) -> None:
-        try:
-            async with asyncio.timeout(0):
-                unread = await self._reader.read(1)  # type: ignore[union-attr]
-        except TimeoutError:
-            return
-        raise faults.UnaskedBytesError if unread else ConnectionResetError
-
-    async def _answer(self) -> Rows | MySQLError:
-        # The packets of each answer are numbered from 1.
-        self._next_seq_id = 1
-        try:
-            await self._read_query_result()
-        except MySQLError as fault:
-            if not faults.is_error_of_server(fault):
-                raise
-            return fault
-        if self._result.has_next:
-            raise faults.UnaskedBytesError
-        return self._result.rows or ()
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
         # The driver reads everything here.

@@ -158,9 +158,9 @@ class Poller:
 
     async def _result(self) -> PollResult:
         self._begin_what_is_due()
-        if self._serving and self._serving.reading:
+        if self._serving and self._serving.is_due:
             # Not used: the server may have sent the answer long ago.
-            await asyncio.wait([self._serving.reading])
+            await self._serving.answered()
         result = await self._read_serving()
         if isinstance(result, NodeState):
             return result
@@ -186,10 +186,7 @@ class Poller:
         if session is None:
             return None
         more = [SHOW_COUNTERS] if self.stand.counts else []
-        reading = asyncio.create_task(_asked(session, session.read(*more)))
-        session.reading = reading
-        await asyncio.wait([reading])
-        result = reading.result()
+        result = await _asked(session, session.read(*more))
         if isinstance(result, PollFailure) and session is self._serving:
             self._serving = None
             self._leave(session)
@@ -258,7 +255,7 @@ class Poller:
         if interval_seconds and self._guest is None and is_soon:
             interval_seconds = _NO_GUEST_SECONDS[self._attempt.is_visit]
         if self.logins.is_due(
-            at, interval_seconds, session_answers=self._serving.reading is None
+            at, interval_seconds, session_answers=not self._serving.is_due
         ):
             self._begin_login()
 
@@ -297,7 +294,7 @@ class Poller:
         if serving is None and session.is_elsewhere:
             _log.warning("another host", extra={"detail": ELSEWHERE})
         # If the open one is stuck, the server has answered the new one what it owes to that.
-        if serving is None or (serving.reading and self.sync.unanswered):
+        if serving is None or (serving.is_due and self.sync.unanswered):
             self._serving, leaver = session, serving
         elif guest is None or guest.reading is None or self.sync.read_is_outdated:
             self._guest, leaver = session, guest

@@ -72,7 +72,7 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_poll() -> None:
         peer.hang()
 
     with polling(answers_twice) as (polls, server):
-        assert polls.state().read_only == polls.state().read_only == "OFF"
+        assert polls.state().read_only == "OFF"
         server.behaviour = fake.galera(variables={"read_only": "ON"})
         assert polls.state().read_only == "ON"
 
