@@ -9,13 +9,12 @@ An answer rests on a poll that began at most the poll interval ago, or that has 
 """
 
 import asyncio
-import contextlib
 import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from app.deadline import boot_seconds, deadline
 from app.monitor.changes import Changes
@@ -52,6 +51,9 @@ _DURATION_BOUNDS_SECONDS = (
     60.0,
     math.inf,
 )
+_TIMER_SECONDS = 0.001
+"""uvloop's timers fire so much too early."""
+
 _STUCK_PERIODS = 3
 """A poll that takes so many times as long as a result is usable is stuck."""
 _POLLER_FAILED = PollFailure(
@@ -123,7 +125,7 @@ class Monitor:
         self._began_at = self._ended_at = clock()
         # The verdicts of the latest poll, by policy: to decide each time takes long.
         self._decided = lru_cache(_POLICIES_KEPT)(
-            partial(self._decide, 0.0, switches=Switches())
+            lambda policy: next(self._verdicts(0.0, policy, Switches()))
         )
         self._rule_failed = False
         self._asked = False
@@ -163,9 +165,7 @@ class Monitor:
         if verdict := self.verdict_if_fresh(policy):
             return verdict
         verdict = self.verdict(policy)
-        limit: contextlib.AbstractAsyncContextManager[object] = asyncio.timeout(
-            REFUSAL_SECONDS
-        )
+        limit: asyncio.Timeout | deadline = asyncio.timeout(REFUSAL_SECONDS)
         is_patient = verdict.available or verdict.reason in _UNKNOWN
         if is_patient:
             # The poll ends by its own deadline, which began no later.
@@ -186,7 +186,9 @@ class Monitor:
     def _decide(
         self, age_seconds: float, policy: Policy | None, switches: Switches
     ) -> Verdict:
-        return next(self._verdicts(age_seconds, policy, switches))
+        if switches.any_on or age_seconds > self.polling.max_age_seconds:
+            return next(self._verdicts(age_seconds, policy, switches))
+        return self._decided(policy)
 
     def _verdicts(
         self, age_seconds: float, policy: Policy | None, switches: Switches
@@ -227,8 +229,9 @@ class Monitor:
             self._keep(_STOPPED, self.now())
 
     def _keep(self, result: PollResult | None, began_at: float) -> None:
-        self.result = result
-        self._decided.cache_clear()
+        if result is not self.result:
+            self.result = result
+            self._decided.cache_clear()
         # From its start: a value may have changed right after the server sent it.
         self._began_at, self._ended_at = began_at, self.now()
         self._poll_ended.set()
@@ -265,12 +268,16 @@ class Monitor:
     async def _pause(self) -> None:
         # Let other tasks run.
         await asyncio.sleep(0)
-        with contextlib.suppress(TimeoutError):
-            while True:
-                # Who asks meanwhile ends the pause, and it is measured again.
-                self._question.clear()
-                waits = getattr(self.result, "stall", None)
-                least_seconds = 0.0 if self._asked or waits else IDLE_SECONDS
-                seconds = max(self.polling.interval_seconds, least_seconds)
-                async with asyncio.timeout(seconds - self.age_seconds):
-                    await self._question.wait()
+        while True:
+            # Who asks meanwhile ends the pause, and it is measured again.
+            self._question.clear()
+            waits = getattr(self.result, "stall", None)
+            least_seconds = 0.0 if self._asked or waits else IDLE_SECONDS
+            seconds = max(self.polling.interval_seconds, least_seconds)
+            left_seconds = seconds - self.age_seconds
+            if left_seconds < _TIMER_SECONDS:
+                break
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(left_seconds, self._question.set)
+            await self._question.wait()
+            timer.cancel()
