@@ -123,11 +123,13 @@ class Server(uvicorn.Server):
 
         The kernel has one queue for all. Behind 3,000 of one client, another would wait a second.
         """
+        queued = self._queued()
+        if queued <= _QUEUED:
+            return
         taken = []
         count: Counter[str | bytes] = Counter()
         with suppress(OSError):
-            queued = self._queued()
-            for _ in range(queued if queued > _QUEUED else 0):
+            for _ in range(queued):
                 waiting, peer = self._listening.accept()
                 client = client_of(address_of(peer))
                 count[client] += 1
