@@ -45,6 +45,8 @@ _GALERA_SETTINGS = (
 _READ_IN_SYNC = ("SET SESSION wsrep_sync_wait=1", "SELECT 1")
 # In global scope, MySQL 8 and PXC lock the list of all threads.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN {STATUS_VARIABLES}"
+# The same, for less: a server that shows one shows all.
+_SHOW_ONE = "SHOW STATUS LIKE 'wsrep_ready'"
 _SHOWN = (
     *SYSTEM_VARIABLES,
     "wsrep_provider_options",
@@ -69,7 +71,7 @@ class Session(Connection):
     """A connection whose account has logged in.
 
     can_read_in_sync: known after `prepare`. suspect_seconds: the server's evs.suspect_timeout.
-    reading: what has got no answer yet. counted: what the latest read got for the rest.
+    reading: a read in sync without its answer yet. counted: what the latest read got for the rest.
     """
 
     can_read_in_sync = True
@@ -83,14 +85,14 @@ class Session(Connection):
 
     async def prepare(self, idle_seconds: int, *, tries_read: bool) -> None:
         """Prepare the session. Raises anything. tries_read: try what a poll asks too."""
+        reads = [_SHOW_ONE] if tries_read else []
         for galera_settings in _GALERA_SETTINGS:
             statement = _SETTINGS.format(idle_seconds) + galera_settings
-            (answer,) = await self.answers(statement)
+            answer, *shown = await self.answers(statement, *reads)
             if error_number(answer) != _UNKNOWN_SYSTEM_VARIABLE:
                 break
-        _rows(answer)
-        if tries_read:
-            _rows(*await self.answers(_SHOW_STATUS))
+        for one in (answer, *shown):
+            _rows(one)
         self.can_read_in_sync = galera_settings != ""
 
     async def read(self, *more: str) -> PollResult:
