@@ -12,13 +12,13 @@ given up, and none begins while the server may have `MOST_SESSIONS` of ours.
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from app.database.attempt import Attempt
 from app.database.faults import outcome_of, poll_failure
@@ -137,7 +137,7 @@ class Poller:
         rejected = self.logins.rejected
         stall, stall_seconds = self._stand_after(result).cause
         self._tell_of_sync(stall)
-        return dataclasses.replace(
+        return _with(
             result,
             rejects_logins=rejected.detail if rejected else None,
             returning=self.sync.is_returning(self._now()),
@@ -392,6 +392,12 @@ async def _asked(session: Session, asking: Awaitable[_T]) -> _T | PollFailure:
         answer = poll_failure(fault, session.target, session.phase, SYNC_SECONDS)
     session.reading = None
     return answer
+
+
+# The same object says to all after it that nothing has changed.
+@lru_cache(maxsize=1)
+def _with(node: NodeState, **found: Any) -> NodeState:  # noqa: ANN401 (of its fields)
+    return NodeState(**vars(node) | found)
 
 
 def poll_once(database: Database, deadline_seconds: float) -> PollResult:

@@ -9,6 +9,7 @@ if the server lacks one (error 1193). So a session remembers which it has.
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -113,7 +114,7 @@ class Session(Connection):
         else:
             self._remember(shown)
             self._show_at = at + _SHOWN_SECONDS
-        return parse_node_state((*_rows(status), *shown))
+        return _state_of((*_rows(status), *shown))
 
     async def read_in_sync(self, unless: Callable[[], bool]) -> bool:
         """Wait until the node has applied all that its group had ordered; False if it refuses.
@@ -139,6 +140,10 @@ class Session(Connection):
         self._names = [name for name in SYSTEM_VARIABLES if name.encode() in values]
         options = values.get(b"wsrep_provider_options", b"")
         self.suspect_seconds = suspect_seconds_in(options)
+
+
+# Most polls of a node at rest read the same.
+_state_of = lru_cache(maxsize=1)(parse_node_state)
 
 
 def suspect_seconds_in(options: bytes) -> float:
