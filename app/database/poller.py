@@ -15,9 +15,9 @@ import contextlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from app.database.attempt import Attempt
@@ -94,6 +94,8 @@ class Poller:
     told_seconds = 0.0
     _serving: Session | None = None
     _guest: Session | None = None
+    _read: NodeState | None = None
+    _found: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,
@@ -137,16 +139,22 @@ class Poller:
         rejected = self.logins.rejected
         stall, stall_seconds = self._stand_after(result).cause
         self._tell_of_sync(stall)
-        return _with(
-            result,
-            rejects_logins=rejected.detail if rejected else None,
-            returning=self.sync.is_returning(self._now()),
-            sync_wait_seconds=self.sync_wait_seconds,
-            sync_refused=self.sync.refused,
-            stall=stall,
-            stall_seconds=stall_seconds,
-            elsewhere=self._serving is not None and self._serving.is_elsewhere,
-        )
+        waited = self.sync_wait_seconds
+        found = {
+            "rejects_logins": rejected.detail if rejected else None,
+            "returning": self.sync.is_returning(self._now()),
+            # To 0.01 s: most that wait have just begun.
+            "sync_wait_seconds": waited and math.floor(waited * 100) / 100,
+            "sync_refused": self.sync.refused,
+            "stall": stall,
+            "stall_seconds": stall_seconds,
+            "elsewhere": self._serving is not None and self._serving.is_elsewhere,
+        }
+        # The same object tells all after it that nothing has changed.
+        if self._read is not result or self._found != found:
+            self._read, self._found = result, found
+            self._state = NodeState(**vars(result) | found)
+        return self._state
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s, after the last poll."""
@@ -392,12 +400,6 @@ async def _asked(session: Session, asking: Awaitable[_T]) -> _T | PollFailure:
         answer = poll_failure(fault, session.target, session.phase, SYNC_SECONDS)
     session.reading = None
     return answer
-
-
-# The same object says to all after it that nothing has changed.
-@lru_cache(maxsize=1)
-def _with(node: NodeState, **found: Any) -> NodeState:  # noqa: ANN401 (of its fields)
-    return NodeState(**vars(node) | found)
 
 
 def poll_once(database: Database, deadline_seconds: float) -> PollResult:

@@ -9,7 +9,6 @@ if the server lacks one (error 1193). So a session remembers which it has.
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +16,7 @@ from pymysql.err import MySQLError
 
 from app.database.connection import Connection
 from app.database.faults import error_number
+from app.database.replies import Answers
 from app.deadline import deadline
 from app.verdict.node_state import (
     STATUS_VARIABLES,
@@ -83,6 +83,8 @@ class Session(Connection):
     variables: Mapping[bytes, bytes] = MappingProxyType({})
     _names: Sequence[str] = ()
     _show_at = 0.0
+    _answers: Answers | None = None
+    _state: PollResult
 
     async def prepare(self, idle_seconds: int, *, tries_read: bool) -> None:
         """Prepare the session. Raises anything. tries_read: try what a poll asks too."""
@@ -101,9 +103,12 @@ class Session(Connection):
         at = asyncio.get_running_loop().time()
         names = self._names if at < self._show_at else ()
         select = "SELECT " + ", ".join(f"@@global.{name}" for name in names)
-        status, answer, *self.counted = await self.answers(
+        answers = await self.answers(
             _SHOW_STATUS, select if names else _SHOW_VARIABLES, *more
         )
+        if answers is self._answers:
+            return self._state
+        status, answer, *self.counted = answers
         if names and isinstance(answer, MySQLError):
             self._show_at = 0.0
             return await self.read(*more)
@@ -114,7 +119,9 @@ class Session(Connection):
         else:
             self._remember(shown)
             self._show_at = at + _SHOWN_SECONDS
-        return _state_of((*_rows(status), *shown))
+        self._state = parse_node_state((*_rows(status), *shown))
+        self._answers = answers
+        return self._state
 
     async def read_in_sync(self, unless: Callable[[], bool]) -> bool:
         """Wait until the node has applied all that its group had ordered; False if it refuses.
@@ -140,10 +147,6 @@ class Session(Connection):
         self._names = [name for name in SYSTEM_VARIABLES if name.encode() in values]
         options = values.get(b"wsrep_provider_options", b"")
         self.suspect_seconds = suspect_seconds_in(options)
-
-
-# Most polls of a node at rest read the same.
-_state_of = lru_cache(maxsize=1)(parse_node_state)
 
 
 def suspect_seconds_in(options: bytes) -> float:
