@@ -165,7 +165,9 @@ class Poller:
         await self.sessions.aclose()
 
     async def _result(self) -> PollResult:
-        self._begin_what_is_due()
+        # A visit beside the poll would change what it reads: how many threads are connected.
+        if self._serving is None or self._serving.is_due:
+            self._begin_what_is_due()
         if self._serving and self._serving.is_due:
             # Not used: the server may have sent the answer long ago.
             await self._serving.answered()

@@ -82,6 +82,7 @@ class Session(Connection):
     counted: Sequence[object] = ()
     variables: Mapping[bytes, bytes] = MappingProxyType({})
     _names: Sequence[str] = ()
+    _select = ""
     _show_at = 0.0
     _answers: Answers | None = None
     _state: PollResult
@@ -102,9 +103,8 @@ class Session(Connection):
         """Read the node's state, and more. Raises any exception."""
         at = asyncio.get_running_loop().time()
         names = self._names if at < self._show_at else ()
-        select = "SELECT " + ", ".join(f"@@global.{name}" for name in names)
         answers = await self.answers(
-            _SHOW_STATUS, select if names else _SHOW_VARIABLES, *more
+            _SHOW_STATUS, self._select if names else _SHOW_VARIABLES, *more
         )
         if answers is self._answers:
             return self._state
@@ -145,6 +145,7 @@ class Session(Connection):
         }
         # A name from a server must not become part of a statement.
         self._names = [name for name in SYSTEM_VARIABLES if name.encode() in values]
+        self._select = "SELECT " + ", ".join(f"@@global.{name}" for name in self._names)
         options = values.get(b"wsrep_provider_options", b"")
         self.suspect_seconds = suspect_seconds_in(options)
 
