@@ -33,18 +33,23 @@ class deadline:  # noqa: N801 (as asyncio.timeout, which it stands for)
         self._step_seconds = seconds / _STEPS
         self._unless = unless
         self._left = _STEPS
+        self._is_over = False
 
     async def __aenter__(self) -> None:
-        """Begin. Not with a generator: that takes twice the time of this."""
+        """Begin. asyncio.timeout does the same, and each poll would take a tenth longer."""
         self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
+        self._cancelling = self._task.cancelling()
         self._begin_step()
-        self._timeout = asyncio.timeout(None)
-        await self._timeout.__aenter__()
 
-    async def __aexit__(self, *raised: Any) -> None:  # noqa: ANN401, PYI036 (handed on)
-        """End, and turn the cancellation into TimeoutError."""
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, _: object
+    ) -> None:
+        """End, and turn its own cancellation into TimeoutError."""
         self._timer.cancel()
-        await self._timeout.__aexit__(*raised)
+        is_ours = self._is_over and self._task.uncancel() <= self._cancelling
+        if is_ours and kind is asyncio.CancelledError:
+            raise TimeoutError from fault
 
     def _begin_step(self) -> None:
         due = self._loop.time() + self._step_seconds
@@ -58,4 +63,5 @@ class deadline:  # noqa: N801 (as asyncio.timeout, which it stands for)
         if goes_on or self._unless():
             self._begin_step()
         else:
-            self._timeout.reschedule(now)
+            self._is_over = True
+            self._task.cancel()

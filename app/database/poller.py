@@ -241,7 +241,7 @@ class Poller:
             keys=node.wsrep_cert_index_size or 0,
             weight=node.wsrep_cluster_weight or 0,
             is_donor=node.wsrep_local_state == DONOR,
-            seen=counters_of(session.counted) | around,
+            seen=counters_of(session.counted) | around if session.counted else around,
         )
         self.stand = self.stand.after(look)
         return self.stand

@@ -55,7 +55,8 @@ class Server(uvicorn.Server):
         self._listening = listening
         self._register = register
         self._answers = answers
-        self._has_clients = asyncio.Event()
+        self._stops = asyncio.Event()
+        self._ticks: asyncio.TimerHandle | None = None
         super().__init__(
             uvicorn.Config(
                 answers.to,  # no protocol of uvicorn's will call it
@@ -96,22 +97,29 @@ class Server(uvicorn.Server):
         """Begin to stop. Each request that is on its way has so many seconds to arrive."""
         self._patience_seconds = patience_seconds
         self.should_exit = True
-        self._has_clients.set()
+        self._stops.set()
 
     async def main_loop(self) -> None:
-        """Hold clients to their limits. uvicorn's own loop wakes ten times a second without any."""
+        """Wait for the stop. uvicorn's own loop wakes ten times a second without a client."""
         self._on_accepting()
-        while not self.should_exit:
-            await self._has_clients.wait()
-            await asyncio.sleep(_TICK_SECONDS)
-            self._thin_out_queue()
-            self._register.sweep()
-            if not self._register.doors:
-                self._has_clients.clear()
+        await self._stops.wait()
 
     def _make_door(self, **_of_uvicorn: object) -> Door:
-        self._has_clients.set()
+        if self._ticks is None:
+            self._tick_later()
         return Door(self._register, self._answers)
+
+    def _tick_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._ticks = loop.call_later(_TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        """Hold clients to their limits, while there are any."""
+        self._ticks = None
+        self._thin_out_queue()
+        self._register.sweep()
+        if self._register.doors and not self.should_exit:
+            self._tick_later()
 
     def _queued(self) -> int:
         """Return how many connections wait to be accepted."""
@@ -123,13 +131,11 @@ class Server(uvicorn.Server):
 
         The kernel has one queue for all. Behind 3,000 of one client, another would wait a second.
         """
-        queued = self._queued()
-        if queued <= _QUEUED:
-            return
         taken = []
         count: Counter[str | bytes] = Counter()
         with suppress(OSError):
-            for _ in range(queued):
+            queued = self._queued()
+            for _ in range(queued if queued > _QUEUED else 0):
                 waiting, peer = self._listening.accept()
                 client = client_of(address_of(peer))
                 count[client] += 1
@@ -138,7 +144,8 @@ class Server(uvicorn.Server):
                     self._register.closed["evicted"] += 1
                 else:
                     taken.append(waiting)
-        take = partial(
-            asyncio.get_running_loop().connect_accepted_socket, self._make_door
-        )
-        self._taking = asyncio.gather(*map(take, taken), return_exceptions=True)
+        if taken:
+            take = partial(
+                asyncio.get_running_loop().connect_accepted_socket, self._make_door
+            )
+            self._taking = asyncio.gather(*map(take, taken), return_exceptions=True)

@@ -130,7 +130,7 @@ class Monitor:
         self._rule_failed = False
         self._asked = False
         self._question = asyncio.Event()
-        self._poll_ended = asyncio.Event()  # set, and replaced, at the end of each poll
+        self._poll_ended = asyncio.Event()  # set, and cleared, at the end of each poll
         self._on_verdict = on_verdict
 
     @property
@@ -235,7 +235,7 @@ class Monitor:
         # From its start: a value may have changed right after the server sent it.
         self._began_at, self._ended_at = began_at, self.now()
         self._poll_ended.set()
-        self._poll_ended = asyncio.Event()
+        self._poll_ended.clear()
 
     def _take_result(self, result: PollResult, began_at: float) -> None:
         self._keep(result, began_at)
