@@ -46,8 +46,6 @@ _GALERA_SETTINGS = (
 _READ_IN_SYNC = ("SET SESSION wsrep_sync_wait=1", "SELECT 1")
 # In global scope, MySQL 8 and PXC lock the list of all threads.
 _SHOW_STATUS = f"SHOW STATUS WHERE Variable_name IN {STATUS_VARIABLES}"
-# The same, for less: a server that shows one shows all.
-_SHOW_ONE = "SHOW STATUS LIKE 'wsrep_ready'"
 _SHOWN = (
     *SYSTEM_VARIABLES,
     "wsrep_provider_options",
@@ -89,14 +87,14 @@ class Session(Connection):
 
     async def prepare(self, idle_seconds: int, *, tries_read: bool) -> None:
         """Prepare the session. Raises anything. tries_read: try what a poll asks too."""
-        reads = [_SHOW_ONE] if tries_read else []
         for galera_settings in _GALERA_SETTINGS:
             statement = _SETTINGS.format(idle_seconds) + galera_settings
-            answer, *shown = await self.answers(statement, *reads)
+            (answer,) = await self.answers(statement)
             if error_number(answer) != _UNKNOWN_SYSTEM_VARIABLE:
                 break
-        for one in (answer, *shown):
-            _rows(one)
+        _rows(answer)
+        if tries_read:
+            _rows(*await self.answers(_SHOW_STATUS))
         self.can_read_in_sync = galera_settings != ""
 
     async def read(self, *more: str) -> PollResult:
