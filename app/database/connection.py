@@ -156,7 +156,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             if self._writer is not None:
                 # So that the server counts no aborted client. Over TLS, wait for its end.
                 with contextlib.suppress(Exception):
-                    async with asyncio.timeout(_QUIT_SECONDS):
+                    async with deadline(_QUIT_SECONDS):
                         self._writer.write(_QUIT)
                         self._writer.close()
                         await self._writer.wait_closed()

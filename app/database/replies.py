@@ -22,7 +22,7 @@ _HEADER_BYTES = 4  # three of the length, and one of the packet's number
 _OK, _NULL, _EOF, _ERROR = 0x00, 0xFB, 0xFE, 0xFF
 _EOF_BYTES = 5
 _MOST_COLUMNS = 250  # their number is one byte
-_LENGTH_BYTES = {0xFC: 2, 0xFD: 3, 0xFE: 8}
+_TWO_BYTES = 0xFC  # of length; with more, a cell would not fit
 
 Answers = list[Rows | MySQLError]
 
@@ -36,8 +36,8 @@ class Replies(asyncio.Protocol):
     is_due = False
     fault: Exception | None = None
     _queries = _same = b""
-    _at = 0
-    _number = 1
+    _at: int
+    _number: int
     _waiter: asyncio.Future[None] | None = None
 
     def __init__(self, transport: asyncio.WriteTransport) -> None:
@@ -194,9 +194,11 @@ def _cells(packet: bytes, columns: int) -> tuple[bytes | None, ...]:
         if length == _NULL:
             cells.append(None)
             continue
-        if length > _NULL:
-            end = at + _LENGTH_BYTES[length]
-            length, at = int.from_bytes(packet[at:end], "little"), end
+        if length > _TWO_BYTES:
+            raise ValueError(length)
+        if length == _TWO_BYTES:
+            length = int.from_bytes(packet[at : at + 2], "little")
+            at += 2
         cells.append(packet[at : at + length])
         at += length
     if at != len(packet):

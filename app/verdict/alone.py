@@ -23,8 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.verdict.reason import Reason
 
@@ -71,8 +70,7 @@ def counters_of(answers: Iterable[Any]) -> dict[str, int]:
     return {}
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """What a poll saw.
 
     committed, queue: wsrep_last_committed and wsrep_local_recv_queue. wait_seconds: of a read in
@@ -91,11 +89,10 @@ class Look:
     keys: int = 0
     weight: int = 0
     is_donor: bool = False
-    seen: Mapping[str, int] = field(default_factory=dict)
+    seen: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True)
-class Stand:
+class Stand(NamedTuple):
     """What the looks so far say.
 
     look: the latest. counted: the latest that was to count, if the server has flushed its log since
