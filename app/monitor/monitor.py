@@ -274,10 +274,10 @@ class Monitor:
             waits = getattr(self.result, "stall", None)
             least_seconds = 0.0 if self._asked or waits else IDLE_SECONDS
             seconds = max(self.polling.interval_seconds, least_seconds)
-            left_seconds = seconds - self.age_seconds
-            if left_seconds < _TIMER_SECONDS:
-                break
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(left_seconds, self._question.set)
+            due = loop.time() + seconds - self.age_seconds
+            timer = loop.call_at(due, self._question.set)
             await self._question.wait()
             timer.cancel()
+            if loop.time() > due - _TIMER_SECONDS:
+                break
