@@ -143,7 +143,7 @@ class Poller:
         found = {
             "rejects_logins": rejected.detail if rejected else None,
             "returning": self.sync.is_returning(self._now()),
-            # To 0.01 s: most that wait have just begun.
+            # Rounded down: a read that has just begun makes no other state.
             "sync_wait_seconds": waited and math.floor(waited * 100) / 100,
             "sync_refused": self.sync.refused,
             "stall": stall,

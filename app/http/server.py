@@ -55,8 +55,7 @@ class Server(uvicorn.Server):
         self._listening = listening
         self._register = register
         self._answers = answers
-        self._stops = asyncio.Event()
-        self._ticks: asyncio.TimerHandle | None = None
+        self._has_clients = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 answers.to,  # no protocol of uvicorn's will call it
@@ -97,29 +96,22 @@ class Server(uvicorn.Server):
         """Begin to stop. Each request that is on its way has so many seconds to arrive."""
         self._patience_seconds = patience_seconds
         self.should_exit = True
-        self._stops.set()
+        self._has_clients.set()
 
     async def main_loop(self) -> None:
-        """Wait for the stop. uvicorn's own loop wakes ten times a second without a client."""
+        """Hold clients to their limits. uvicorn's own loop wakes ten times a second without any."""
         self._on_accepting()
-        await self._stops.wait()
+        while not self.should_exit:
+            await self._has_clients.wait()
+            await asyncio.sleep(_TICK_SECONDS)
+            self._thin_out_queue()
+            self._register.sweep()
+            if not self._register.doors:
+                self._has_clients.clear()
 
     def _make_door(self, **_of_uvicorn: object) -> Door:
-        if self._ticks is None:
-            self._tick_later()
+        self._has_clients.set()
         return Door(self._register, self._answers)
-
-    def _tick_later(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._ticks = loop.call_later(_TICK_SECONDS, self._tick)
-
-    def _tick(self) -> None:
-        """Hold clients to their limits, while there are any."""
-        self._ticks = None
-        self._thin_out_queue()
-        self._register.sweep()
-        if self._register.doors and not self.should_exit:
-            self._tick_later()
 
     def _queued(self) -> int:
         """Return how many connections wait to be accepted."""
