@@ -6,7 +6,7 @@ import pwd
 from pathlib import Path
 
 from app.commands.output import complain
-from app.commands.unit import is_stopped, main_process
+from app.commands.unit import main_pid
 from app.database.connection import prepare_for
 from app.settings.settings import TABLE
 from app.settings.source import ENV_FILE_VARIABLE
@@ -15,10 +15,11 @@ _USER = "clustercheck"
 _CLONE_NEWNS = 0x00020000  # setns(2)
 
 
-def become_service() -> None:
+def become_service(*, stopped: bool) -> None:
     """Become what the service is, as far as that is known, or say what is not as for the service.
 
-    A variable of a setting that this process has takes precedence over the service's.
+    A variable of a setting that this process has takes precedence over the service's. stopped:
+    whether the service does not run.
     """
     try:
         user = pwd.getpwnam(_USER)
@@ -30,12 +31,12 @@ def become_service() -> None:
         if os.geteuid() == user.pw_uid:
             return
         os.initgroups(user.pw_name, user.pw_gid)
-        if is_stopped():
+        if stopped:
             complain(
                 "clustercheckd.service does not run: what its unit sets does not count here"
             )
-        elif process := main_process():
-            _take_surroundings(process)
+        elif (pid := main_pid()) not in ("", "0"):
+            _take_surroundings(Path("/proc") / pid)
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
     except OSError:

@@ -18,11 +18,13 @@ from app.verdict.rules import verdicts
 
 def check(source: Source) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
-    become_service()
+    stopped = is_stopped()
+    become_service(stopped=stopped)
     settings, warnings, *_ = source.load()
     complain(*warnings)
     _tell_of_credentials(settings)
-    _tell_of_port(settings)
+    if stopped:
+        _tell_of_port(settings)
     # Without a login, there is no verdict.
     settings.target()
     outcome = poll_once(settings, settings.clustercheck_deadline)
@@ -56,9 +58,8 @@ def _tell_of_credentials(settings: Settings) -> None:
 
 
 def _tell_of_port(settings: Settings) -> None:
-    """Tell whether the service, if it does not run, could not listen."""
+    """Tell whether the service could not listen."""
     try:
-        if is_stopped():
-            listening_socket(settings).close()
+        listening_socket(settings).close()
     except SettingsError as fault:
         complain(str(fault))

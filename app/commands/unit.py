@@ -1,7 +1,6 @@
 """The unit of the packages, as systemd shows it."""
 
 import subprocess
-from pathlib import Path
 
 from app.settings.database import SYSTEMD
 
@@ -9,17 +8,20 @@ _SHOW_PROCESS = ("systemctl", "show", "--property=MainPID", "--value", "clusterc
 _SECONDS = 2.0
 
 
-def main_process() -> Path | None:
-    """Return the directory in /proc of its main process, or None if it has none."""
+def main_pid() -> str:
+    """Return the id of its main process, 0 if it has none; empty if nothing is known."""
     try:
         shown = subprocess.run(  # noqa: S603 (a constant)
             _SHOW_PROCESS, capture_output=True, timeout=_SECONDS, check=False
-        ).stdout.strip()
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return Path("/proc") / shown.decode() if shown.strip(b"0") else None
+        return ""
+    return shown.decode().strip()
 
 
 def is_stopped() -> bool:
-    """Return whether this host has systemd, and the unit has no process."""
-    return SYSTEMD.is_dir() and main_process() is None
+    """Return whether this host has systemd, and the unit has no process.
+
+    Without D-Bus, only root gets an answer.
+    """
+    return SYSTEMD.is_dir() and main_pid() == "0"

@@ -186,6 +186,7 @@ def test_select_and_show_give_the_same_variables_of_which_it_lacks_tx_read_only(
         "offline_mode",
         "skip_networking",
         "max_connections",
+        "max_user_connections",
         "version",
     }
 
