@@ -69,7 +69,7 @@ def test_the_drop_in_is_up_where_only_its_output_is_the_connection(
             "global\n    stats socket /var/lib/haproxy/admin.sock\n"
             # As openstack-ansible writes it.
             "listen galera\n    mode tcp\n    timeout check 1s\n"
-            "    option httpchk HEAD / HTTP/1.0\\r\\nUser-agent:\\ osa-haproxy-healthcheck\n"
+            "    option httpchk HEAD /\n"
             f"    server db1 {LOOPBACK}:{port} check inter 100ms fall 1 rise 1\n"
         )
         haproxy = HAProxy(tmp_path, ports, [], text=text)
