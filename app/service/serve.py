@@ -134,7 +134,8 @@ class _Service:
             beside = self._reloading, is_alive, self._monitor.run()
             tasks += map(asyncio.ensure_future, beside)
             if self._old:
-                await self._monitor.fresh_verdict()
+                # Of a drained node too: `otherwise` is what its reload is judged by.
+                await self._monitor.next_verdict()
             await self._server.serve([self._listening])
         finally:
             # The handlers end with the loop. A second signal would turn the exit status into a
