@@ -64,8 +64,8 @@ def test_the_watchdog_is_fed_only_while_the_service_is_alive(
         with pytest.raises(IndexError):
             runner.run(Systemd(manager.address).feed_watchdog(alive.pop))
         assert runner.get_loop().time() == 4
-    manager.wait_for("WATCHDOG", "1")
-    assert manager.values("WATCHDOG") == ["1", "1"]
+    told = ["1", "1"]
+    wait_for("both to be told", lambda: manager.values("WATCHDOG") == told)
 
 
 def test_the_end_is_announced_with_the_time_that_the_drain_and_held_answers_take(
