@@ -294,7 +294,7 @@ def test_a_reload_in_a_hang_is_refused_and_one_after_it_forgets_nothing(
     def stuck(peer: Peer) -> None:
         peer.log_in()
         peer.answer_queries(
-            hangs_at=lambda _: not goes_on.wait(SECONDS), answers=refused
+            hangs_at=lambda _: not goes_on.wait(6 * SECONDS), answers=refused
         )
 
     reloaded.node.behaviour = stuck
@@ -307,7 +307,8 @@ def test_a_reload_in_a_hang_is_refused_and_one_after_it_forgets_nothing(
     for _ in range(5):
         status, output = reloaded.reload()
         assert (status, "not reloaded: the server hangs: " in output) == (1, True)
-    assert reloaded.node.open <= 3
+    # Logins that were given up, and none of a successor.
+    assert reloaded.node.open <= 6
     goes_on.set()
     # No read in sync shows that it is back: the successor waits for one as well.
     reloaded.service.wait_for_verdict(503, "blocked")
