@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from harness.block import Block
@@ -83,6 +83,16 @@ class Stack(Block):
         node.kill()
         yield
         self.restart_node(node, donor=donor)
+
+    @contextmanager
+    def on_each_node(
+        self, enter: Callable[[Node], AbstractContextManager[object]]
+    ) -> Iterator[None]:
+        """Enter a block of each node, one after the other, and leave all after the block."""
+        with ExitStack() as exits:
+            for node in self.nodes:
+                exits.enter_context(enter(node))
+            yield
 
     def wait_until_whole(self) -> None:
         """Wait until every node is a Synced member of one cluster, available, and UP in HAProxy."""

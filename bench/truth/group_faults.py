@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pymysql
@@ -111,14 +111,7 @@ def _slow_disk(node: Node, calls: str, milliseconds: int) -> Iterator[None]:
 
 
 def _on_all(fault: OfNode) -> OfStack:
-    @contextmanager
-    def on_all(stack: Stack, _: Node) -> Iterator[None]:
-        with ExitStack() as exits:
-            for node in stack.nodes:
-                exits.enter_context(fault(node))
-            yield
-
-    return on_all
+    return lambda stack, _: stack.on_each_node(fault)
 
 
 @contextmanager
@@ -234,7 +227,7 @@ def _joins_and_all_notify(stack: Stack, node: Node) -> Iterator[None]:
 def _slow_page_reads(stack: Stack, node: Node) -> Iterator[None]:
     """Have each page be read slowly, while rows are deleted by their key."""
     prepare(node, "DELETE, many rows")
-    with _on_all(lambda one: _slow_disk(one, *_SLOW_READ))(stack, node):
+    with stack.on_each_node(lambda one: _slow_disk(one, *_SLOW_READ)):
         delete = f"DELETE FROM {DEMO}.big WHERE id % 4000 = 0"  # noqa: S608
         with node.connect(seconds=_PATIENT_SECONDS) as session:
             session.query(delete)
@@ -256,7 +249,7 @@ def _locked_beside_readers(node: Node) -> Iterator[None]:
 @contextmanager
 def _update_beside_readers(stack: Stack, node: Node) -> Iterator[None]:
     prepare(node, "UPDATE, no key")
-    with _on_all(_reading)(stack, node), running(node, "UPDATE, no key"):
+    with stack.on_each_node(_reading), running(node, "UPDATE, no key"):
         yield
 
 

@@ -7,12 +7,13 @@ scene. promtool replays what it has kept, with more time between the scrapes: no
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
+from harness.galera import Node
 from harness.prometheus import CONTRIB, Prometheus
 from harness.stack import Stack
 from harness.waiting import wait_for
@@ -62,22 +63,6 @@ def _raised(
 
 
 @contextmanager
-def _on_all(stack: Stack, name: str, value: str, back: str) -> Iterator[None]:
-    with ExitStack() as exits:
-        for node in stack.nodes:
-            exits.enter_context(node.setting(name, value, back))
-        yield
-
-
-@contextmanager
-def _full(stack: Stack, _: Prometheus) -> Iterator[None]:
-    with ExitStack() as exits:
-        for node in stack.nodes:
-            exits.enter_context(node.full())
-        yield
-
-
-@contextmanager
 def _lost(_: Stack, prometheus: Prometheus) -> Iterator[None]:
     prometheus.scrape([])
     yield
@@ -106,7 +91,9 @@ SCENES = (
     Scene(
         "all nodes are read-only, and a load balancer asks for one that is not",
         15,
-        lambda stack, _: _on_all(stack, "read_only", "ON", "OFF"),
+        lambda stack, _: stack.on_each_node(
+            lambda node: node.setting("read_only", "ON", "OFF")
+        ),
         {
             "GaleraHealthCheckUnavailable": [
                 _raised(
@@ -169,7 +156,7 @@ SCENES = (
     Scene(
         "all nodes are full",
         60,
-        _full,
+        lambda stack, _: stack.on_each_node(Node.full),
         {
             "GaleraNodeFull": [
                 _raised(

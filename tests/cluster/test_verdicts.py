@@ -209,9 +209,7 @@ def test_read_only_nodes_are_told_by_status_while_a_load_balancer_asks_for_a_wri
 ) -> None:
     addresses = [f"{LOOPBACK}:{service.port}" for service in stack.services]
     told = "cluster: nobody: no node that answers says yes to /?available_when_readonly=0\n"
-    with ExitStack() as exits:
-        for node in stack.nodes:
-            exits.enter_context(node.setting("read_only", "ON", "OFF"))
+    with stack.on_each_node(lambda node: node.setting("read_only", "ON", "OFF")):
         # HAProxy asks for the writer each second.
         wait_for("the word", lambda: told in run("status", *addresses).stdout)
         done = run("status", *addresses)
