@@ -6,7 +6,7 @@ import pwd
 from pathlib import Path
 
 from app.commands.output import complain
-from app.commands.unit import main_pid
+from app.commands.unit import STOPPED
 from app.database.connection import prepare_for
 from app.settings.settings import TABLE
 from app.settings.source import ENV_FILE_VARIABLE
@@ -15,11 +15,11 @@ _USER = "clustercheck"
 _CLONE_NEWNS = 0x00020000  # setns(2)
 
 
-def become_service(*, stopped: bool) -> None:
+def become_service(pid: str) -> None:
     """Become what the service is, as far as that is known, or say what is not as for the service.
 
-    A variable of a setting that this process has takes precedence over the service's. stopped:
-    whether the service does not run.
+    A variable of a setting that this process has takes precedence over the service's. pid: see
+    `main_pid`.
     """
     try:
         user = pwd.getpwnam(_USER)
@@ -31,11 +31,11 @@ def become_service(*, stopped: bool) -> None:
         if os.geteuid() == user.pw_uid:
             return
         os.initgroups(user.pw_name, user.pw_gid)
-        if stopped:
+        if pid == STOPPED:
             complain(
                 "clustercheckd.service does not run: what its unit sets does not count here"
             )
-        elif (pid := main_pid()) not in ("", "0"):
+        elif pid:
             _take_surroundings(Path("/proc") / pid)
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)

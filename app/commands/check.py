@@ -5,7 +5,7 @@ import os
 from app.commands.as_service import become_service
 from app.commands.exit_status import AVAILABLE, NOT_AVAILABLE
 from app.commands.output import SEE_REASONS, complain, say
-from app.commands.unit import is_stopped
+from app.commands.unit import STOPPED, main_pid
 from app.database.poller import poll_once
 from app.settings.disabled_file import switches_now
 from app.settings.error import SettingsError
@@ -18,12 +18,12 @@ from app.verdict.rules import verdicts
 
 def check(source: Source) -> int:
     """Poll the node once and print the verdict; return the exit status. Raises `SettingsError`."""
-    stopped = is_stopped()
-    become_service(stopped=stopped)
+    pid = main_pid()
+    become_service(pid)
     settings, warnings, *_ = source.load()
     complain(*warnings)
     _tell_of_credentials(settings)
-    if stopped:
+    if pid == STOPPED:
         _tell_of_port(settings)
     # Without a login, there is no verdict.
     settings.target()

@@ -21,6 +21,7 @@ from app.commands.output import SEE_REASONS, say
 from app.settings.source import Source
 from app.text import one_line
 from app.verdict.node_state import ELSEWHERE, NodeState
+from app.verdict.rules import word_of
 
 _PAUSE_SECONDS = 1.0
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
@@ -93,7 +94,7 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"runs {answer.version}, and this command is {__version__}"
     for path, verdict in answer.answered.items():
         if "?" in path:
-            word = "available" if verdict.available else "NOT available"
+            word = word_of(available=verdict.available, draining=False)
             yield f"{word} for {path}: {verdict.words}"
     yield from _notes_on(answer.node)
     for cause, latest in answer.connections.latest.items():

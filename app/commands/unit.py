@@ -7,9 +7,17 @@ from app.settings.database import SYSTEMD
 _SHOW_PROCESS = ("systemctl", "show", "--property=MainPID", "--value", "clustercheckd")
 _SECONDS = 2.0
 
+STOPPED = "0"
+"""In place of a process id."""
+
 
 def main_pid() -> str:
-    """Return the id of its main process, 0 if it has none; empty if nothing is known."""
+    """Return the id of its main process, 0 if it has none; empty if nothing is known.
+
+    Without D-Bus, only root gets an answer.
+    """
+    if not SYSTEMD.is_dir():
+        return ""
     try:
         shown = subprocess.run(  # noqa: S603 (a constant)
             _SHOW_PROCESS, capture_output=True, timeout=_SECONDS, check=False
@@ -20,8 +28,5 @@ def main_pid() -> str:
 
 
 def is_stopped() -> bool:
-    """Return whether this host has systemd, and the unit has no process.
-
-    Without D-Bus, only root gets an answer.
-    """
-    return SYSTEMD.is_dir() and main_pid() == "0"
+    """Return whether the unit is known to have no process."""
+    return main_pid() == STOPPED

@@ -70,8 +70,8 @@ class Session(Connection):
     """A connection whose account has logged in.
 
     can_read_in_sync: known after `prepare`. suspect_seconds: the shorter of the server's
-    evs.suspect_timeout and evs.inactive_timeout.
-    reading: what has got no answer yet. counted: what the latest read got for the rest.
+    evs.suspect_timeout and evs.inactive_timeout. reading: what has got no answer yet. counted: what
+    the latest read got for the rest.
     """
 
     can_read_in_sync = True

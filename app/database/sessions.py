@@ -68,7 +68,7 @@ class Sessions:
 
     def are_many(self) -> bool:
         """Return whether there is little room for more."""
-        return len(self._sessions) > _MUCH
+        return self.own > _MUCH
 
     def add(self, session: Session) -> bool:
         """Count a session that is about to be opened; return False if a server has too many."""

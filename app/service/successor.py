@@ -13,8 +13,8 @@ channel, on which each message is one JSON value:
 | old | `Known`  | it has logged out        | the same                            |
 
 Each may be of another version: a field that is added needs a default. Until it accepts, the new one
-may refuse, die, hang or be killed: nothing has changed. After that,
-it kills an old one that does not go.
+may refuse, die, hang or be killed: nothing has changed. After that, it kills an old one that does
+not go.
 """
 
 import asyncio
