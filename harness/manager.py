@@ -18,14 +18,14 @@ class Manager:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         # Without an address, the kernel chooses an abstract one, unix(7).
         listening.bind(re.sub("^@", "\0", address))
-        own = listening.getsockname()
-        self.address = address or f"@{own[1:].decode()}"
+        self.address = address or f"@{listening.getsockname()[1:].decode()}"
         # The kernel keeps only ten that nobody reads.
         reading = threading.Thread(
             target=_read, args=(listening, self._lines), daemon=True
         )
         reading.start()
-        self.close = weakref.finalize(self, _stop, own)
+        # Not by its address, which another network's thread would not find.
+        self.close = weakref.finalize(self, listening.shutdown, socket.SHUT_RD)
 
     def values(self, name: str) -> list[str]:
         """Return all values sent for a name so far, oldest first."""
@@ -47,8 +47,3 @@ def _read(listening: socket.socket, lines: list[str]) -> None:
     with listening:
         while message := listening.recv(65536):
             lines += message.decode().splitlines()
-
-
-def _stop(address: str | bytes) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
-        sending.sendto(b"", address)

@@ -12,6 +12,7 @@ from app.service.systemd import Systemd
 from app.verdict.reason import Reason
 from app.verdict.rules import Verdict
 from harness.manager import Manager
+from harness.network import RemoteHost
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, settings_for
@@ -86,3 +87,12 @@ def test_without_a_manager_to_tell_everything_goes_on() -> None:
     systemd = Systemd("/no/such/socket")
     systemd.show(SYNCED)
     systemd.stopping(0)
+
+
+def test_what_stands_for_systemd_ends_from_another_network(
+    remote_host: RemoteHost,
+) -> None:
+    manager = Manager()
+    # An abstract address is one network's: a thread elsewhere collects the garbage, now and then.
+    with remote_host.entered():
+        manager.close()
