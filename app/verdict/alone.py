@@ -6,11 +6,14 @@ The first row that matches:
 | what the node shows                                                       | what it is  |
 |---------------------------------------------------------------------------|-------------|
 | no read in sync waits; the queue is empty, or it applies                  | it keeps up |
-| each connection to another member loses its packets                       | cut-off     |
-| no room for its data or its binary log                                    | disk-full   |
+| each connection to another member has lost its packets                    | cut-off     |
+| there was no room for its data or its binary log                          | disk-full   |
 | it is at work: it writes rows, or a read is pending in two looks running  | the group   |
 | it has paused its group since it applied, and no other member has         | stalled     |
 | none of these                                                             | the group   |
+
+What its host has shown counts until it is in touch again: packets flow before its group knows it,
+and a server that waits for room looks for it once a minute.
 
 A member pauses its group when its queue is long. That the queue grows tells nothing: where all
 stand for one cause, clients that write to one member make it grow on all others. But each member
@@ -21,7 +24,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.verdict.reason import Reason
@@ -96,6 +99,9 @@ class Stand:
         then = self.look if self.look.committed else look
         has_moved = look.committed != self.look.committed or look.committed <= 0
         in_touch_at = max(look.in_sync_at, look.at if has_moved else self.in_touch_at)
+        if in_touch_at <= self.in_touch_at:
+            shown = {name: 1 for name in (IS_CUT, IS_FULL) if self.look.seen.get(name)}
+            look = replace(look, seen={**look.seen, **shown})
         if has_moved or look.queue <= 0:
             return Stand(look, then, look.at, in_touch_at)
         now, earlier = look.seen, then.seen
