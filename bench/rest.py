@@ -1,15 +1,21 @@
-"""`python -m bench.rest FOLDER`: CPU time at rest of this checkout, against that of another one.
+"""`python -m bench.rest [--beside REF]`: what the service and its server use when little is asked.
 
-Both run beside the same node and take turns, the other one paused. Each counts with what it adds to
-mariadbd.
+One row for each rate of health checks: the service's CPU time, what it adds to mariadbd's, and its
+memory. With a commit beside it, both run on the same node and take turns, the other one paused.
 """
 
+import argparse
+import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from bench import load
 from bench.rig import Rig
@@ -19,66 +25,115 @@ from harness.service import Service
 RATES = (0, 2, 10)
 """Health checks a second."""
 
-_ROUNDS = 4
+_ROUNDS = 5
 _SECONDS = 8.0
 
+_HEADER = """
+| health checks/s | build | service | what it adds to mariadbd | both | resident memory |
+|---|---|---|---|---|---|"""
 
-def main(folder: Path) -> int:
-    """Measure, and print a row for each rate."""
+
+class Use(NamedTuple):
+    """What a service uses: shares of a core, and memory."""
+
+    own: float
+    node: float
+    both: float
+    resident_kib: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and print the rows of each rate."""
+    parser = argparse.ArgumentParser(prog="python -m bench.rest")
+    parser.add_argument(
+        "--beside", metavar="REF", help="a commit to measure in turns with this one"
+    )
+    ref = parser.parse_args(arguments).beside
     with Rig(partial(print, file=sys.stderr)) as rig, ExitStack() as exits:
-        print(rig.description())
-        settings = {
-            "MYSQL_SOCKET": str(rig.node.socket),
-            "MYSQL_USERNAME": ACCOUNT,
-            "MYSQL_PASSWORD": PASSWORD,
-        }
-        command = ["env", "-C", str(folder), sys.executable, "-m", "app"]
-        directory, port = rig.installation.directory, rig.installation.ports.free()
-        other = Service(directory, port, settings, name="other", command=command)
-        exits.callback(other.process.kill)
-        other.wait_until_up()
-        other.wait_for_verdict(200, "synced")
+        builds = {"this": rig.service}
+        if ref:
+            builds[ref] = exits.enter_context(_build_of(ref, rig))
+        print(f"{datetime.now(UTC):%Y-%m-%d}, {rig.description()}")
+        print(_HEADER)
         for rate in RATES:
-            print(_row(rig, other, rate), flush=True)
+            uses = _uses(rig, builds, rate)
+            for name, use in uses.items():
+                print(_row(str(rate), name, use), flush=True)
+            if ref:
+                print(_ratio(uses["this"], uses[ref]), flush=True)
     return 0
 
 
-def _row(rig: Rig, other: Service, rate: int) -> str:
-    sides = {"this": (rig.service, other), "other": (other, rig.service)}
-    shares: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+@contextmanager
+def _build_of(ref: str, rig: Rig) -> Iterator[Service]:
+    """Run the service of another commit, beside the same node."""
+    settings = {
+        "MYSQL_SOCKET": str(rig.node.socket),
+        "MYSQL_USERNAME": ACCOUNT,
+        "MYSQL_PASSWORD": PASSWORD,
+    }
+    checkout = str(Path(__file__).parents[1])
+    archive = ["git", "-C", checkout, "archive", ref, "app"]
+    with TemporaryDirectory() as folder:
+        files = subprocess.run(archive, check=True, stdout=subprocess.PIPE).stdout
+        subprocess.run(["tar", "-x", "-C", folder], check=True, input=files)
+        command = ["env", "-C", folder, sys.executable, "-m", "app"]
+        directory, port = rig.installation.directory, rig.installation.ports.free()
+        service = Service(directory, port, settings, name="beside", command=command)
+        try:
+            service.wait_until_up()
+            yield service
+        finally:
+            service.process.kill()
+
+
+def _uses(rig: Rig, builds: dict[str, Service], rate: int) -> dict[str, Use]:
+    """Return the median over the rounds of what each build uses."""
+    found: dict[str, list[Use]] = {name: [] for name in builds}
     for _ in range(_ROUNDS):
-        with rig.service.process.paused(), other.process.paused():
-            begun, used = time.monotonic(), rig.node.process.cpu_seconds
-            time.sleep(_SECONDS)
-            idle = (rig.node.process.cpu_seconds - used) / (time.monotonic() - begun)
-        for name, (measured, paused) in sides.items():
-            with paused.process.paused():
-                own, node = _share(rig, measured, rate)
-            shares[name].append((own, node - idle))
-    totals = {name: median(map(sum, found)) for name, found in shares.items()}
-    words = [f"{rate:2} health checks/s:"]
-    for name, found in shares.items():
-        own, node = (median(values) for values in zip(*found, strict=True))
-        words.append(f"{name} {own:.3%} + {node:.3%} = {totals[name]:.3%},")
-    return " ".join([*words, f"ratio {totals['this'] / totals['other']:.2f}"])
+        with ExitStack() as paused:
+            for service in builds.values():
+                paused.enter_context(service.process.paused())
+            idle = _use(rig, None, 0).node
+        for name, measured in builds.items():
+            with ExitStack() as paused:
+                for service in builds.values():
+                    if service is not measured:
+                        paused.enter_context(service.process.paused())
+                # After a pause, the first poll reads in sync.
+                measured.wait_for_verdict(200, "synced")
+                use = _use(rig, measured, rate)
+            node = use.node - idle
+            found[name].append(use._replace(node=node, both=use.own + node))
+    return {
+        name: Use(*map(median, zip(*uses, strict=True))) for name, uses in found.items()
+    }
 
 
-def _share(rig: Rig, service: Service, rate: int) -> tuple[float, float]:
-    """Return the shares of a core that a service and mariadbd use."""
-    # After the pause, the first poll reads in sync.
-    service.wait_for_verdict(200, "synced")
-    own, node = service.process.cpu_seconds, rig.node.process.cpu_seconds
-    begun = time.monotonic()
-    if rate:
+def _use(rig: Rig, service: Service | None, rate: int) -> Use:
+    own = service.process if service else None
+    begun, node_used = time.monotonic(), rig.node.process.cpu_seconds
+    own_used = own.cpu_seconds if own else 0.0
+    if service and rate:
         load.at_rate(service.port, rate, _SECONDS)
     else:
         time.sleep(_SECONDS)
     seconds = time.monotonic() - begun
-    return (
-        (service.process.cpu_seconds - own) / seconds,
-        (rig.node.process.cpu_seconds - node) / seconds,
-    )
+    node_used = rig.node.process.cpu_seconds - node_used
+    own_used = own.cpu_seconds - own_used if own else 0.0
+    resident_kib = own.resident_kib if own else 0
+    return Use(own_used / seconds, node_used / seconds, 0.0, resident_kib)
+
+
+def _row(rate: str, name: str, use: Use) -> str:
+    memory = f"{use.resident_kib / 1024:.0f} MiB"
+    return f"| {rate} | {name} | {use.own:.2%} | {use.node:.2%} | {use.both:.2%} | {memory} |"
+
+
+def _ratio(this: Use, other: Use) -> str:
+    ratios = [f"{ours / theirs:.2f}" for ours, theirs in zip(this, other, strict=True)]
+    return f"| | ratio | {' | '.join(ratios)} |"
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main())
