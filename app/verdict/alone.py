@@ -12,8 +12,8 @@ The first row that matches:
 | it has paused its group since it applied, and no other member has         | stalled     |
 | none of these                                                             | the group   |
 
-What its host has shown counts until it is in touch again: packets flow before its group knows it,
-and a server that waits for room looks for it once a minute.
+What its host has shown counts until it is in touch again, and for `_LASTS_SECONDS` at most: packets
+flow before a group has decided who is in it, and a server looks for room once a minute.
 
 A member pauses its group when its queue is long. That the queue grows tells nothing: where all
 stand for one cause, clients that write to one member make it grow on all others. But each member
@@ -24,7 +24,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.verdict.reason import Reason
@@ -35,6 +35,9 @@ GROUP = "group"
 WRITTEN, PENDING = "handler", "innodb"
 IS_CUT, IS_FULL = "is_cut", "is_full"
 """What `app.database.surroundings` sees."""
+
+_LASTS_SECONDS = {IS_CUT: 10.0, IS_FULL: 60.0}
+"""Longer, and what all share, such as DDL, would keep out all whose network failed meanwhile."""
 
 SHOW_COUNTERS = (
     "SHOW GLOBAL STATUS WHERE Variable_name IN"
@@ -84,14 +87,16 @@ class Stand:
     """What the looks so far say.
 
     look: the latest. before: the one before it applied for the last time, or its queue was empty.
-    worked_at: when it was last at work. in_touch_at: when it last heard from its group. stands:
-    whether write-sets wait and none is applied, so that the next look is to count.
+    worked_at: when it was last at work. in_touch_at: when it last heard from its group. shown: when
+    its host last showed what since then. stands: whether write-sets wait and none is applied, so
+    that the next look is to count.
     """
 
     look: Look = Look()
     before: Look = Look()
     worked_at: float = -math.inf
     in_touch_at: float = -math.inf
+    shown: Mapping[str, float] = field(default_factory=dict)
     stands: bool = False
 
     def after(self, look: Look) -> "Stand":
@@ -99,21 +104,25 @@ class Stand:
         then = self.look if self.look.committed else look
         has_moved = look.committed != self.look.committed or look.committed <= 0
         in_touch_at = max(look.in_sync_at, look.at if has_moved else self.in_touch_at)
+        shown: dict[str, float] = {}
         if in_touch_at <= self.in_touch_at:
-            shown = {name: 1 for name in (IS_CUT, IS_FULL) if self.look.seen.get(name)}
-            look = replace(look, seen={**look.seen, **shown})
+            around = {name: look.at for name in _LASTS_SECONDS if look.seen.get(name)}
+            shown = {**self.shown, **around}
         if has_moved or look.queue <= 0:
-            return Stand(look, then, look.at, in_touch_at)
+            return Stand(look, then, look.at, in_touch_at, shown)
         now, earlier = look.seen, then.seen
         has_written = now.get(WRITTEN) != earlier.get(WRITTEN, now.get(WRITTEN))
         works = has_written or (now.get(PENDING) and earlier.get(PENDING))
         worked_at = look.at if works else self.worked_at
-        return Stand(look, self.before, worked_at, in_touch_at, stands=True)
+        return Stand(look, self.before, worked_at, in_touch_at, shown, stands=True)
 
     @property
     def waits(self) -> bool:
         """Whether it does not keep up."""
         return self.stands or self.look.wait_seconds >= _WAIT_SECONDS
+
+    def _has_shown(self, name: str) -> bool:
+        return self.look.at <= self.shown.get(name, -math.inf) + _LASTS_SECONDS[name]
 
     @property
     def _pauses_alone(self) -> bool:
@@ -126,9 +135,9 @@ class Stand:
         look, since, cause = self.look, self.in_touch_at, GROUP
         if not self.waits:
             return None, 0.0
-        if look.seen.get(IS_CUT):
+        if self._has_shown(IS_CUT):
             cause = Reason.CUT_OFF
-        elif look.seen.get(IS_FULL):
+        elif self._has_shown(IS_FULL):
             cause = Reason.DISK_FULL
         elif self.stands and WRITTEN in look.seen and self._pauses_alone:
             cause, since = Reason.STALLED, self.worked_at

@@ -238,8 +238,8 @@ _JOINING, DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = "OFF"
 
 STANDS_ALONE: dict[str | None, str] = {
-    Reason.CUT_OFF: "a read in sync waits, and packets to all other members are lost",
-    Reason.DISK_FULL: "the node waits, and the disk of its data or its binary log is full",
+    Reason.CUT_OFF: "a read in sync waits, and packets to all other members were lost",
+    Reason.DISK_FULL: "the node waits, and the disk of its data or its binary log was full",
     Reason.STALLED: "write-sets wait, none is applied, and the node alone has paused its group",
 }
 """What is seen of a node that stands still while its group goes on."""

@@ -223,20 +223,25 @@ def test_a_node_that_is_out_is_back_once_it_applies_and_once_it_works() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "reason"), [(IS_CUT, Reason.CUT_OFF), (IS_FULL, Reason.DISK_FULL)]
+    ("shown", "reason", "longest"),
+    [(IS_CUT, Reason.CUT_OFF, 10), (IS_FULL, Reason.DISK_FULL, 60)],
 )
+@pytest.mark.parametrize("queue", [0, 29])
 def test_a_node_is_out_until_it_is_in_touch_again_not_until_its_host_is_well(
-    shown: str, reason: Reason
+    shown: str, reason: Reason, longest: int, queue: int
 ) -> None:
     # Its packets flow, or there is room, before its group or its server knows.
-    for queue in (0, 29):
-        waits = Look(committed=8, queue=queue, wait_seconds=1.0)
-        out = stand_after(waits, replace(waits, seen={shown: 1}), waits)
-        out = out.after(replace(waits, at=4.0, seen={shown: 0}))
-        assert out.cause == (reason, 3.0)
-        assert out.after(replace(waits, at=5.0, committed=9)).cause[0] in (None, GROUP)
-        answered = out.after(replace(waits, at=5.0, in_sync_at=4.5))
-        assert answered.after(replace(waits, at=6.0)).cause[0] == GROUP
+    waits = Look(committed=8, queue=queue, wait_seconds=1.0)
+    out = stand_after(waits, replace(waits, seen={shown: 1}), waits)
+    well = replace(waits, seen={shown: 0})
+    assert out.after(replace(well, at=4.0)).cause == (reason, 3.0)
+    assert out.after(replace(well, at=5.0, committed=9)).cause[0] in (None, GROUP)
+    # As its host was seen before that.
+    in_touch = out.after(replace(waits, at=5.0, in_sync_at=4.5, seen={shown: 1}))
+    assert in_touch.after(replace(well, at=6.0)).cause[0] == GROUP
+    # A network, or a disk, that failed for a moment while all wait for DDL.
+    assert out.after(replace(well, at=2.0 + longest)).cause[0] == reason
+    assert out.after(replace(well, at=2.1 + longest)).cause[0] == GROUP
 
 
 def test_the_counters_are_asked_for_only_while_write_sets_wait() -> None:
