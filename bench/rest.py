@@ -131,7 +131,10 @@ def _row(rate: str, name: str, use: Use) -> str:
 
 
 def _ratio(this: Use, other: Use) -> str:
-    ratios = [f"{ours / theirs:.2f}" for ours, theirs in zip(this, other, strict=True)]
+    ratios = [
+        f"{ours / theirs:.2f}" if theirs > 0 else "-"
+        for ours, theirs in zip(this, other, strict=True)
+    ]
     return f"| | ratio | {' | '.join(ratios)} |"
 
 

@@ -2,7 +2,8 @@
 
 - If TLS is required, only the server's greeting is exchanged without it.
 - Only the plugins in `PLUGINS` get the password, in clear text only within TLS or a unix socket.
-- At most `MOST_BYTES` of a login are read.
+- At most `MOST_BYTES` of a login are read, or in reply to statements.
+- No answer is taken for that to another statement.
 """
 
 import asyncio
@@ -15,15 +16,13 @@ from typing import Self
 
 from pymysql import _auth
 from pymysql.constants import CLIENT
-from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
 
 from app.database import faults
-from app.database.reply import MOST_BYTES, Reply
+from app.database.reply import MOST_BYTES, Answers, Reply
 from app.database.resolver import Streams, connect_to_first
 from app.deadline import deadline
 from app.settings.database import SYSTEMD, Target
-from app.verdict.node_state import Rows
 
 # aiomysql calls getpass.getuser: since Python 3.13, OSError for a user without a passwd entry.
 try:
@@ -121,7 +120,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         await self._request_authentication()
         return self
 
-    async def answers(self, *statements: str) -> list[Rows | MySQLError]:
+    async def answers(self, *statements: str) -> Answers:
         """Send statements together; return the rows of each, or the server's error."""
         if self._reader is None:
             raise ConnectionResetError
@@ -129,14 +128,11 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             _check_nothing_unread(self._reader)
             # In one write, so that the server wakes once.
             self._write_bytes(b"".join(map(_query, statements)))
-            reply = Reply(self._reader)
-            answers = [await reply.answer() for _ in statements]
-            reply.check_end()
+            return await Reply(self._reader).answers(len(statements))
         except BaseException:
             # What it sends from now on answers nothing.
             self.close()
             raise
-        return answers
 
     def close(self) -> None:
         """Use it no more. The driver calls this too. The server learns of it from `quit`."""

@@ -1,14 +1,14 @@
 """Reads what a server replies to statements: rows, an error, or what is neither.
 
-The driver makes an object and awaits three coroutines for each of a poll's forty packets. This
-reads the text protocol without CLIENT_DEPRECATE_EOF, for which the driver asks:
+The driver makes an object and awaits three coroutines for each of a poll's forty packets. It does
+not ask for CLIENT_DEPRECATE_EOF, so that such packets end the columns and the rows:
 https://mariadb.com/kb/en/result-set-packets/
 """
 
 import asyncio
 
 from pymysql.constants import CR, SERVER_STATUS
-from pymysql.err import MySQLError, OperationalError, raise_mysql_exception
+from pymysql.err import MySQLError, OperationalError
 from pymysql.protocol import MysqlPacket, OKPacketWrapper
 
 from app.database.faults import UnaskedBytesError, is_error_of_server
@@ -24,16 +24,25 @@ _MOST_COLUMNS = 250  # their number is one byte
 _TWO_BYTES = 0xFC  # of length; with more, a cell would not fit
 
 
+Answers = list[Rows | MySQLError]
+
+
 class Reply:
-    """The answers to statements that were sent together."""
+    """What comes for statements that were sent together."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
         self._received = bytearray()
         self._at = self._number = 0
 
-    async def answer(self) -> Rows | MySQLError:
-        """Return the next answer. Raises anything."""
+    async def answers(self, count: int) -> Answers:
+        """Return the rows for each statement, or the server's error. Raises anything."""
+        answers = [await self._answer() for _ in range(count)]
+        if self._at < len(self._received):
+            raise UnaskedBytesError
+        return answers
+
+    async def _answer(self) -> Rows | MySQLError:
         # The packets of each are numbered from 1.
         self._number = 0
         try:
@@ -42,11 +51,6 @@ class Reply:
             if not is_error_of_server(fault):
                 raise
             return fault
-
-    def check_end(self) -> None:
-        """Raise `UnaskedBytesError` if there is more."""
-        if self._at < len(self._received):
-            raise UnaskedBytesError
 
     async def _rows(self) -> Rows:
         first = await self._packet()
@@ -83,14 +87,16 @@ class Reply:
             raise ValueError(number) if number else OperationalError(CR.CR_SERVER_LOST)
         packet = bytes(self._received[begin:end])
         if packet[0] == _ERROR:
-            raise_mysql_exception(packet)
+            # Its number and, after an SQLSTATE, its text. The driver may raise anything for these.
+            number = int.from_bytes(packet[1:3], "little")
+            raise MySQLError(number, packet[3:].decode("ascii", "replace"))
         return packet
 
     async def _receive(self) -> None:
         try:
             received = await self._reader.read(MOST_BYTES)
-        except OSError:
-            received = b""
+        except OSError as fault:
+            raise OperationalError(CR.CR_SERVER_LOST) from fault
         if not received:
             raise OperationalError(CR.CR_SERVER_LOST)
         self._received += received

@@ -35,10 +35,11 @@ class Systemd:
 
     async def feed_watchdog(self, is_alive: Callable[[], bool]) -> None:
         """Feed the watchdog while is_alive is true: without polls, systemd restarts us."""
+        # Of WatchdogSec=, in microseconds. $WATCHDOG_PID is that of the process before a successor.
         limit = os.environ.get("WATCHDOG_USEC", "")
-        # sd_watchdog_enabled(3). Each waking costs; a successor's first time may not be heard.
+        # Twice as often as needed: until a successor is the main process, systemd ignores it.
         period_seconds = int(limit) / 4_000_000 if limit.isdecimal() else 0
-        while period_seconds:
+        while self._address and period_seconds:
             if is_alive():
                 self._send("WATCHDOG=1")
             await asyncio.sleep(period_seconds)

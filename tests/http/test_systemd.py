@@ -1,6 +1,7 @@
 """What systemd is told, read from a real datagram socket in its place."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -77,7 +78,8 @@ def test_nothing_is_fed_without_a_watchdog(
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
     if limit is not None:
         monkeypatch.setenv("WATCHDOG_USEC", limit)
-    asyncio.run(Systemd(manager.address).feed_watchdog(lambda: True))
+    feeding = Systemd(manager.address).feed_watchdog(lambda: True)
+    asyncio.run(asyncio.wait_for(feeding, 10))
     assert manager.values("WATCHDOG") == []
 
 
@@ -108,3 +110,6 @@ def test_what_stands_for_systemd_ends_from_another_network(
     # An abstract address is one network's: a thread elsewhere collects the garbage, now and then.
     with remote_host.entered():
         manager.close()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+        address = manager.address.replace("@", "\0")
+        wait_for("nobody to listen", lambda: sending.connect_ex(address))
