@@ -128,7 +128,7 @@ class Database:
             self.mysql_ssl_cert,
             self.mysql_ssl_key,
         )
-        return [stamp_of(path) for path in paths if path]
+        return [stamp_of(path) for path in paths]
 
     def _address(self, options: Options) -> tuple[str, str, int]:
         """Return socket, host and port."""

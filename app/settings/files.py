@@ -18,8 +18,10 @@ def words_of(fault: OSError) -> str:
 
 def stamp_of(path: str | None) -> object:
     """Return a value that changes when a file does; None if there is none."""
+    if not path:
+        return None
     try:
-        status = os.stat(path or "")
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
