@@ -71,7 +71,7 @@ def rebuild(stack: Stack) -> None:
 
 
 ISOLATION, KILL, SIGSTOP, PAUSED = "isolation", "kill -9", "SIGSTOP", "service paused"
-BOTH_PAUSED = "SIGSTOP, service too"
+BOTH_PAUSED, HUNG_STATUS = "SIGSTOP, service too", "hung SHOW STATUS"
 NO_THREADS, BROKEN_INIT_CONNECT = "no more threads", "broken init_connect"
 ALTER, FULL_DISK, FULL_TRANSFER = (
     "long ALTER TABLE",
@@ -107,7 +107,7 @@ _OF_NODE: dict[str, Callable[[Node], AbstractContextManager[None]]] = {
     FULL_DISK: Node.with_full_disk,
     NO_THREADS: Node.without_threads,
     "max_connections": Node.full,
-    "hung SHOW STATUS": Node.with_hanging_status,
+    HUNG_STATUS: Node.with_hanging_status,
     SIGSTOP: lambda node: node.process.paused(),
     **OF_NODE,
 }

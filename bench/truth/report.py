@@ -11,6 +11,7 @@ from bench.truth.faults import (
     BROKEN_INIT_CONNECT,
     FULL_DISK,
     FULL_TRANSFER,
+    HUNG_STATUS,
     ISOLATION,
     KILL,
     NO_THREADS,
@@ -76,6 +77,8 @@ _GOALS = {
     FULL_DISK: _SEEN_ALONE,
     FULL_DISK + _OTHERS: _WHOLE_GROUP,
     FULL_TRANSFER + _OTHERS: _HIDDEN,
+    # The debugger stops the server for as long as it reads its symbols.
+    HUNG_STATUS + _OTHERS: _HIDDEN,
     ISOLATION: _HIDDEN,
     ISOLATION + _AFTERWARDS: _HIDDEN,
     ISOLATION + _OTHERS: _HIDDEN,
