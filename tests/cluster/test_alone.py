@@ -1,6 +1,5 @@
 """Nodes on hosts of their own: one that stands still alone takes no traffic by default."""
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
@@ -21,8 +20,6 @@ pytestmark = [
 
 ALONE = {"cut-off", "disk-full", "stalled"}
 OUT_SECONDS, BUSY_SECONDS = 4.0, 1.0
-EXCLUDED_SECONDS = 5.1
-"""A node that was cut off for so long may be excluded, and does not know it yet."""
 
 
 @pytest.fixture(scope="module")
@@ -87,21 +84,5 @@ def test_one_that_stands_still_alone_is_out_in_time_and_no_other(
         apart.wait_until_whole()
         for service in others:
             assert not ALONE & set(reasons_of(service))
-
-    there.submit(check).result()
-
-
-def test_one_that_was_cut_off_is_not_back_before_its_group_knows_it(
-    there: ThreadPoolExecutor, apart: Stack
-) -> None:
-    def check() -> None:
-        node, service = apart.nodes[1], apart.services[1]
-        began_at = time.monotonic()
-        with group_port_cut(node):
-            wait_until_shown(service, "503 cut-off", OUT_SECONDS + BUSY_SECONDS)
-            let_pass(max(0.0, began_at + EXCLUDED_SECONDS - time.monotonic()))
-        service.wait_for_verdict(200, "synced")
-        assert node.commits()
-        apart.wait_until_whole()
 
     there.submit(check).result()
