@@ -2,7 +2,7 @@
 
 - If TLS is required, only the server's greeting is exchanged without it.
 - Only the plugins in `PLUGINS` get the password, in clear text only within TLS or a unix socket.
-- At most `MOST_BYTES` of a login are read, or in reply to statements.
+- At most `MOST_BYTES` of an answer are read.
 - No answer is taken for that to another statement.
 """
 
@@ -16,13 +16,14 @@ from typing import Self
 
 from pymysql import _auth
 from pymysql.constants import CLIENT
+from pymysql.err import MySQLError
 from pymysql.protocol import MysqlPacket
 
 from app.database import faults
-from app.database.reply import MOST_BYTES, Answers, Reply
 from app.database.resolver import Streams, connect_to_first
 from app.deadline import deadline
 from app.settings.database import SYSTEMD, Target
+from app.verdict.node_state import Rows
 
 # aiomysql calls getpass.getuser: since Python 3.13, OSError for a user without a passwd entry.
 try:
@@ -33,6 +34,9 @@ except OSError:
 
 PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 """unix_socket needs no answer."""
+
+MOST_BYTES = 64 * 1024
+"""In a login, or in answer to statements sent together."""
 
 _DECLINE_SECONDS = 0.4
 """PAM takes 2 s to refuse, and a poll has 0.8 s."""
@@ -120,19 +124,14 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         await self._request_authentication()
         return self
 
-    async def answers(self, *statements: str) -> Answers:
+    async def answers(self, *statements: str) -> list[Rows | MySQLError]:
         """Send statements together; return the rows of each, or the server's error."""
-        if self._reader is None:
-            raise ConnectionResetError
-        try:
-            _check_nothing_unread(self._reader)
-            # In one write, so that the server wakes once.
-            self._write_bytes(b"".join(map(_query, statements)))
-            return await Reply(self._reader).answers(len(statements))
-        except BaseException:
-            # What it sends from now on answers nothing.
-            self.close()
-            raise
+        self._bytes_left = MOST_BYTES
+        self._ensure_alive()
+        await self._check_nothing_unread()
+        # In one write, so that the server wakes once.
+        self._write_bytes(b"".join(map(_query, statements)))
+        return [await self._answer() for _ in statements]
 
     def close(self) -> None:
         """Use it no more. The driver calls this too. The server learns of it from `quit`."""
@@ -172,6 +171,27 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self._logging_in = True
         await super()._request_authentication()
         self._logging_in = False
+
+    async def _check_nothing_unread(self) -> None:
+        try:
+            async with asyncio.timeout(0):
+                unread = await self._reader.read(1)  # type: ignore[union-attr]
+        except TimeoutError:
+            return
+        raise faults.UnaskedBytesError if unread else ConnectionResetError
+
+    async def _answer(self) -> Rows | MySQLError:
+        # The packets of each answer are numbered from 1.
+        self._next_seq_id = 1
+        try:
+            await self._read_query_result()
+        except MySQLError as fault:
+            if not faults.is_error_of_server(fault):
+                raise
+            return fault
+        if self._result.has_next:
+            raise faults.UnaskedBytesError
+        return self._result.rows or ()
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
         # The driver reads everything here.
@@ -236,18 +256,6 @@ async def _end_of(connected: socket.socket) -> None:
         connected.shutdown(socket.SHUT_WR)
         while received < MOST_BYTES and (data := await loop.sock_recv(connected, 4096)):
             received += len(data)
-
-
-def _check_nothing_unread(reader: asyncio.StreamReader) -> None:
-    # One step, and no turn of the loop: it ends at once if there is something to read.
-    reading = reader.read(1)
-    try:
-        reading.send(None)
-    except StopIteration as end:
-        fault = faults.UnaskedBytesError if end.value else ConnectionResetError
-        raise fault from None
-    finally:
-        reading.close()
 
 
 def _query(statement: str) -> bytes:
