@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 from app.verdict.rules import Verdict
 
+_WATCHDOG_SECONDS = 1.0
+"""How often the watchdog is fed. WatchdogSec= must be at least twice that."""
 _HAND_OVER_SECONDS = 1.0
 _STOP_SECONDS = 5.0
 """How long the service may take to stop after that."""
@@ -35,14 +37,10 @@ class Systemd:
 
     async def feed_watchdog(self, is_alive: Callable[[], bool]) -> None:
         """Feed the watchdog while is_alive is true: without polls, systemd restarts us."""
-        # Of WatchdogSec=, in microseconds. $WATCHDOG_PID is that of the process before a successor.
-        limit = os.environ.get("WATCHDOG_USEC", "")
-        # Twice as often as needed: until a successor is the main process, systemd ignores it.
-        period_seconds = int(limit) / 4_000_000 if limit.isdecimal() else 0
-        while self._address and period_seconds:
+        while self._address:
             if is_alive():
                 self._send("WATCHDOG=1")
-            await asyncio.sleep(period_seconds)
+            await asyncio.sleep(_WATCHDOG_SECONDS)
 
     def show(self, verdict: Verdict) -> None:
         """Show the verdict in `systemctl status`; the first one makes the service ready."""
