@@ -28,6 +28,7 @@ from app.http.reload_outcome import ReloadOutcome
 from app.http.server import Server
 from app.http.sources import HealthCheckCounts, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
+from app.service.giving_way import giving_way
 from app.service.log import Log
 from app.service.reload import follow, known_of, refuse, reload
 from app.service.successor import (
@@ -120,7 +121,8 @@ class _Service:
 
     async def run(self) -> None:
         """Serve until a signal, or until a successor does."""
-        documents = asyncio.create_task(asyncio.to_thread(self._make_documents))
+        making = asyncio.to_thread(self._make_documents, asyncio.get_running_loop())
+        documents = asyncio.create_task(making)
         self._answers.application = documents
         tasks: list[asyncio.Future[Any]] = [documents]
         try:
@@ -151,11 +153,12 @@ class _Service:
             if self._successor:
                 self._successor.tell(known_of(self._sources, _NOT_YET))
 
-    def _make_documents(self) -> Application:
+    def _make_documents(self, loop: asyncio.AbstractEventLoop) -> Application:
         """Import FastAPI, which takes longer than all the rest, beside the first polls."""
-        from app.http.api import create_application  # noqa: PLC0415 (see above)
+        with giving_way(loop):
+            from app.http.api import create_application  # noqa: PLC0415 (see above)
 
-        return create_application(self._sources)
+            return create_application(self._sources)
 
     def _listen(self, kept: socket.socket | None) -> None:
         """Make the server. Raises `SettingsError`."""
@@ -221,6 +224,8 @@ class _Service:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
         while await self._asked.wait():
             self._asked.clear()
+            # Two threads that import may wait for each other: see giving_way.
+            await asyncio.wait([self._answers.application])
             if not self._systemd.can_follow:
                 refuse(self._sources, _NOBODY_FOLLOWS)
             elif await reload(self._sources, self._listening, self._hand_over):

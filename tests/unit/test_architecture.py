@@ -29,6 +29,7 @@ ARROWS = {
         app.database app.settings app.verdict app.kinds app.text
         app.threads pydantic pydantic_core
     """,
+    "app.service.giving_way": "",
     "app.service.log": "",
     "app.service.systemd": "app.verdict",
     "app.service.serve": "app uvloop",
