@@ -12,8 +12,8 @@ The first row that matches:
 | it has paused its group since it applied, and no other member has         | stalled     |
 | none of these                                                             | the group   |
 
-What its host has shown counts until it is in touch again, and for `_LASTS_SECONDS` at most: packets
-flow before a group has decided who is in it, and a server looks for room once a minute.
+What its host has shown counts until it is in touch again, for the time in `_AROUND` at most:
+packets flow before a group has decided who is in it, and a server looks for room once a minute.
 
 A member pauses its group when its queue is long. That the queue grows tells nothing: where all
 stand for one cause, clients that write to one member make it grow on all others. But each member
@@ -36,8 +36,9 @@ WRITTEN, PENDING = "handler", "innodb"
 IS_CUT, IS_FULL = "is_cut", "is_full"
 """What `app.database.surroundings` sees."""
 
-_LASTS_SECONDS = {IS_CUT: 10.0, IS_FULL: 60.0}
-"""Longer, and what all share, such as DDL, would keep out all whose network failed meanwhile."""
+_AROUND = {IS_CUT: (Reason.CUT_OFF, 10.0), IS_FULL: (Reason.DISK_FULL, 60.0)}
+"""What that means, and for how many seconds it counts. Longer, and what all share, such as DDL,
+would keep out all whose network failed meanwhile."""
 
 SHOW_COUNTERS = (
     "SHOW GLOBAL STATUS WHERE Variable_name IN"
@@ -106,7 +107,7 @@ class Stand:
         in_touch_at = max(look.in_sync_at, look.at if has_moved else self.in_touch_at)
         shown: dict[str, float] = {}
         if in_touch_at <= self.in_touch_at:
-            around = {name: look.at for name in _LASTS_SECONDS if look.seen.get(name)}
+            around = {name: look.at for name in _AROUND if look.seen.get(name)}
             shown = {**self.shown, **around}
         if has_moved or look.queue <= 0:
             return Stand(look, then, look.at, in_touch_at, shown)
@@ -121,9 +122,6 @@ class Stand:
         """Whether it does not keep up."""
         return self.stands or self.look.wait_seconds >= _WAIT_SECONDS
 
-    def _has_shown(self, name: str) -> bool:
-        return self.look.at <= self.shown.get(name, -math.inf) + _LASTS_SECONDS[name]
-
     @property
     def _pauses_alone(self) -> bool:
         sent = self.look.sent - self.before.sent
@@ -132,13 +130,12 @@ class Stand:
     @property
     def cause(self) -> tuple[str | None, float]:
         """A reason or `GROUP`, and for how long; None while it keeps up."""
-        look, since, cause = self.look, self.in_touch_at, GROUP
+        look = self.look
         if not self.waits:
             return None, 0.0
-        if self._has_shown(IS_CUT):
-            cause = Reason.CUT_OFF
-        elif self._has_shown(IS_FULL):
-            cause = Reason.DISK_FULL
-        elif self.stands and WRITTEN in look.seen and self._pauses_alone:
-            cause, since = Reason.STALLED, self.worked_at
-        return cause, look.at - since
+        for name, (reason, seconds) in _AROUND.items():
+            if look.at <= self.shown.get(name, -math.inf) + seconds:
+                return reason, look.at - self.in_touch_at
+        if self.stands and WRITTEN in look.seen and self._pauses_alone:
+            return Reason.STALLED, look.at - self.worked_at
+        return GROUP, look.at - self.in_touch_at
