@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Awaitable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -155,7 +155,8 @@ class _Service:
 
     def _make_documents(self, loop: asyncio.AbstractEventLoop) -> Application:
         """Import FastAPI, which takes longer than all the rest, beside the first polls."""
-        with giving_way(loop):
+        # A successor answers nobody yet.
+        with nullcontext() if self._old else giving_way(loop):
             from app.http.api import create_application  # noqa: PLC0415 (see above)
 
             return create_application(self._sources)
