@@ -91,38 +91,44 @@ def _uses(rig: Rig, builds: dict[str, Service], rate: int) -> dict[str, Use]:
     """Return the median over the rounds of what each build uses."""
     found: dict[str, list[Use]] = {name: [] for name in builds}
     for _ in range(_ROUNDS):
-        with ExitStack() as paused:
-            for service in builds.values():
-                paused.enter_context(service.process.paused())
-            idle = _use(rig, None, 0).node
-        for name, measured in builds.items():
-            with ExitStack() as paused:
-                for service in builds.values():
-                    if service is not measured:
-                        paused.enter_context(service.process.paused())
-                # After a pause, the first poll reads in sync.
-                measured.wait_for_verdict(200, "synced")
-                use = _use(rig, measured, rate)
-            node = use.node - idle
-            found[name].append(use._replace(node=node, both=use.own + node))
+        idle = _use(rig, builds, None, 0).node
+        for name, service in builds.items():
+            found[name].append(_use(rig, builds, service, rate, idle))
     return {
         name: Use(*map(median, zip(*uses, strict=True))) for name, uses in found.items()
     }
 
 
-def _use(rig: Rig, service: Service | None, rate: int) -> Use:
-    own = service.process if service else None
-    begun, node_used = time.monotonic(), rig.node.process.cpu_seconds
-    own_used = own.cpu_seconds if own else 0.0
-    if service and rate:
-        load.at_rate(service.port, rate, _SECONDS)
-    else:
-        time.sleep(_SECONDS)
-    seconds = time.monotonic() - begun
-    node_used = rig.node.process.cpu_seconds - node_used
-    own_used = own.cpu_seconds - own_used if own else 0.0
-    resident_kib = own.resident_kib if own else 0
-    return Use(own_used / seconds, node_used / seconds, 0.0, resident_kib)
+def _use(
+    rig: Rig,
+    builds: dict[str, Service],
+    service: Service | None,
+    rate: int,
+    idle: float = 0.0,
+) -> Use:
+    """Return what a service uses, or none, while the others are paused.
+
+    idle: what mariadbd uses without any.
+    """
+    with ExitStack() as paused:
+        for other in builds.values():
+            if other is not service:
+                paused.enter_context(other.process.paused())
+        if service:
+            # After a pause, the first poll reads in sync.
+            service.wait_for_verdict(200, "synced")
+        own = service.process if service else None
+        begun, node_used = time.monotonic(), rig.node.process.cpu_seconds
+        own_used = own.cpu_seconds if own else 0.0
+        if service and rate:
+            load.at_rate(service.port, rate, _SECONDS)
+        else:
+            time.sleep(_SECONDS)
+        seconds = time.monotonic() - begun
+        node_share = (rig.node.process.cpu_seconds - node_used) / seconds - idle
+        own_share = (own.cpu_seconds - own_used) / seconds if own else 0.0
+        resident_kib = own.resident_kib if own else 0
+    return Use(own_share, node_share, own_share + node_share, resident_kib)
 
 
 def _row(rate: str, name: str, use: Use) -> str:
