@@ -351,11 +351,14 @@ class Server:
             return
         if session.busy:
             # Once reads in sync are answered, those that have waited are, too.
-            session.ended |= session.sync and self.sync is not Sync.LOST
+            ends = session.sync and self.sync is not Sync.LOST
         else:
-            # If it is silent, the client does not learn of that.
-            idle_seconds = self._world.now - session.heard_at
-            session.ended |= idle_seconds >= session.idle_seconds
+            ends = self._world.now - session.heard_at >= session.idle_seconds
+        if ends and session.silent:
+            # The client does not learn of it.
+            session.ended = True
+        elif ends:
+            session.end()
 
     def _serve(self, session: Session) -> None:
         """Begin with the next packet."""
