@@ -9,8 +9,6 @@ from app.settings.settings import Settings
 
 BACKLOG = 4096
 
-_SHARES_PORT = socket.SOL_SOCKET, socket.SO_REUSEPORT
-
 
 def listening_socket(
     settings: Settings, kept: socket.socket | None = None
@@ -30,23 +28,22 @@ def listening_socket(
             type=socket.SOCK_STREAM,
             flags=socket.AI_PASSIVE,
         )[0]
+        shares_port = False
         if kept is not None:
             own_port = address[0], kept.getsockname()[1], *address[2:]
             if kept.getsockname() == (address if port else own_port):
                 return kept
-            # Others have it open still, perhaps at the same port.
-            kept.setsockopt(*_SHARES_PORT, 1)
+            # Others have it open still. At another port, it would share that of another service.
+            shares_port = address[1] == own_port[1]
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shares_port)
         listening = socket.create_server(
             address,
             family=family,
             backlog=BACKLOG,
-            reuse_port=kept is not None,
+            reuse_port=shares_port,
             dualstack_ipv6=host == "::",
         )
         if kept is not None:
-            # No other program of this user may do the same.
-            for one in (listening, kept):
-                one.setsockopt(*_SHARES_PORT, 0)
             kept.close()
         return listening  # noqa: TRY300
     # ValueError: it cannot be encoded, or has no IPv6.
