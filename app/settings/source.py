@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from app.kinds import NETWORKS, SECRET
 from app.settings.env_file import ENV_FILE, Variable, read_env_file
-from app.settings.error import SettingsError
+from app.settings.error import SettingsError, few
 from app.settings.settings import TABLE, Settings
 from app.text import one_line
 
@@ -93,7 +93,7 @@ class Source(NamedTuple):
         settings = Settings(**values_of(used, mistakes))
         return Loaded(
             settings,
-            [*warnings, *_lone_networks(settings)],
+            few([*_lone_networks(settings), *warnings]),
             {one.field.upper(): _told(one) for one in used.values()},
             # Path.exists raises PermissionError.
             path if os.path.exists(path) else None,  # noqa: PTH110
