@@ -44,39 +44,43 @@ async def reload(
     began_at = datetime.now(UTC)
     sessions = sources.poller.sessions
     try:
-        async with asyncio.timeout(_START_SECONDS):
-            await sources.monitor.fresh_verdict()
-            with started(listening) as successor:
-                successor.tell(known_of(sources, began_at))
+        await sources.monitor.fresh_verdict()
+        with started(listening) as successor:
+            successor.tell(known_of(sources, began_at))
+            # Once it has handed over, this process can refuse nothing any more.
+            async with asyncio.timeout(_START_SECONDS):
                 with sessions.shared():
                     report = await _report(successor, sources, began_at)
-                sessions.others = report.sessions
-                if not report.outcome.complaints:
-                    stops = hand_over(successor, report.pid)
-                    successor.accepts = True
-                    await stops
-                    successor.tell(known_of(sources, began_at))
-                    return True
-        _note(sources, report.outcome)
+            sessions.others = report.sessions
+            if not report.outcome.complaints:
+                stops = hand_over(successor, report.pid)
+                successor.follows = True
+                await stops
+                successor.tell(known_of(sources, began_at))
+                return True
+        outcome = report.outcome
     except TimeoutError:
-        refuse(sources, f"the new process was not ready within {_START_SECONDS:g} s")
+        outcome = failed(f"the new process was not ready within {_START_SECONDS:g} s")
     except EOFError:
-        refuse(sources, "the new process ended before it was ready: see the log")
+        outcome = failed("the new process ended before it was ready: see the log")
     except OSError as error:
-        refuse(sources, f"no new process can be started: {error.strerror}")
+        outcome = failed(f"no new process can take over: {error.strerror}")
     except Exception:  # noqa: BLE001 (no fault may end the reloading)
         _log.exception("not reloaded")
-        refuse(sources, "clustercheckd failed to reload: see its log")
+        outcome = failed("clustercheckd failed to reload: see its log")
+    # Who asks meanwhile for the next one waits for a later one than this.
+    outcome.at = began_at
+    refuse(sources, outcome)
     return False
 
 
-def refuse(sources: Sources, fault: str) -> None:
+def failed(fault: str) -> ReloadOutcome:
+    """Return the outcome of a reload that no setting has made fail."""
+    return ReloadOutcome(datetime.now(UTC), [fault], PollFailure(Reason.ERROR, fault))
+
+
+def refuse(sources: Sources, outcome: ReloadOutcome) -> None:
     """Show and log why nothing has changed."""
-    failure = PollFailure(Reason.ERROR, fault)
-    _note(sources, ReloadOutcome(datetime.now(UTC), [fault], failure))
-
-
-def _note(sources: Sources, outcome: ReloadOutcome) -> None:
     sources.last_reload = outcome
     for line in outcome.complaints:
         _log.error("not reloaded", extra={"detail": line})
@@ -122,7 +126,7 @@ def known_of(sources: Sources, at: datetime) -> Known:
 
 
 async def follow(old: Predecessor, sources: Sources, outcome: ReloadOutcome) -> None:
-    """Try the settings of a successor; return once it may take over, with what has come of it.
+    """Try the settings of a successor; return once it may take over. outcome: gets what came of it.
 
     Raises `SettingsError`.
     """

@@ -30,7 +30,7 @@ from app.http.sources import HealthCheckCounts, Sources
 from app.monitor.monitor import IDLE_SECONDS, Monitor, Polling, oldest_usable_seconds
 from app.service.giving_way import giving_way
 from app.service.log import Log
-from app.service.reload import follow, known_of, refuse, reload
+from app.service.reload import failed, follow, known_of, refuse, reload
 from app.service.successor import (
     Known,
     Predecessor,
@@ -228,12 +228,12 @@ class _Service:
             # Two threads that import may wait for each other: see giving_way.
             await asyncio.wait([self._answers.application])
             if not self._systemd.can_follow:
-                refuse(self._sources, _NOBODY_FOLLOWS)
+                refuse(self._sources, failed(_NOBODY_FOLLOWS))
             elif await reload(self._sources, self._listening, self._hand_over):
                 return
 
     async def _succeed(self, old: Predecessor) -> None:
-        """Wait until the old process lets go, and has gone."""
+        """Wait until the old process accepts no more, and then until it has logged out."""
         old.limit(_GO_SECONDS + self._sources.settings.clustercheck_deadline)
         sessions = self._sources.poller.sessions
         with suppress(EOFError):
@@ -254,9 +254,13 @@ class _Service:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGHUP)
 
+        def pass_on_if_asked() -> None:
+            if self._asked.is_set():
+                pass_on()
+
         signal.signal(signal.SIGHUP, pass_on)
-        if self._asked.is_set():
-            pass_on()
+        # After what a signal that has just arrived has called.
+        asyncio.get_running_loop().call_soon(pass_on_if_asked)
         # As long as ever.
         self._server.stop(DEADLINE_SECONDS)
         return self._server.has_closed.wait()

@@ -9,12 +9,12 @@ channel, on which each message is one JSON value:
 | new | `Report` | it has tried them        | the old one kills it, or goes on    |
 | old | `Known`  | it may take over         | the new one begins to accept        |
 | new | `Report` | it accepts, or cannot    | the old one has systemd follow it   |
-| old | `Known`  | systemd does             | the old one goes; the new one stays |
-| old | `Known`  | it has logged out        | the same                            |
+| old | `Known`  | it accepts no more       | it gives its last answers           |
+| old | `Known`  | it has logged out        | it ends                             |
 
-Each may be of another version: a field that is added needs a default. Until it accepts, the new one
-may refuse, die, hang or be killed: nothing has changed. After that, it kills an old one that does
-not go.
+Each may be of another version: a field that is added needs a default. Until systemd follows it, the
+new one may refuse, die, hang or be killed: nothing has changed. After that, it kills an old one
+that does not go.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class _Channel:
         from pydantic_core import to_json  # noqa: PLC0415 (the first verdict waits for no import)
 
         # It may have gone: then the next answer says so.
-        with suppress(OSError):
+        with suppress(ConnectionError):
             self._end.send(to_json(message, inf_nan_mode="constants"))
 
     async def answer(self, kind: type[_T]) -> _T:
@@ -104,9 +104,12 @@ class _Channel:
 
 
 class Successor(_Channel):
-    """A successor, seen from the process that starts it. Raises OSError if it cannot start."""
+    """A successor, seen from the process that starts it. Raises OSError if it cannot start.
 
-    accepts = False
+    follows: whether systemd follows it.
+    """
+
+    follows = False
 
     def __init__(self, listening: socket.socket) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -126,8 +129,8 @@ class Successor(_Channel):
             os.close(ourselves)
 
     def let_go(self) -> None:
-        """Let it go on alone if it accepts, or else kill it."""
-        if not self.accepts:
+        """Let it go on alone if systemd follows it, or else kill it."""
+        if not self.follows:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self.close()
@@ -136,7 +139,7 @@ class Successor(_Channel):
 
 @contextmanager
 def started(listening: socket.socket) -> Iterator[Successor]:
-    """Start a successor, which ends with the block unless it accepts."""
+    """Start a successor, which ends with the block unless systemd follows it."""
     successor = Successor(listening)
     try:
         yield successor

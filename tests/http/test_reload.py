@@ -446,11 +446,35 @@ def in_the_middle(ending: Reloaded, seconds: int = 30) -> Iterator[int]:
         yield successor
 
 
+def test_a_reload_shares_no_port_with_another_service(
+    ending: Reloaded, reloaded: Reloaded
+) -> None:
+    # For a moment, two processes had this port.
+    reloaded.succeed("CLUSTERCHECK_HOST=*")
+    main = str(ending.service.process.pid)
+    line = f"CLUSTERCHECK_PORT={reloaded.port}"
+    status, output = ending.reload(line, MAINPID=main)
+    assert status == 2
+    assert "already in use" in output
+
+
+def test_a_reload_with_a_thousand_mistaken_names_tells_some_of_them(
+    reloaded: Reloaded,
+) -> None:
+    reloaded.succeed(*(f"CLUSTERCHECK_NO_{number}=1" for number in range(1000)))
+    warnings = reloaded.outcome["warnings"]
+    assert len(warnings) == 21
+    assert warnings[-1] == "and 980 more"
+
+
 def test_a_successor_that_is_killed_changes_nothing(ending: Reloaded) -> None:
     with in_the_middle(ending) as successor, no_health_check_fails(ending.service):
+        asked_at = datetime.now(UTC)
         os.kill(successor, signal.SIGKILL)
         wait_for("the outcome", lambda: ending.outcome["complaints"])
     assert "ended before it was ready" in ending.outcome["complaints"][0]
+    # Who asked for another one meanwhile does not take it for that.
+    assert datetime.fromisoformat(ending.outcome["at"]) < asked_at
     ending.succeed()
 
 
