@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ DEMO = "demo"
 WRITE = "INSERT INTO writes (node) VALUES (@@wsrep_node_name) RETURNING node"
 """What such a client writes; it returns the name of the node."""
 
+_GROUP = "clustercheckd"
 _GROUP_PORT = 4567
 _PROVIDERS = (
     "/usr/lib/galera/libgalera_smm.so",
@@ -114,6 +116,22 @@ SHORT_TIMEOUTS = (
 second."""
 
 
+@dataclass(frozen=True)
+class Group:
+    """How a group differs from the usual one.
+
+    provider_options, options: more of them, of each member's provider and server. is_encrypted: its
+    members speak TLS with each other. weightless: its last member counts for no majority.
+    has_arbitrator: garbd is one more member, on a host of its own.
+    """
+
+    provider_options: Sequence[str] = ()
+    options: Sequence[str] = ()
+    is_encrypted: bool = False
+    weightless: bool = False
+    has_arbitrator: bool = False
+
+
 class Installation(Block):
     """A directory with the data of a first node, and the nodes made from it.
 
@@ -123,7 +141,8 @@ class Installation(Block):
     hosts: where the nodes of its cluster run, in that order; without any, they run here.
     binary_logs: each node has a binary log, on a small file system of its own, and syncs its logs.
     That needs the right to mount. options: more options of each server. group_timeouts: provider
-    options for how soon the group excludes a node; none are Galera's defaults.
+    options for how soon the group excludes a node; none are Galera's defaults. group: other ways of
+    it; an arbitrator takes the last host.
     """
 
     def __init__(
@@ -133,10 +152,12 @@ class Installation(Block):
         binary_logs: bool = False,
         options: Sequence[str] = (),
         group_timeouts: Sequence[str] = SHORT_TIMEOUTS,
+        group: Group = Group(),
     ) -> None:
-        self.group_timeouts = group_timeouts
+        self.group = group
+        self.provider_options = [*group_timeouts, *group.provider_options]
         self.hosts = hosts
-        self.options = tuple(options)
+        self.options = (*options, *group.options)
         self.user = "mysql" if os.geteuid() == 0 else None
         self.directory = Path(
             tempfile.mkdtemp(
@@ -147,6 +168,11 @@ class Installation(Block):
         self.option_file = self.directory / "server.cnf"
         self.ports = Ports()
         self._nodes: list[Node] = []
+        self.arbitrator = (
+            Arbitrator(self, hosts[-1].within if hosts else ())
+            if group.has_arbitrator
+            else None
+        )
         self._binary_logs = binary_logs
         self._mounted: list[Path] = []
 
@@ -157,6 +183,13 @@ class Installation(Block):
             self._mount(self.directory, _DATA_BYTES)
         self.give_to_server(self.directory)
         self.option_file.write_text("[mysqld]\ninnodb_buffer_pool_size=64M\n")
+        if self.group.is_encrypted:
+            authority, own = self.certified("group")
+            self.provider_options += [
+                f"socket.ssl_ca={authority.cert}",
+                f"socket.ssl_cert={own.cert}",
+                f"socket.ssl_key={own.key}",
+            ]
         self.template = template = self.node("template")
         self.install(template)
         # Start it once as a cluster of one node: nodes that copy this data then join without a full
@@ -168,6 +201,8 @@ class Installation(Block):
 
     def close(self) -> None:
         """Kill the nodes and remove their data."""
+        if self.arbitrator:
+            self.arbitrator.kill()
         for node in self._nodes:
             node.kill()
         for path in reversed(self._mounted):
@@ -293,6 +328,7 @@ class Node:
         self._options = tuple(options)
         self._sst_port, self._ist_port = ports.free(), ports.free()
         self._process: Process | None = None
+        self.provider_options: Sequence[str] = ()
 
     @property
     def environ(self) -> dict[str, str]:
@@ -646,7 +682,8 @@ class Node:
                 f"gmcast.listen_addr=tcp://{self.address}:{self.group_port}",
                 f"ist.recv_addr={self.address}:{self._ist_port}",
                 "gcache.size=8M",
-                *self._installation.group_timeouts,
+                *self._installation.provider_options,
+                *self.provider_options,
             ]
         )
         return [
@@ -656,7 +693,7 @@ class Node:
             # read-only. Tests need that variable to isolate a node. 10.11 does not have the option:
             # there, "loose" turns the error into a warning.
             "--loose-plugin-wsrep-provider=OFF",
-            "--wsrep-cluster-name=clustercheckd",
+            f"--wsrep-cluster-name={_GROUP}",
             f"--wsrep-cluster-address=gcomm://{','.join(addresses)}",
             f"--wsrep-node-name={self.name}",
             f"--wsrep-node-address={self.address}:{self.group_port}",
@@ -665,6 +702,27 @@ class Node:
             f"--wsrep-sst-receive-address={self.address}:{self._sst_port}",
             f"--wsrep-provider-options={provider_options}",
         ]
+
+
+class Arbitrator:
+    """garbd(8): a member without data."""
+
+    def __init__(self, installation: Installation, within: Sequence[str]) -> None:
+        self._log = installation.directory / "garbd.log"
+        self._within = within
+        self._process: Process | None = None
+
+    def start(self, member: Node) -> None:
+        """Start it, instead of one that runs, as a member of a node's group."""
+        self.kill()
+        address = f"gcomm://{member.address}:{member.group_port}"
+        command = ["garbd", f"--address={address}", f"--group={_GROUP}"]
+        self._process = Process("garbd", command, self._log, within=self._within)
+
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        if self._process:
+            self._process.kill()
 
 
 def _calling(function: str, argument: str) -> list[str]:
@@ -745,11 +803,15 @@ class Cluster:
         size: int = 3,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        hosts = installation.hosts or repeat(None, size)
+        hosts = installation.hosts or repeat(None)
         self.nodes = [
             installation.node(f"node{number}", host=host)
-            for number, host in enumerate(hosts, 1)
+            for number, host in zip(range(1, size + 1), hosts, strict=False)
         ]
+        if installation.group.weightless:
+            self.nodes[-1].provider_options = ["pc.weight=0"]
+        self._arbitrator = installation.arbitrator
+        self.size = size + (self._arbitrator is not None)
         self._tell = tell
 
     def start(self) -> None:
@@ -758,6 +820,8 @@ class Cluster:
             self._tell(f"starting {node.name}")
             self.start_node(node, bootstrap=node is self.nodes[0])
             self.wait_until_synced(node)
+            if self._arbitrator and node is self.nodes[0]:
+                self._arbitrator.start(node)
 
     def start_node(
         self, node: Node, *, bootstrap: bool = False, options: Sequence[str] = ()

@@ -110,7 +110,7 @@ class Stack(Block):
 
     def _is_complete(self) -> bool:
         return {node.status("wsrep_cluster_size") for node in self.nodes} == {
-            str(len(self.nodes))
+            str(self.cluster.size)
         }
 
     def _start(self) -> None:

@@ -6,6 +6,7 @@ import os
 import platform
 import random
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -40,13 +41,27 @@ from bench.truth.report import (
 from bench.truth.samplers import DEFAULT, STRICT_IN_SYNC, Sampler
 from bench.truth.statements import STATEMENTS, prepare
 from bench.truth.stretches import USABLE
-from harness.galera import Installation, Node, can_mount
+from harness.galera import Group, Installation, Node, can_mount
 from harness.network import NoNetworkError, RemoteHost, enter_network_of_our_own
-from harness.process import ProcessEndedError, interrupt_once, let_nothing_interrupt
+from harness.process import (
+    ProcessEndedError,
+    interrupt_once,
+    let_nothing_interrupt,
+    with_system_path,
+)
 from harness.stack import Stack
 from harness.waiting import NotInTimeError, wait_for
 
-_NODES = 3
+_MEMBERS = 3
+_USUAL = "usual"
+_GROUPS = {
+    _USUAL: Group(),
+    "appliers-8": Group(options=("--wsrep-slave-threads=8",)),
+    "arbitrator": Group(has_arbitrator=True),
+    "encrypted": Group(is_encrypted=True),
+    "fc-limit-1": Group(provider_options=("gcs.fc_limit=1",)),
+    "weightless": Group(weightless=True),
+}
 _OPTIONS = (
     # As servers are by default: each commit waits for the disk.
     "--innodb-flush-log-at-trx-commit=1",
@@ -87,6 +102,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--set", choices=SETS, help="inject the faults of this set alone"
     )
+    parser.add_argument(
+        "--group",
+        choices=_GROUPS,
+        default=_USUAL,
+        help="two nodes and an arbitrator, or three nodes of such a group (default: usual)",
+    )
     parser.add_argument("--faults", type=int, help="stop after so many faults")
     options = parser.parse_args(arguments)
     seed: int = (
@@ -96,10 +117,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(
             '--plot needs matplotlib: make truth ARGS="--plot FILE.png" installs it'
         )
+    if _GROUPS[options.group].has_arbitrator and not shutil.which(
+        "garbd", path=with_system_path({})["PATH"]
+    ):
+        parser.error(
+            "--group arbitrator needs garbd: apt-get install galera-arbitrator-4"
+        )
     interrupt_once()
     try:
         kinds = options.only or SETS.get(options.set, KINDS)
-        report = _run(seed, options.minutes * 60, kinds, options.faults)
+        report = _run(seed, options.minutes * 60, kinds, options.faults, options.group)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (
@@ -126,8 +153,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(
-    seed: int, seconds: float, only: Sequence[str], most_faults: int | None
+    seed: int,
+    seconds: float,
+    only: Sequence[str],
+    most_faults: int | None,
+    group_name: str,
 ) -> Report:
+    group = _GROUPS[group_name]
+    size = _MEMBERS - group.has_arbitrator
     begun = time.monotonic()
 
     def tell(what: str) -> None:
@@ -143,14 +176,18 @@ def _run(
     with ExitStack() as exits:
         hosts = [
             exits.enter_context(RemoteHost(number))
-            for number in range(_NODES if may_mount else 0)
+            for number in range(_MEMBERS if may_mount else 0)
         ]
         installation = exits.enter_context(
             Installation(
-                hosts=hosts, binary_logs=may_mount, options=_OPTIONS, group_timeouts=()
+                hosts=hosts,
+                binary_logs=may_mount,
+                options=_OPTIONS,
+                group_timeouts=(),
+                group=group,
             )
         )
-        stack = exits.enter_context(Stack(_NODES, tell, installation=installation))
+        stack = exits.enter_context(Stack(size, tell, installation=installation))
         _wait_until_whole(stack)
         asked = {node.name: _samplers(stack, node) for node in stack.nodes}
         every = [sampler for of_node in asked.values() for sampler in of_node.values()]
@@ -172,7 +209,7 @@ def _run(
         # Without clustercheckd's version: the documents show the picture, and a release must not
         # change it.
         title = (
-            f"Seed {seed}, {len(windows)} faults, evs timeouts {timeouts},"
+            f"Seed {seed}, {group_name} group, {len(windows)} faults, evs timeouts {timeouts},"
             f" cluster rebuilt {rebuilt} times; MariaDB {server}, Galera {provider},"
             f" Python {platform.python_version()}, {os.cpu_count()} cores."
         )
