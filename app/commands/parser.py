@@ -189,6 +189,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         # What follows an unknown flag is probably its value.
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         words = "takes no more arguments: for another node, run it there"
+        if "reason" in typed:
+            words += "; a reason follows --reason"
         if flags:
             words = f"does not take {_repeated(flags[0])}"
         raise _mistake(f"{command} {words}", command)

@@ -38,6 +38,14 @@ NO_VALUE = "needs a value"
             "check ",
             "check takes no more arguments: for another node, run it there",
         ),
+        (
+            f"drain {SECRET}",
+            "drain ",
+            (
+                "drain takes no more arguments: for another node, run it there;"
+                " a reason follows --reason"
+            ),
+        ),
         ("serve --port --poll-interval 1", "serve ", f"--port {NO_VALUE}"),
         (f'status --watch="{SECRET}\'"', "status ", "--watch takes no value"),
         ("node", "", "node is not a command"),
