@@ -30,7 +30,7 @@ from app.database.surroundings import Surroundings
 from app.database.sync import Read, Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
 from app.settings.database import Database
-from app.verdict.alone import SHOW_COUNTERS, Look, Stand, counters_of
+from app.verdict.alone import Look, Stand
 from app.verdict.node_state import ELSEWHERE, NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
 
@@ -174,8 +174,8 @@ class Poller:
         session = self._serving
         if session is None:
             return None
-        more = [SHOW_COUNTERS] if self.stand.stands else []
-        reading = asyncio.create_task(_asked(session, session.read(*more)))
+        asking = session.read(counts=self.stand.stands)
+        reading = asyncio.create_task(_asked(session, asking))
         session.reading = reading
         await asyncio.wait([reading])
         result = reading.result()
@@ -220,7 +220,7 @@ class Poller:
             received=node.wsrep_flow_control_recv or 0,
             wait_seconds=self.sync_wait_seconds or 0.0,
             in_sync_at=in_sync_at,
-            seen={**counters_of(session.counted), **around},
+            seen={**session.counted, **around},
         )
         self.stand = self.stand.after(look)
         return self.stand

@@ -7,8 +7,10 @@ if the server lacks one (error 1193). So a session remembers which it has.
 """
 
 import asyncio
+import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -52,6 +54,12 @@ _SHOWN = (
     "log_bin_basename",
 )
 _SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {_SHOWN}"
+# See `counters_of`. In session scope, Handler_ would be those of the session. An applier's count
+# row by row, and no read moves them.
+SHOW_COUNTERS = (
+    "SHOW GLOBAL STATUS WHERE Variable_name IN"
+    " ('Handler_delete', 'Handler_update', 'Handler_write', 'Innodb_data_pending_reads')"
+)
 _SUSPECT_SECONDS = 5.0  # Galera's default
 # As Galera writes a period (ISO 8601), such as P1D or PT1M30S. It takes either as the longer one,
 # and excludes a node after the shorter.
@@ -71,14 +79,14 @@ class Session(Connection):
 
     can_read_in_sync: known after `prepare`. suspect_seconds: the shorter of the server's
     evs.suspect_timeout and evs.inactive_timeout. reading: what has got no answer yet. counted: what
-    the latest read got for the rest.
+    the latest read has counted, if it was to.
     """
 
     can_read_in_sync = True
     suspect_seconds = _SUSPECT_SECONDS
     reading: asyncio.Task[Any] | None = None
     phase = "reading the node's state"
-    counted: Sequence[object] = ()
+    counted: Mapping[str, int] = MappingProxyType({})
     variables: Mapping[bytes, bytes] = MappingProxyType({})
     _names: Sequence[str] = ()
     _show_at = 0.0
@@ -95,17 +103,19 @@ class Session(Connection):
             _rows(*await self.answers(_SHOW_STATUS))
         self.can_read_in_sync = galera_settings != ""
 
-    async def read(self, *more: str) -> PollResult:
-        """Read the node's state, and more. Raises any exception."""
+    async def read(self, *, counts: bool = False) -> PollResult:
+        """Read the node's state. Raises any exception. counts: whether to count too."""
         at = asyncio.get_running_loop().time()
         names = self._names if at < self._show_at else ()
         select = "SELECT " + ", ".join(f"@@global.{name}" for name in names)
-        status, answer, *self.counted = await self.answers(
+        more = [SHOW_COUNTERS] if counts else []
+        status, answer, *counted = await self.answers(
             _SHOW_STATUS, select if names else _SHOW_VARIABLES, *more
         )
         if names and isinstance(answer, MySQLError):
             self._show_at = 0.0
-            return await self.read(*more)
+            return await self.read(counts=counts)
+        self.counted = counters_of(counted)
         shown = _rows(answer)
         if names:
             (values,) = shown
@@ -139,6 +149,18 @@ class Session(Connection):
         self._names = [name for name in SYSTEM_VARIABLES if name.encode() in values]
         options = values.get(b"wsrep_provider_options", b"")
         self.suspect_seconds = suspect_seconds_in(options)
+
+
+def counters_of(answers: Iterable[Any]) -> Mapping[str, int]:
+    """Return the sums of what the server shows; none if it does not show each as a number."""
+    sums = Counter[str]()
+    try:
+        for name, value in itertools.chain(*answers):
+            sums[name.decode().lower().partition("_")[0]] += int(value)
+    except (ValueError, TypeError, AttributeError):
+        # What no node needs to be available cannot make it unavailable.
+        return {}
+    return sums
 
 
 def suspect_seconds_in(options: bytes) -> float:

@@ -20,12 +20,9 @@ stand for one cause, clients that write to one member make it grow on all others
 receives the pauses of all: of those that stand, at most one can be the only one that has paused.
 """
 
-import itertools
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from app.verdict.reason import Reason
 
@@ -33,6 +30,8 @@ GROUP = "group"
 """In place of a reason: as far as the node shows, its whole group waits, or it is at work."""
 
 WRITTEN, PENDING = "handler", "innodb"
+"""What `app.database.session` counts: rows that are written, one by one, and reads that wait."""
+
 IS_CUT, IS_FULL = "is_cut", "is_full"
 """What `app.database.surroundings` sees."""
 
@@ -40,27 +39,8 @@ _AROUND = {IS_CUT: (Reason.CUT_OFF, 10.0), IS_FULL: (Reason.DISK_FULL, 60.0)}
 """What that means, and for how many seconds it counts. Longer, and what all share, such as DDL,
 would keep out all whose network failed meanwhile."""
 
-SHOW_COUNTERS = (
-    "SHOW GLOBAL STATUS WHERE Variable_name IN"
-    " ('Handler_delete', 'Handler_update', 'Handler_write', 'Innodb_data_pending_reads')"
-)
-"""What a look counts, by the first word of its name. In session scope, Handler_ would be those of
-the session. An applier's count row by row, and no read moves them."""
-
 _WAIT_SECONDS = 0.25
 """A read in sync that is answered sooner has not waited."""
-
-
-def counters_of(answers: Iterable[Any]) -> Mapping[str, int]:
-    """Return the sums of what the server shows; none if it does not show each as a number."""
-    sums = Counter[str]()
-    try:
-        for name, value in itertools.chain(*answers):
-            sums[name.decode().lower().partition("_")[0]] += int(value)
-    except (ValueError, TypeError, AttributeError):
-        # What no node needs to be available cannot make it unavailable.
-        return {}
-    return sums
 
 
 @dataclass(frozen=True)

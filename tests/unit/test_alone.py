@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 from pymysql.err import MySQLError
 
+from app.database.session import SHOW_COUNTERS, counters_of
 from app.database.surroundings import lost_peers
 from app.verdict.alone import (
     GROUP,
     IS_CUT,
     IS_FULL,
     PENDING,
-    SHOW_COUNTERS,
     WRITTEN,
     Look,
     Stand,
-    counters_of,
 )
 from app.verdict.node_state import STATUS_VARIABLES
 from app.verdict.reason import Reason
