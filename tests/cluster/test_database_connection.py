@@ -180,7 +180,7 @@ def test_check_by_root_logs_in_with_the_unix_socket_account_of_the_service(
     assert refused.stdout.startswith("NOT available access-denied: ")
     assert "user id 65534" in refused.stdout
     node.sql(
-        "CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket WITH MAX_USER_CONNECTIONS 5"
+        "CREATE USER 'nobody'@'localhost' IDENTIFIED VIA unix_socket WITH MAX_USER_CONNECTIONS 6"
     )
     assert check_as("root", environ, user_id=NOBODY).stdout.startswith(
         "NOT available not-galera: "

@@ -10,6 +10,7 @@ import pytest
 
 from app.commands.parser import COMMANDS as NAMES
 from app.commands.parser import parse
+from app.database.sessions import MOST_SESSIONS
 from app.http.answers import APPLICATION_PATHS, LIVENESS_PATH, VERDICT_PATHS
 from app.http.api import Status, StatusConnections
 from app.http.reload_outcome import ReloadOutcome
@@ -56,6 +57,14 @@ def test_links_lead_somewhere(page: str) -> None:
             path = (PAGES[page].parent / file).resolve() if file else PAGES[page]
             assert path.exists(), target
             assert not anchor or anchor in anchors(path), target
+
+
+def test_an_account_may_have_all_sessions_that_clustercheckd_may_have() -> None:
+    folders = [ROOT / name for name in ("docs", "contrib", "packaging")]
+    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+    limit = re.compile(rb"MAX_USER_CONNECTIONS (\d+)")
+    found = [int(n) for file in files for n in limit.findall(file.read_bytes())]
+    assert found.count(MOST_SESSIONS) == len(found) > 3
 
 
 def test_the_readme_links_every_page() -> None:
