@@ -6,7 +6,8 @@ and finds the same answers, on whichever release of MariaDB it runs.
 
 from collections.abc import Mapping
 
-from app.verdict.node_state import Cell, NodeState, parse_node_state
+from app.database.rows import Cell, parse_node_state
+from app.verdict.node_state import NodeState
 
 VERSIONS = (
     "10.11.19-MariaDB-0+deb12u1",

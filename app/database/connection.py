@@ -21,9 +21,9 @@ from pymysql.protocol import MysqlPacket
 
 from app.database import faults
 from app.database.resolver import Streams, connect_to_first
+from app.database.rows import Rows
 from app.deadline import deadline
 from app.settings.database import SYSTEMD, Target
-from app.verdict.node_state import Rows
 
 # aiomysql calls getpass.getuser: since Python 3.13, OSError for a user without a passwd entry.
 try:

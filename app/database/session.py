@@ -18,13 +18,12 @@ from pymysql.err import MySQLError
 
 from app.database.connection import Connection
 from app.database.faults import error_number
+from app.database.rows import Rows, parse_node_state
 from app.deadline import deadline
 from app.verdict.node_state import (
     STATUS_VARIABLES,
     SYSTEM_VARIABLES,
     PollResult,
-    Rows,
-    parse_node_state,
 )
 
 _UNKNOWN_SYSTEM_VARIABLE = 1193

@@ -1,54 +1,18 @@
-"""What a poll read: the type of a variable says how its value is parsed."""
+"""What a poll read: the type of a variable says how `app.database.rows` parses its value."""
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 from app.verdict.reason import Reason
-
-Cell = str | bytes | int | float | None
-"""A value of a MySQL driver."""
-
-Rows = tuple[tuple[Cell, ...], ...]
-
-# As SHOW STATUS prints -1, for example wsrep_local_index outside any component.
-_UNSIGNED_MINUS_ONE = 2**64 - 1
-# Terminals show these texts.
-_UNSAFE = re.compile(r"[^A-Za-z0-9 _/:,.()+\[\]-]")
-_TEXT_LIMIT = 60
-_LIST_LIMIT = 2048  # as much as a server sends of a status variable
-# As SELECT has them.
-_SWITCH_POSITIONS = {"1": "ON", "0": "OFF"}
 
 NOT_A_NUMBER = -1
 """The value of a `Number` if the server sent no non-negative whole number."""
 
 
-def _text(cell: Cell, limit: int = _TEXT_LIMIT) -> str:
-    if cell is None:
-        return ""
-    text = cell.decode("ascii", "replace") if isinstance(cell, bytes) else str(cell)
-    return _UNSAFE.sub("?", text.strip()[:limit])
-
-
-def _word(cell: Cell) -> str:
-    text = _text(cell)
-    return _SWITCH_POSITIONS.get(text, text)
-
-
-def _integer(cell: Cell) -> int:
-    text = _text(cell)
-    # _text removed digits outside ASCII.
-    number = int(text) if text.isdecimal() else NOT_A_NUMBER
-    return number if number < _UNSIGNED_MINUS_ONE else NOT_A_NUMBER
-
-
-Number = Annotated[int | None, _integer]
-Word = Annotated[str | None, _word]
-Text = Annotated[str | None, _text]
-LongText = Annotated[str | None, partial(_text, limit=_LIST_LIMIT)]
+Number = Annotated[int | None, "number"]
+Word = Annotated[str | None, "word"]
+Text = Annotated[str | None, "text"]
+LongText = Annotated[str | None, "long text"]
 """None if the server sent no such row. Text is short and printable ASCII."""
 
 
@@ -129,34 +93,13 @@ ELSEWHERE = "MYSQL_HOST leads to another host: the verdict is about the server t
 PollResult = NodeState | PollFailure
 
 
-_PARSERS = {
+KINDS = {
     name: annotation.__metadata__[0]
     for variables in (StatusVariables, SystemVariables)
     for name, annotation in variables.__annotations__.items()
 }
+"""How the value of a variable is parsed."""
 
 STATUS_VARIABLES = tuple(StatusVariables.__annotations__)
 SYSTEM_VARIABLES = tuple(SystemVariables.__annotations__)
 """What a poll asks for. A server takes names in either case."""
-
-
-def parse_node_state(rows: Iterable[tuple[Cell, ...]]) -> PollResult:
-    """Parse rows of name and value.
-
-    Two values of a name are a failure: to guess which is true would risk a false 200.
-    """
-    values: dict[str, int | str] = {}
-    for row in rows:
-        if len(row) != 2:  # noqa: PLR2004 (a name and a value)
-            return PollFailure(
-                Reason.ERROR, "the server sent a row that is not a name and a value"
-            )
-        name = _text(row[0]).lower()
-        if name not in _PARSERS:
-            continue
-        value = _PARSERS[name](row[1])
-        if values.setdefault(name, value) != value:
-            return PollFailure(
-                Reason.ERROR, f"the server sent two different values for {name}"
-            )
-    return NodeState(**values)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from pymysql.err import OperationalError
 from app.commands.asking import Answer, address_at
 from app.commands.cluster import remarks_on
 from app.database.faults import CONNECTING, RefusedPluginError, poll_failure
+from app.database.rows import parse_node_state
 from app.database.session import suspect_seconds_in
 from app.database.surroundings import group_port_in, lost_peers
 from app.http.answers import policy_of
@@ -26,11 +27,7 @@ from app.settings.env_file import read_env_file
 from app.settings.error import SettingsError
 from app.settings.option_file import read_option_file
 from app.settings.settings import TABLE
-from app.verdict.node_state import (
-    STATUS_VARIABLES,
-    SYSTEM_VARIABLES,
-    parse_node_state,
-)
+from app.verdict.node_state import STATUS_VARIABLES, SYSTEM_VARIABLES
 from app.verdict.rules import Policy
 from harness.costly import HEADS, variants
 

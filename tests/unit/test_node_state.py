@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.database.rows import parse_node_state
 from app.text import one_line
 from app.verdict.node_state import (
     NOT_A_NUMBER,
@@ -13,7 +14,6 @@ from app.verdict.node_state import (
     SYSTEM_VARIABLES,
     NodeState,
     PollFailure,
-    parse_node_state,
 )
 from app.verdict.reason import Reason
 from tests import real_rows

@@ -8,12 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.verdict.node_state import (
-    NOT_A_NUMBER,
-    Cell,
-    NodeState,
-    PollFailure,
-)
+from app.database.rows import Cell
+from app.verdict.node_state import NOT_A_NUMBER, NodeState, PollFailure
 from app.verdict.reason import PLANNED, POLL_FAILURES, Reason
 from app.verdict.rules import Policy, Switches, decide, status_of, verdicts
 from tests import pxc, real_rows
