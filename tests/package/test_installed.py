@@ -178,22 +178,6 @@ def test_a_process_that_is_killed_or_hangs_is_replaced(
     machine.wait_for(seconds=10)
 
 
-def test_a_successor_that_is_killed_for_memory_changes_nothing(
-    machine: Machine,
-) -> None:
-    before = machine.main_pid
-    limit = "systemctl set-property --runtime clustercheckd MemoryMax={}"
-    machine.run(limit.format("200M"))
-    # In place of a successor: which of both the kernel would kill is not certain.
-    processes = "/sys/fs/cgroup/system.slice/clustercheckd.service/cgroup.procs"
-    machine.run(f"(echo $BASHPID >{processes} && exec tail -c 1G /dev/zero) || true")
-    log = "journalctl --unit=clustercheckd --lines=50"
-    wait_for("systemd to see it", lambda: "OOM killer" in machine.run(log))
-    assert machine.main_pid == before
-    machine.wait_for()
-    machine.run(limit.format("infinity"))
-
-
 @contextmanager
 def drop_in(machine: Machine, text: str) -> Iterator[None]:
     """Have a drop-in for the unit while the block runs, as `systemctl edit` makes it."""
