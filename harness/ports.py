@@ -50,6 +50,10 @@ def listens(port: int, pid: int | None = None) -> bool:
 
     This reads the kernel's table and does not connect. pid: of a process in the network meant.
     """
-    table = Path(f"/proc/{pid or 'self'}/net/tcp").read_text()
+    try:
+        table = Path(f"/proc/{pid or 'self'}/net/tcp").read_text()
+    except FileNotFoundError:
+        # It has ended.
+        return False
     rows = [line.split() for line in table.splitlines()[1:]]
     return any(row[1].endswith(f":{port:04X}") and row[3] == _LISTENING for row in rows)
