@@ -12,8 +12,10 @@ The first row that matches:
 | it has paused its group since it applied, and no other member has         | stalled     |
 | none of these                                                             | the group   |
 
-What its host has shown counts until it is in touch again, for the time in `_AROUND` at most:
-packets flow before a group has decided who is in it, and a server looks for room once a minute.
+What its host has shown counts for the time in `_AROUND` at most. A lost network counts until a read
+in sync that began later is answered: packets flow, and what was ordered before is applied, before a
+group has decided who is in it. A full disk counts until it applies: a server looks for room once a
+minute.
 
 A member pauses its group when its queue is long. That the queue grows tells nothing: where all
 stand for one cause, clients that write to one member make it grow on all others. But each member
@@ -69,7 +71,7 @@ class Stand:
 
     look: the latest. before: the one before it applied for the last time, or its queue was empty.
     worked_at: when it was last at work. in_touch_at: when it last heard from its group. shown: when
-    its host last showed what since then. stands: whether write-sets wait and none is applied, so
+    its host last showed what still counts. stands: whether write-sets wait and none is applied, so
     that the next look is to count.
     """
 
@@ -85,10 +87,11 @@ class Stand:
         then = self.look if self.look.committed else look
         has_moved = look.committed != self.look.committed or look.committed <= 0
         in_touch_at = max(look.in_sync_at, look.at if has_moved else self.in_touch_at)
-        shown: dict[str, float] = {}
-        if in_touch_at <= self.in_touch_at:
-            around = {name: look.at for name in _AROUND if look.seen.get(name)}
-            shown = {**self.shown, **around}
+        # Its host was seen at the look before.
+        around = dict.fromkeys(filter(look.seen.get, _AROUND), self.look.at)
+        over = {IS_CUT: look.in_sync_at, IS_FULL: in_touch_at}
+        known = {**self.shown, **around}
+        shown = {name: at for name, at in known.items() if at >= over[name]}
         if has_moved or look.queue <= 0:
             return Stand(look, then, look.at, in_touch_at, shown)
         now, earlier = look.seen, then.seen
