@@ -27,7 +27,7 @@ from app.database.resolver import Resolver
 from app.database.session import SYNC_SECONDS, Session
 from app.database.sessions import Sessions
 from app.database.surroundings import Surroundings
-from app.database.sync import Read, Sync, gap_seconds
+from app.database.sync import Sync, gap_seconds
 from app.deadline import boot_seconds, deadline
 from app.settings.database import Database
 from app.verdict.alone import Look, Stand
@@ -205,13 +205,12 @@ class Poller:
                 await asyncio.sleep(_NEXT_VISIT_SECONDS)
 
     def _stand_after(self, node: NodeState) -> Stand:
-        sync, session = self.sync, self._serving
+        session = self._serving
         if session is None:
             return self.stand
         around = self._surroundings.look(
             session.variables, node.wsrep_cluster_size, waits=self.stand.waits
         )
-        in_sync_at = sync.read_began_at if sync.read is Read.ANSWERED else -math.inf
         look = Look(
             at=self._now(),
             committed=node.wsrep_last_committed or 0,
@@ -219,7 +218,7 @@ class Poller:
             sent=node.wsrep_flow_control_sent or 0,
             received=node.wsrep_flow_control_recv or 0,
             wait_seconds=self.sync_wait_seconds or 0.0,
-            in_sync_at=in_sync_at,
+            in_sync_at=self.sync.in_sync_at,
             seen={**session.counted, **around},
         )
         self.stand = self.stand.after(look)
@@ -232,7 +231,8 @@ class Poller:
         stamps = self._attempt.file_stamps
         if self.logins.waits(at) and stamps != self.database.file_stamps():
             self.logins = self.logins.account_changed()
-        if self.sync.read_is_due(at, interval_seconds):
+        is_old = self.sync.read_began_at < self.stand.cut_at
+        if is_old or self.sync.read_is_due(at, interval_seconds):
             self._begin_read_in_sync()
         if self._serving is None or self._attempt.login:
             return

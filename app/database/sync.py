@@ -4,6 +4,7 @@ If no poll was answered for so long that the group may have excluded the node, w
 yet, the next 200 needs a read in sync that began afterwards, whoever slept.
 """
 
+import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -55,11 +56,13 @@ class Sync:
     """What the polls and reads in sync so far say.
 
     A method that names an event returns the value after it. unanswered: of the latest poll.
+    in_sync_at: when the latest read that was answered began.
     """
 
     read: Read = Read.NONE
     read_began_at: float = 0.0
     waiting_since: float = 0.0
+    in_sync_at: float = -math.inf
     answers: Answers = Answers.NONE
     due_at: float = 0.0
     returned_at: float = 0.0
@@ -117,7 +120,8 @@ class Sync:
         answers = self.answers
         if answers is Answers.RETURNING and is_prompt and not self.read_is_outdated:
             answers = Answers.TIMELY
-        return replace(self, read=Read.ANSWERED, answers=answers)
+        in_sync_at = self.read_began_at
+        return replace(self, read=Read.ANSWERED, answers=answers, in_sync_at=in_sync_at)
 
     def read_lost(self, at: float) -> "Sync":
         """Note that its session was lost, or got another error."""

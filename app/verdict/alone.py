@@ -5,17 +5,17 @@ The first row that matches:
 
 | what the node shows                                                       | what it is  |
 |---------------------------------------------------------------------------|-------------|
+| each connection to another member has lost its packets, while it waited   | cut-off     |
 | no read in sync waits; the queue is empty, or it applies                  | it keeps up |
-| each connection to another member has lost its packets                    | cut-off     |
 | there was no room for its data or its binary log                          | disk-full   |
 | it is at work: it writes rows, or a read is pending in two looks running  | the group   |
 | it has paused its group since it applied, and no other member has         | stalled     |
 | none of these                                                             | the group   |
 
-What its host has shown counts for the time in `_AROUND` at most. A lost network counts until a read
-in sync that began later is answered: packets flow, and what was ordered before is applied, before a
-group has decided who is in it. A full disk counts until it applies: a server looks for room once a
-minute.
+What its host has shown counts until it is in touch again, for the time in `_AROUND` at most: a
+server looks for room once a minute, and packets flow, and what was ordered before is applied,
+before a group has decided who is in it. So a node that was cut off is in touch once a read in sync
+that began later is answered, and any other once it applies.
 
 A member pauses its group when its queue is long. That the queue grows tells nothing: where all
 stand for one cause, clients that write to one member make it grow on all others. But each member
@@ -86,12 +86,12 @@ class Stand:
         """Return what one more look says."""
         then = self.look if self.look.committed else look
         has_moved = look.committed != self.look.committed or look.committed <= 0
-        in_touch_at = max(look.in_sync_at, look.at if has_moved else self.in_touch_at)
         # Its host was seen at the look before.
         around = dict.fromkeys(filter(look.seen.get, _AROUND), self.look.at)
-        over = {IS_CUT: look.in_sync_at, IS_FULL: in_touch_at}
-        known = {**self.shown, **around}
-        shown = {name: at for name, at in known.items() if at >= over[name]}
+        known = Stand(look, shown={**self.shown, **around})
+        hears = has_moved and not known.shows(IS_CUT)
+        in_touch_at = max(look.in_sync_at, look.at if hears else self.in_touch_at)
+        shown = {name: at for name, at in known.shown.items() if at >= in_touch_at}
         if has_moved or look.queue <= 0:
             return Stand(look, then, look.at, in_touch_at, shown)
         now, earlier = look.seen, then.seen
@@ -102,8 +102,19 @@ class Stand:
 
     @property
     def waits(self) -> bool:
-        """Whether it does not keep up."""
-        return self.stands or self.look.wait_seconds >= _WAIT_SECONDS
+        """Whether it does not keep up, or its group may be about to exclude it."""
+        has_waited = self.look.wait_seconds >= _WAIT_SECONDS
+        return self.stands or has_waited or self.shows(IS_CUT)
+
+    @property
+    def cut_at(self) -> float:
+        """When it was last seen cut off, if that may still count."""
+        return self.shown.get(IS_CUT, -math.inf)
+
+    def shows(self, name: str) -> bool:
+        """Whether what its host has shown counts."""
+        _, seconds = _AROUND[name]
+        return self.look.at <= self.shown.get(name, -math.inf) + seconds
 
     @property
     def _pauses_alone(self) -> bool:
@@ -116,8 +127,8 @@ class Stand:
         look = self.look
         if not self.waits:
             return None, 0.0
-        for name, (reason, seconds) in _AROUND.items():
-            if look.at <= self.shown.get(name, -math.inf) + seconds:
+        for name, (reason, _) in _AROUND.items():
+            if self.shows(name):
                 return reason, look.at - self.in_touch_at
         if self.stands and WRITTEN in look.seen and self._pauses_alone:
             return Reason.STALLED, look.at - self.worked_at

@@ -15,6 +15,7 @@ from app.database.poller import Pace, Poller
 from app.database.surroundings import Surroundings
 from app.monitor.monitor import Monitor, Polling
 from app.settings.database import Database
+from app.verdict.alone import IS_CUT
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy, Switches, Verdict
@@ -58,17 +59,19 @@ class BrokenPromiseError(AssertionError):
     """What clustercheckd promises did not hold; the words are the story of the world."""
 
 
-class _Host(Surroundings):
-    """Has room, and connections that work."""
+class Host(Surroundings):
+    """Has room, and connections that work, unless the network is cut.
+
+    is_doubtful: whether the group may still exclude the node for that.
+    """
+
+    is_cut = is_doubtful = False
 
     def look(
-        self,
-        _variables: object,
-        _members: object,
-        *,
-        waits: bool,  # noqa: ARG002
+        self, _variables: object, _members: object, *, waits: bool
     ) -> dict[str, int]:
-        return {}
+        """Return what is seen of the network."""
+        return {IS_CUT: int(self.is_cut)} if waits else {}
 
 
 Story = Callable[["Simulation"], Awaitable[None]]
@@ -114,6 +117,7 @@ class Simulation:
         self.broken: list[str] = []
         self._latest = Poll()
         self.server.on_session = self._check_sessions
+        self.host = Host()
 
     def run(self) -> list[str]:
         """Run the world to its end, and return its story.
@@ -138,7 +142,7 @@ class Simulation:
 
     async def _live(self) -> None:
         self.poller = Poller(
-            _DATABASE, _PACE, surroundings=_Host(), clock=self.world.boot_seconds
+            _DATABASE, _PACE, surroundings=self.host, clock=self.world.boot_seconds
         )
         polling = Polling(
             self._check_poll,
@@ -274,7 +278,8 @@ class Simulation:
         settled_at = max(settled_at, self._settled_at(policy))
         # Our process may have paused meanwhile, but not twice.
         is_due = settled_at <= asked_at and disturbances < _TOO_MANY
-        stands_alone = verdict.reason in _STANDS_ALONE and self.server.stand is Stand.IT
+        is_alone = self.server.stand is Stand.IT or self.host.is_doubtful
+        stands_alone = verdict.reason in _STANDS_ALONE and is_alone
         if verdict.available:
             self._check_200(asked_at, is_strict=policy is _STRICT)
         elif is_due and not stands_alone and not self._over:

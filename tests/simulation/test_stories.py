@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from app.verdict.reason import Reason
 from tests.simulation.server import Fate, Sync
 from tests.simulation.simulation import Simulation, Story
 
@@ -75,6 +76,26 @@ async def test_reads_in_sync_that_wait_for_15_minutes_leave_room_for_visits(
     await asyncio.sleep(900.0)
     assert world.promises.settled_at < world.world.now
     world.plan.change_sync(Sync.ANSWERED)
+
+
+@in_calm_worlds
+async def test_after_a_cut_the_next_200_needs_a_read_in_sync_that_began_later(
+    world: Simulation,
+) -> None:
+    world.host.is_cut = world.host.is_doubtful = True
+    world.plan.change_sync(Sync.LATE)
+    while not world.server.waits_in_sync:  # noqa: ASYNC110 (a world with its own clock)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(2.0)
+    world.host.is_cut = False
+    # The one that waited has been answered, and the next one waits.
+    await asyncio.sleep(2.5)
+    assert world.monitor.verdict().reason is Reason.CUT_OFF
+    # Not only when its connections were lost ten seconds ago.
+    await asyncio.sleep(3.0)
+    assert world.monitor.verdict().available
+    world.plan.change_sync(Sync.ANSWERED)
+    world.host.is_doubtful = False
 
 
 @in_calm_worlds
