@@ -11,6 +11,7 @@ from pathlib import Path
 from app.commands.asking import Address, Answer, ask, own_address
 from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
+from app.commands.unit import is_stopped
 from app.settings.source import Source
 from app.text import host_and_port
 from app.verdict.node_state import ELSEWHERE
@@ -38,6 +39,8 @@ def reload(source: Source) -> int:
     sent_at = datetime.now(UTC)
     if fault := before.fault:
         fault += "; if its address has changed, run: systemctl reload clustercheckd"
+        if is_stopped():
+            fault = "it does not run: systemctl start clustercheckd"
     else:
         main = main or str(before.pid)
         fault = _send_signal(main, place.port)
@@ -76,9 +79,11 @@ def _told(before: Answer, after: Answer) -> int:
         f"{after.address.name} uses the settings as they are now, with {read}; its verdict was"
         f" {before.reason} and is {after.words}"
     )
-    if after.node.elsewhere:
-        complain(ELSEWHERE)
     lost = []
+    if after.node.elsewhere and not before.node.elsewhere:
+        lost.append(ELSEWHERE)
+    elif after.node.elsewhere:
+        complain(ELSEWHERE)
     if before.available and not after.available:
         lost.append("the node was available and is not any more")
     if before.reason == Reason.DISABLED != after.reason:

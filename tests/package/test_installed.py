@@ -281,6 +281,8 @@ def test_another_hosts_server_is_told(machine: Machine) -> None:
     told = "MYSQL_HOST leads to another host: the verdict is about the server there"
     try:
         with settings(machine, "MYSQL_HOST=10.99.0.2\n"):
+            reloaded = machine.run("clustercheckd reload; test $? = 1")
+            assert f"{told}: reload no other node" in reloaded
             for command in ("reload", "check", "status"):
                 assert told in machine.run(f"clustercheckd {command}")
             assert told in machine.run("journalctl --no-pager --unit clustercheckd")
@@ -315,6 +317,8 @@ def test_a_plugin_that_is_not_supported_is_named_unless_the_account_has_another_
 def test_a_drain_before_the_start_is_confirmed(machine: Machine) -> None:
     machine.run("systemctl stop clustercheckd")
     assert "does not run: it starts drained\n" in machine.run("clustercheckd drain")
+    refused = machine.run("clustercheckd reload", check=False)
+    assert refused.endswith(": it does not run: systemctl start clustercheckd\n")
     machine.restart("503 disabled")
     machine.run("clustercheckd undrain")
     machine.wait_for()

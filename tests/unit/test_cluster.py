@@ -144,6 +144,14 @@ REMARKS: list[tuple[tuple[NodeState | None, ...], str, dict[str, str]]] = [
         },
     ),
     (
+        (MEMBER, replace(LATE, stall="group"), MEMBER),
+        "",
+        {
+            "held-up": "reads in sync wait on n2; others do not wait: run there:"
+            " mariadb -e 'SHOW PROCESSLIST'"
+        },
+    ),
+    (
         (LATE, replace(LATE, stall="stalled"), replace(LATE, stall="group")),
         "2",
         {"held-up": "reads in sync wait on n1, n2, n3; look first at n2 (stalled)"},
