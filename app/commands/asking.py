@@ -6,6 +6,8 @@ terminal.
 """
 
 import contextlib
+import errno
+import os
 import re
 import socket
 import time
@@ -30,6 +32,9 @@ from app.verdict.rules import word_of
 SECONDS = 2.0
 _MOST_BYTES = 1 << 18
 _MOST_MEMBERS = 64
+REFUSED = os.strerror(errno.ECONNREFUSED)
+"""The fault of a port on which nobody listens."""
+
 _NO_ANSWER = f"no answer within {SECONDS:g} s"
 _NOT_OURS = (
     "no clustercheckd that answers this host: check the port, and CLUSTERCHECK_ALLOW_FROM"

@@ -116,7 +116,7 @@ def _held_up(members: Sequence[Answer], answers: Sequence[Answer]) -> str:
     hint = f"look first at {', '.join(suspects)}"
     if late and all(one.node.stall == GROUP for one in late):
         hint = "the whole group waits: look for DDL, a large transaction, a lost member"
-        if len(late) == 1 < len(members):
+        if len(late) == 1 < len(members) and len(seen) == 1 and not suspects:
             hint = "others do not wait: run there: mariadb -e 'SHOW PROCESSLIST'"
     elif not suspects:
         hint = "run there: df -h /var/lib/mysql"

@@ -3,20 +3,17 @@
 Both then ask the service whether it sees that.
 """
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
-from app.commands.asking import ask, own_address
+from app.commands.asking import REFUSED, ask, own_address
 from app.commands.exit_status import DONE, FAILED
 from app.commands.output import complain, say
 from app.commands.unit import is_stopped
 from app.settings.error import SettingsError
 from app.settings.source import Source
 from app.verdict.reason import Reason
-
-_REFUSED = os.strerror(errno.ECONNREFUSED)
 
 
 def drain(source: Source, reason: str | None) -> int:
@@ -80,7 +77,7 @@ def _confirm(source: Source, disabled_file: str, *, drained: bool) -> int:
     name = answer.address.name
     verdict = f"{name} is {answer.verdict}, {answer.words}"
     # Nothing else answers there either.
-    if answer.fault == _REFUSED and drained and is_stopped():
+    if answer.fault == REFUSED and drained and is_stopped():
         say("clustercheckd.service does not run: it starts drained")
         return DONE
     if answer.fault:

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.commands.asking import Address, Answer, ask, own_address
+from app.commands.asking import REFUSED, Address, Answer, ask, own_address
 from app.commands.exit_status import DONE, FAILED, MISUSED, NOT_AVAILABLE
 from app.commands.output import complain, say
 from app.commands.unit import is_stopped
@@ -39,7 +39,7 @@ def reload(source: Source) -> int:
     sent_at = datetime.now(UTC)
     if fault := before.fault:
         fault += "; if its address has changed, run: systemctl reload clustercheckd"
-        if is_stopped():
+        if before.fault == REFUSED and is_stopped():
             fault = "it does not run: systemctl start clustercheckd"
     else:
         main = main or str(before.pid)

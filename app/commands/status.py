@@ -100,7 +100,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     for cause, latest in answer.connections.latest.items():
         ago = age_since(latest.at)
         yield f"turned away {latest.client} {ago} ago: {cause}: {latest.detail}"
-    yield from (f"setting ignored: {line}" for line in reload.warnings)
+    yield from (f"settings: {line}" for line in reload.warnings)
     if reload.complaints:
         ago = age_since(reload.at)
         told = "; ".join(reload.complaints)

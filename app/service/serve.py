@@ -214,8 +214,8 @@ class _Service:
         """Reload, one at a time, whenever SIGHUP has arrived, once this is the main process."""
         if self._old:
             await self._succeed(self._old)
-        if self._is_new:
-            self._systemd.keep(self._listening)
+        else:
+            self._keep()
         self._asked = asyncio.Event()
         loop = asyncio.get_running_loop()
         signal.signal(
@@ -239,11 +239,17 @@ class _Service:
         with suppress(EOFError):
             await old.answer(Known)
         self._systemd.is_heard = True
+        self._keep()
         self._sources.last_reload = self._outcome
         with suppress(EOFError):
             sessions.others = (await old.answer(Known)).sessions
         sessions.is_shared = False
         old.close()
+
+    def _keep(self) -> None:
+        """Have systemd keep a new socket. An old one that it keeps would take the connections."""
+        if self._is_new:
+            self._systemd.keep(self._listening)
 
     def _hand_over(self, successor: Successor, pid: int) -> Awaitable[object]:
         """Leave the place to a successor, which accepts; return what ends when this does not."""

@@ -18,6 +18,7 @@ that does not go.
 """
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -82,9 +83,12 @@ class _Channel:
     def tell(self, message: Known | Report) -> None:
         from pydantic_core import to_json  # noqa: PLC0415 (the first verdict waits for no import)
 
-        # It may have gone: then the next answer says so.
-        with suppress(ConnectionError):
+        try:
             self._end.send(to_json(message, inf_nan_mode="constants"))
+        except OSError as fault:
+            # It may have gone: then the next answer says so.
+            if fault.errno == errno.EMSGSIZE:
+                raise
 
     async def answer(self, kind: type[_T]) -> _T:
         from pydantic import TypeAdapter  # noqa: PLC0415 (as above)

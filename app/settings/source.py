@@ -106,7 +106,7 @@ def _lone_networks(settings: Settings) -> Iterator[str]:
         if one.num_addresses == 1 and str(one).endswith(".0/32"):
             address = one.network_address
             yield (
-                f"CLUSTERCHECK_ALLOW_FROM: {address} is one address, not a network like"
+                f"CLUSTERCHECK_ALLOW_FROM: {address} counts as one address, not as a network like"
                 f" {address}/24"
             )
 

@@ -89,8 +89,9 @@ class Stand:
         # Its host was seen at the look before.
         around = dict.fromkeys(filter(look.seen.get, _AROUND), self.look.at)
         known = Stand(look, shown={**self.shown, **around})
-        hears = has_moved and not known.shows(IS_CUT)
-        in_touch_at = max(look.in_sync_at, look.at if hears else self.in_touch_at)
+        is_cut = known.shows(IS_CUT) and look.in_sync_at < known.cut_at
+        heard_at = look.at if has_moved else look.in_sync_at
+        in_touch_at = self.in_touch_at if is_cut else max(self.in_touch_at, heard_at)
         shown = {name: at for name, at in known.shown.items() if at >= in_touch_at}
         if has_moved or look.queue <= 0:
             return Stand(look, then, look.at, in_touch_at, shown)

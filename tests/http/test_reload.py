@@ -466,7 +466,7 @@ def test_a_reload_with_a_thousand_mistaken_names_tells_some_of_them(
     assert len(warnings) == 21
     assert warnings[-1] == "and 980 more"
     # Under systemd, nobody sees what a reload prints.
-    assert "setting ignored: and 980 more" in run("status", **reloaded.environ).stdout
+    assert "settings: and 980 more" in run("status", **reloaded.environ).stdout
 
 
 def test_a_successor_that_is_killed_changes_nothing(ending: Reloaded) -> None:

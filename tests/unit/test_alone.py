@@ -240,6 +240,10 @@ def test_a_node_is_out_until_it_is_in_touch_again_not_until_its_host_is_well(
     # As its host was seen before that.
     in_touch = out.after(replace(waits, at=5.0, in_sync_at=4.5, seen={shown: 1}))
     assert in_touch.after(replace(well, at=6.0)).cause[0] == GROUP
+    # A read that began before the cut was last seen does not make it young either.
+    longer = out.after(replace(waits, at=5.0, seen={shown: 1}))
+    early = longer.after(replace(well, at=6.0, in_sync_at=2.0))
+    assert early.cause == (reason, 5.0 if shown == IS_CUT else 4.0)
     # A network, or a disk, that failed for a moment while all wait for DDL.
     assert out.after(replace(well, at=1.0 + longest)).cause[0] == reason
     assert out.after(replace(well, at=1.1 + longest)).cause[0] == GROUP

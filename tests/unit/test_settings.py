@@ -264,7 +264,7 @@ def test_of_two_lines_that_set_the_same_the_last_counts_and_the_other_is_told(
 def test_an_address_that_looks_like_a_network_is_told(load: Load) -> None:
     networks = "10.7.0.0 10.8.0.0/16 ::1 10.7.0.1"
     assert load(CLUSTERCHECK_ALLOW_FROM=networks)[1] == [
-        "CLUSTERCHECK_ALLOW_FROM: 10.7.0.0 is one address, not a network like 10.7.0.0/24"
+        "CLUSTERCHECK_ALLOW_FROM: 10.7.0.0 counts as one address, not as a network like 10.7.0.0/24"
     ]
 
 
