@@ -117,7 +117,7 @@ class Process:
             self.send(signal.SIGCONT)
 
     def stop(
-        self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0
+        self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 20.0
     ) -> int:
         """Stop the process, with SIGKILL after seconds, and kill the rest of its session.
 

@@ -33,7 +33,7 @@ settings.load_profile("few")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 TEST_FOLDERS = ("package", "unit", "simulation", "http", "cluster", "haproxy")
 CLUSTER = "cluster"
-PROCESSES = 6
+PROCESSES = 4
 """How many processes run all tests. Tests wait more than they work."""
 
 

@@ -42,7 +42,7 @@ def test_a_log_that_nobody_reads_costs_no_answer_and_not_the_end(
         service.wait_for_verdict(200, "synced")
         service.disabled_file.touch()
         service.wait_for_verdict(503, "disabled")
-        assert service.process.stop(seconds=3) == 0
+        assert service.process.stop() == 0
 
 
 ODD = "ge\"h'e\\i m=#%s%d{0}$`é€"

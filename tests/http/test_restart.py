@@ -59,4 +59,4 @@ def test_a_request_that_is_on_its_way_at_the_end_is_answered(
         if answers != {b"HTTP/1.1 200 OK"}:
             within("all requests on their way", sent_seconds, 0.2)
             raise AssertionError(answers)
-        assert service.process.stop(seconds=5) == 0
+        assert service.process.stop() == 0

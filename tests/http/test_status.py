@@ -21,6 +21,7 @@ from tests.conftest import Services, settings_for
 from tests.fake_mysql import Behaviour, FakeMySQL, Peer, fake_mysql, galera
 from tests.http.conftest import DONOR, REFUSED
 from tests.http.test_process import SECONDS, begin, run
+from tests.measured import STALLED, DisturbedError
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
 NO_CLUSTERCHECKD = (
@@ -227,6 +228,9 @@ class TestCommand:
             port = services.beside(server).port
             done = run("status", "--json", "--all", f"localhost:{port}")
         document = json.loads(done.stdout)
+        asked, *_ = document["nodes"]
+        if asked.get("reason") in STALLED:
+            raise DisturbedError(asked["detail"])
         targets = [one["target"] for one in document["nodes"]]
         assert targets == [f"{host}:{port}" for host in ("localhost", *others)]
         assert document["cluster"] == told
