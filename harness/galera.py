@@ -121,13 +121,14 @@ class Group:
     """How a group differs from the usual one.
 
     provider_options, options: more of them, of each member's provider and server. is_encrypted: its
-    members speak TLS with each other. weightless: its last member counts for no majority.
-    has_arbitrator: garbd is one more member, on a host of its own.
+    members speak TLS with each other. is_ipv6: or IPv6, on hosts of their own. weightless: its last
+    member counts for no majority. has_arbitrator: garbd is one more member, on a host of its own.
     """
 
     provider_options: Sequence[str] = ()
     options: Sequence[str] = ()
     is_encrypted: bool = False
+    is_ipv6: bool = False
     weightless: bool = False
     has_arbitrator: bool = False
 
@@ -301,7 +302,7 @@ class Node:
     """One MariaDB server: its own data, socket and ports on the loopback address, or on a host.
 
     data: the directory of its data. Its other files are beside it. binary_log: the directory of its
-    binary log, if it has one.
+    binary log, if it has one. link: the name here of what leads to its host.
     """
 
     def __init__(
@@ -315,6 +316,9 @@ class Node:
         ports = installation.ports
         self.name, self.host = name, host
         self.address = host.address if host else LOOPBACK
+        self.link = host.link if host else ""
+        is_ipv6 = host and installation.group.is_ipv6
+        self._group_host = f"[{host.address_6}]" if is_ipv6 else self.address
         self.port = ports.free()
         self.group_port = _GROUP_PORT if host else ports.free()
         self.data = data
@@ -329,6 +333,11 @@ class Node:
         self._sst_port, self._ist_port = ports.free(), ports.free()
         self._process: Process | None = None
         self.provider_options: Sequence[str] = ()
+
+    @property
+    def group_address(self) -> str:
+        """Where the other members reach it."""
+        return f"{self._group_host}:{self.group_port}"
 
     @property
     def environ(self) -> dict[str, str]:
@@ -679,8 +688,8 @@ class Node:
         provider = next(path for path in _PROVIDERS if Path(path).exists())
         provider_options = ";".join(
             [
-                f"gmcast.listen_addr=tcp://{self.address}:{self.group_port}",
-                f"ist.recv_addr={self.address}:{self._ist_port}",
+                f"gmcast.listen_addr=tcp://{self.group_address}",
+                f"ist.recv_addr={self._group_host}:{self._ist_port}",
                 "gcache.size=8M",
                 *self._installation.provider_options,
                 *self.provider_options,
@@ -696,10 +705,10 @@ class Node:
             f"--wsrep-cluster-name={_GROUP}",
             f"--wsrep-cluster-address=gcomm://{','.join(addresses)}",
             f"--wsrep-node-name={self.name}",
-            f"--wsrep-node-address={self.address}:{self.group_port}",
+            f"--wsrep-node-address={self.group_address}",
             f"--wsrep-node-incoming-address={self.address}:{self.port}",
             "--wsrep-sst-method=rsync",
-            f"--wsrep-sst-receive-address={self.address}:{self._sst_port}",
+            f"--wsrep-sst-receive-address={self._group_host}:{self._sst_port}",
             f"--wsrep-provider-options={provider_options}",
         ]
 
@@ -715,7 +724,7 @@ class Arbitrator:
     def start(self, member: Node) -> None:
         """Start it, instead of one that runs, as a member of a node's group."""
         self.kill()
-        address = f"gcomm://{member.address}:{member.group_port}"
+        address = f"gcomm://{member.group_address}"
         command = ["garbd", f"--address={address}", f"--group={_GROUP}"]
         self._process = Process("garbd", command, self._log, within=self._within)
 
@@ -827,7 +836,7 @@ class Cluster:
         self, node: Node, *, bootstrap: bool = False, options: Sequence[str] = ()
     ) -> None:
         """Start one node, as the first of a new component or to join the others."""
-        members = [f"{member.address}:{member.group_port}" for member in self.nodes]
+        members = [member.group_address for member in self.nodes]
         node.start(members, bootstrap=bootstrap, options=options)
 
     def wait_until_synced(self, node: Node) -> None:

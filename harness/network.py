@@ -13,8 +13,8 @@ from harness.block import Block
 from harness.process import with_system_path
 from harness.waiting import wait_for
 
-# Reserved for benchmarks between devices (RFC 2544), so nothing routes it.
-_TEST_NETWORK = ip_network("198.18.0.0/15")
+# Reserved for benchmarks between devices (RFC 2544 and 5180), so nothing routes them.
+_TEST_NETWORK, _TEST_NETWORK_6 = ip_network("198.18.0.0/15"), ip_network("2001:2::/48")
 _CLONE_NEWNET = 0x4000_0000
 _MOST_HOSTS = 8
 _TABLE = "clustercheckd"
@@ -27,10 +27,10 @@ class NoNetworkError(Exception):
 
 
 class RemoteHost(Block):
-    """A network namespace with its own address, which exists while the `with` block runs.
+    """A network namespace with its own addresses, which exists while the `with` block runs.
 
     Needs root. number: tells it from the other hosts of this process. within: the beginning of a
-    command that runs there.
+    command that runs there. address_6: in IPv6. link: the name here of what leads there.
 
     Raises `NoNetworkError` if the namespace cannot be created.
     """
@@ -42,13 +42,15 @@ class RemoteHost(Block):
         network = _TEST_NETWORK.network_address + offset % _TEST_NETWORK.num_addresses
         self.address = str(network + 2)
         self.our_address = str(network + 1)
+        network_6 = _TEST_NETWORK_6.network_address + offset
+        self.address_6, self._our_address_6 = str(network_6 + 2), str(network_6 + 1)
         self._name = f"clustercheckd-{os.getpid()}-{number}"
-        self._link = f"cc{os.getpid()}-{number}"
+        self.link = f"cc{os.getpid()}-{number}"
         self.within = ("nsenter", f"--net=/run/netns/{self._name}")
 
     def close(self) -> None:
         """Remove the link and the namespace, if they exist."""
-        _ip(f"link del {self._link}", check=False)
+        _ip(f"link del {self.link}", check=False)
         _ip(f"netns del {self._name}", check=False)
 
     @contextmanager
@@ -80,21 +82,26 @@ class RemoteHost(Block):
 
     def _route(self) -> None:
         # To other hosts, and not to a name server: the node would wait for its answers.
-        _ip(f"-n {self._name} route add {_TEST_NETWORK} via {self.our_address}")
+        within = f"-n {self._name}"
+        _ip(f"{within} route add {_TEST_NETWORK} via {self.our_address}")
+        # A link that is down has no address in IPv6.
+        _ip(f"{within} addr replace {self.address_6}/126 dev {_ITS_LINK} nodad")
+        _ip(f"{within} route add {_TEST_NETWORK_6} via {self._our_address_6}")
 
     def _wait_until_connected(self) -> None:
         # The kernel may notice the carrier up to a second late, and drops all packets till then.
         # Not from /sys, which shows the network of who mounted it.
         wait_for(
             "the link to the remote host",
-            lambda: " UP " in _ip(f"-br link show dev {self._link}"),
+            lambda: " UP " in _ip(f"-br link show dev {self.link}"),
         )
 
     def _start(self) -> None:
         _ip(f"netns add {self._name}")
-        _ip(f"link add {self._link} type veth peer name {_ITS_LINK} netns {self._name}")
-        _ip(f"addr add {self.our_address}/30 dev {self._link}")
-        _ip(f"link set {self._link} up")
+        _ip(f"link add {self.link} type veth peer name {_ITS_LINK} netns {self._name}")
+        _ip(f"addr add {self.our_address}/30 dev {self.link}")
+        _ip(f"addr add {self._our_address_6}/126 dev {self.link} nodad")
+        _ip(f"link set {self.link} up")
         _ip(f"-n {self._name} link set lo up")
         _ip(f"-n {self._name} addr add {self.address}/30 dev {_ITS_LINK}")
         _ip(f"-n {self._name} link set {_ITS_LINK} address {_ITS_ETHERNET_ADDRESS} up")
@@ -102,7 +109,7 @@ class RemoteHost(Block):
         # Add a permanent neighbour entry: without it, `cut_off` would cause "no route to host"
         # after some seconds.
         neighbour = f"{self.address} lladdr {_ITS_ETHERNET_ADDRESS}"
-        _ip(f"neigh replace {neighbour} dev {self._link} nud permanent")
+        _ip(f"neigh replace {neighbour} dev {self.link} nud permanent")
         self._wait_until_connected()
 
 
@@ -113,7 +120,8 @@ def enter_network_of_our_own() -> None:
     """
     _call("unshare", _CLONE_NEWNET)
     _ip("link set lo up")
-    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    for path in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        Path("/proc/sys/net", path).write_text("1")
 
 
 @contextmanager
@@ -123,13 +131,13 @@ def dropping(*rules: str) -> Iterator[None]:
     They are lost as on a wire: the sender sends them again. Raises NoNetworkError.
     """
     chain = "type filter hook forward priority 0;"
-    lines = [f"table ip {_TABLE} {{ chain forward {{", chain]
+    lines = [f"table inet {_TABLE} {{ chain forward {{", chain]
     table = "\n".join([*lines, *(f"{rule} drop" for rule in rules), "}", "}"])
     _run(["nft", "-f", "-"], table)
     try:
         yield
     finally:
-        _run(["nft", "delete", "table", "ip", _TABLE])
+        _run(["nft", "delete", "table", "inet", _TABLE])
 
 
 def _set_namespace(descriptor: int) -> None:

@@ -60,6 +60,7 @@ _GROUPS = {
     "arbitrator": Group(has_arbitrator=True),
     "encrypted": Group(is_encrypted=True),
     "fc-limit-1": Group(provider_options=("gcs.fc_limit=1",)),
+    "ipv6": Group(is_ipv6=True),
     "weightless": Group(weightless=True),
 }
 _OPTIONS = (

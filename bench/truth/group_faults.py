@@ -47,14 +47,14 @@ ALL_CUT = "all cut from all"
 _ALL_LOSE = "30 % lost by all"
 _FULL_DISKS = "full disk under the binary log, all"
 NETWORK = {
-    "group cut": ("ip saddr NODE", "ip daddr NODE"),
-    "cannot send": ("ip saddr NODE",),
-    "cannot receive": ("ip daddr NODE",),
-    "pair cut": ("ip saddr NODE ip daddr OTHER", "ip saddr OTHER ip daddr NODE"),
-    "10 % lost": ("ip saddr NODE RARELY", "ip daddr NODE RARELY"),
-    "30 % lost": ("ip saddr NODE OFTEN", "ip daddr NODE OFTEN"),
+    "group cut": ("iifname NODE", "oifname NODE"),
+    "cannot send": ("iifname NODE",),
+    "cannot receive": ("oifname NODE",),
+    "pair cut": ("iifname NODE oifname OTHER", "iifname OTHER oifname NODE"),
+    "10 % lost": ("iifname NODE RARELY", "oifname NODE RARELY"),
+    "30 % lost": ("iifname NODE OFTEN", "oifname NODE OFTEN"),
     _ALL_LOSE: ("meta l4proto tcp OFTEN",),
-    "full-size packets lost": ("ip saddr NODE ip length > 1000",),
+    "full-size packets lost": ("iifname NODE meta length > 1000",),
     ALL_CUT: ("meta l4proto tcp",),
 }
 """What is dropped between hosts, for nft(8)."""
@@ -66,8 +66,8 @@ _FLAPPING, _LINK_DOWN = "flapping", "link down"
 def broken_network(kind: str, stack: Stack, node: Node) -> Iterator[None]:
     """Drop packets between hosts while the block runs."""
     words = {
-        "NODE": node.address,
-        "OTHER": _other(stack, node).address,
+        "NODE": node.link,
+        "OTHER": _other(stack, node).link,
         "RARELY": "numgen random mod 100 < 10",
         "OFTEN": "numgen random mod 100 < 30",
     }
