@@ -22,7 +22,7 @@ help:  ## show this list
 demo: $(VENV)/ready  ## three real Galera nodes, clustercheckd and HAProxy, to play with (ARGS=--once: a scripted tour)
 	@$(PYTHON) -m harness.demo $(ARGS)
 
-test: $(VENV)/ready  ## lint, types and tests, on real MariaDB and HAProxy: about two minutes (ARGS: options for pytest)
+test: $(VENV)/ready  ## lint, types and tests, on real MariaDB and HAProxy: about four minutes (ARGS: options for pytest)
 	$(call checked,-m "not long" $(ARGS))
 
 test-all: test  ## make test, then the tests that take minutes each, then make test-package (root)
