@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulation.simulation import Simulation
 
-WORLDS, MORE_WORLDS = 100, 3000
+WORLDS, MORE_WORLDS = 100, 1500
 AT_ONCE = 20
 
 
