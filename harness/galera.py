@@ -317,8 +317,9 @@ class Node:
         self.name, self.host = name, host
         self.address = host.address if host else LOOPBACK
         self.link = host.link if host else ""
-        is_ipv6 = host and installation.group.is_ipv6
-        self._group_host = f"[{host.address_6}]" if is_ipv6 else self.address
+        self._group_host = self.address
+        if host and installation.group.is_ipv6:
+            self._group_host = f"[{host.address_6}]"
         self.port = ports.free()
         self.group_port = _GROUP_PORT if host else ports.free()
         self.data = data
