@@ -139,9 +139,9 @@ class Poller:
 
     async def aclose(self) -> None:
         """Log out and close the connections, within 0.5 s, after the last poll."""
-        login = self._attempt.login
-        self._give_up()
-        if login:
+        self._leave_all()
+        if login := self._attempt.login:
+            login.cancel()
             await asyncio.wait([login])
         await self.sessions.aclose()
 
@@ -293,12 +293,6 @@ class Poller:
         else:
             leaver = session
         self._leave(leaver)
-
-    def _give_up(self) -> None:
-        """Log out all sessions, and give up the login."""
-        if login := self._attempt.login:
-            login.cancel()
-        self._leave_all()
 
     def _leave_all(self) -> None:
         """Log out all sessions: what they have shown says nothing of another server."""
