@@ -238,7 +238,9 @@ _JOINING, DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = "OFF"
 
 STANDS_ALONE: dict[str | None, str] = {
-    Reason.CUT_OFF: "packets to all other members were lost, and no later read in sync was answered",
+    Reason.CUT_OFF: (
+        "packets to all other members were lost, and no later read in sync was answered"
+    ),
     Reason.DISK_FULL: "the node waits, and the disk of its data or its binary log was full",
     Reason.STALLED: "write-sets wait, none is applied, and the node alone has paused its group",
 }
