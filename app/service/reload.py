@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from datetime import UTC, datetime
 
 from app.database.poller import Poller
@@ -13,7 +14,7 @@ from app.database.sync import Answers, Sync
 from app.deadline import boot_seconds
 from app.http.reload_outcome import ReloadOutcome
 from app.http.sources import Sources
-from app.service.successor import Known, Predecessor, Report, Successor, started
+from app.service.successor import Known, Predecessor, Report, Successor
 from app.settings.error import SettingsError
 from app.verdict.node_state import NodeState, PollFailure, PollResult
 from app.verdict.reason import Reason
@@ -45,7 +46,7 @@ async def reload(
     sessions = sources.poller.sessions
     try:
         await sources.monitor.fresh_verdict()
-        with started(listening) as successor:
+        with closing(Successor(listening)) as successor:
             successor.tell(known_of(sources, began_at))
             # Once it has handed over, this process can refuse nothing any more.
             async with asyncio.timeout(_START_SECONDS):

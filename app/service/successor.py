@@ -24,8 +24,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -132,23 +132,13 @@ class Successor(_Channel):
             theirs.close()
             os.close(ourselves)
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Let it go on alone if systemd follows it, or else kill it."""
         if not self.follows:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self.close()
+            super().close()
         self._process.wait()
-
-
-@contextmanager
-def started(listening: socket.socket) -> Iterator[Successor]:
-    """Start a successor, which ends with the block unless systemd follows it."""
-    successor = Successor(listening)
-    try:
-        yield successor
-    finally:
-        successor.let_go()
 
 
 class Predecessor(_Channel):
