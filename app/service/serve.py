@@ -42,7 +42,6 @@ from app.service.systemd import Systemd, kept_socket
 from app.settings.disabled_file import switches_now
 from app.settings.error import SettingsError
 from app.settings.listening import listening_socket
-from app.settings.settings import Settings
 from app.settings.source import Loaded, Source
 from app.text import host_and_port
 from app.verdict.rules import Switches
@@ -100,9 +99,25 @@ class _Service:
         self._outcome = ReloadOutcome(
             datetime.now(UTC), warnings=loaded.warnings, env_file=loaded.env_file
         )
-        poller = Poller(settings, _pace(settings))
+        interval_seconds = settings.clustercheck_poll_interval
+        deadline_seconds = settings.clustercheck_deadline
+        poller = Poller(
+            settings,
+            Pace(
+                deadline_seconds,
+                settings.clustercheck_login_interval,
+                max(IDLE_SECONDS, interval_seconds),
+            ),
+        )
+        polling = Polling(
+            poller.poll,
+            interval_seconds,
+            deadline_seconds,
+            oldest_usable_seconds(interval_seconds, deadline_seconds),
+            settings.policy(),
+        )
         self._monitor = Monitor(
-            _polling(settings, poller),
+            polling,
             switches=self._switches,
             on_verdict=self._systemd.show,
         )
@@ -270,21 +285,3 @@ class _Service:
         # As long as ever.
         self._server.stop(DEADLINE_SECONDS)
         return self._server.has_closed.wait()
-
-
-def _pace(settings: Settings) -> Pace:
-    return Pace(
-        settings.clustercheck_deadline,
-        settings.clustercheck_login_interval,
-        max(IDLE_SECONDS, settings.clustercheck_poll_interval),
-    )
-
-
-def _polling(settings: Settings, poller: Poller) -> Polling:
-    pace = settings.clustercheck_poll_interval, settings.clustercheck_deadline
-    return Polling(
-        poller.poll,
-        *pace,
-        oldest_usable_seconds(*pace),
-        settings.policy(),
-    )
