@@ -1,5 +1,6 @@
 """`clustercheckd check`: poll the node once, as the service would."""
 
+import asyncio
 import os
 
 from app.commands.as_service import become_service
@@ -27,7 +28,7 @@ def check(source: Source) -> int:
         _tell_of_port(settings)
     # Without a login, there is no verdict.
     settings.target()
-    outcome = poll_once(settings, settings.clustercheck_deadline)
+    outcome = asyncio.run(poll_once(settings, settings.clustercheck_deadline))
     switches = switches_now(settings.clustercheck_disabled_file)
     verdict, *rest = verdicts(outcome, 0.0, settings.policy(), switches)
     say(str(verdict))

@@ -11,12 +11,12 @@ given up, and none begins while the server may have `MOST_SESSIONS` of ours.
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -367,13 +367,7 @@ async def _asked(session: Session, asking: Awaitable[_T]) -> _T | PollFailure:
     return answer
 
 
-def poll_once(database: Database, deadline_seconds: float) -> PollResult:
-    """Poll a node once, without an event loop."""
-    return asyncio.run(first_poll(database, deadline_seconds))
-
-
-async def first_poll(database: Database, deadline_seconds: float) -> PollResult:
+async def poll_once(database: Database, deadline_seconds: float) -> PollResult:
     """Poll a node once, with a login."""
-    poller = Poller(database, Pace(deadline_seconds))
-    async with contextlib.aclosing(poller):
+    async with aclosing(Poller(database, Pace(deadline_seconds))) as poller:
         return await poller.poll()

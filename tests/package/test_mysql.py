@@ -3,6 +3,7 @@
 It has no wsrep.
 """
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -97,7 +98,7 @@ class MySQL:
 
     def poll(self, way: str = "socket") -> NodeState | PollFailure:
         """Log in in this way, and poll once."""
-        return poll_once(self.database(way), DEADLINE_SECONDS)
+        return asyncio.run(poll_once(self.database(way), DEADLINE_SECONDS))
 
     def _inside(self, name: str) -> str:
         """Return the path within its system."""

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from pymysql.constants import CLIENT
 
-from app.database.poller import first_poll, poll_once
+from app.database.poller import poll_once
 from app.settings.settings import Settings
 from app.verdict.node_state import NodeState, PollFailure
 from app.verdict.reason import Reason
@@ -36,9 +36,8 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 def polled(server: FakeMySQL) -> NodeState | PollFailure:
     """Poll once."""
-    return poll_once(
-        replace(database_of(server), mysql_password=PASSWORD), DEADLINE_SECONDS
-    )
+    database = replace(database_of(server), mysql_password=PASSWORD)
+    return asyncio.run(poll_once(database, DEADLINE_SECONDS))
 
 
 def let_in_if_right(peer: Peer, password: bytes) -> None:
@@ -212,7 +211,7 @@ def test_an_unsupported_plugin_is_named_whatever_the_server_does_after_an_empty_
         fake_mysql(behaviour) as server,
         asyncio.Runner(loop_factory=new_loop) as runner,
     ):
-        polling = first_poll(database_of(server), Settings().clustercheck_deadline)
+        polling = poll_once(database_of(server), Settings().clustercheck_deadline)
         result = runner.run(polling)
     assert isinstance(result, PollFailure)
     assert result.reason is Reason.ACCESS_DENIED

@@ -1,5 +1,6 @@
 """TLS that ends badly: no descriptor is left behind, and nobody is told anything."""
 
+import asyncio
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
@@ -72,7 +73,8 @@ def test_a_server_without_tls_is_told_nothing_where_tls_is_required() -> None:
         received.append(peer.connection.recv(65536))
 
     with fake_mysql(greets_and_listens) as server:
-        result = poll_once(replace(database_of(server), mysql_ssl=True), 10.0)
+        database = replace(database_of(server), mysql_ssl=True)
+        result = asyncio.run(poll_once(database, 10.0))
         assert isinstance(result, PollFailure)
         assert "offers no TLS, but MYSQL_SSL* requires it" in result.detail
         wait_for("the server to see the end of the connection", lambda: received)
