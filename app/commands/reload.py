@@ -3,9 +3,9 @@
 import os
 import re
 import signal
-import socket
 import time
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 
 from app.commands.asking import REFUSED, Address, Answer, ask, own_address
@@ -143,5 +143,4 @@ def _host(address: str) -> str:
         return _LOOPBACK
     # Each word is in the order of this host.
     words = (packed[at : at + 4][::-1] for at in range(0, len(packed), 4))
-    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6  # noqa: PLR2004
-    return socket.inet_ntop(family, b"".join(words))
+    return str(ip_address(b"".join(words)))
