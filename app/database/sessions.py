@@ -5,8 +5,7 @@ A server that hangs does not notice that its client has gone, and keeps a sessio
 
 import asyncio
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from app.database.session import Session
 
@@ -56,15 +55,6 @@ class Sessions:
     def count(self) -> int:
         """How many it may have in all."""
         return self.own + self.others
-
-    @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Leave room for a process that is to take this one's place."""
-        self.others, self.is_shared = IN_USE, True
-        try:
-            yield
-        finally:
-            self.is_shared = False
 
     def are_many(self) -> bool:
         """Return whether there is little room for more."""

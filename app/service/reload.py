@@ -48,10 +48,10 @@ async def reload(
         await sources.monitor.fresh_verdict()
         with closing(Successor(listening)) as successor:
             successor.tell(known_of(sources, began_at))
+            sessions.others, sessions.is_shared = IN_USE, True
             # Once it has handed over, this process can refuse nothing any more.
             async with asyncio.timeout(_START_SECONDS):
-                with sessions.shared():
-                    report = await _report(successor, sources, began_at)
+                report = await _report(successor, sources, began_at)
             sessions.others = report.sessions
             if not report.outcome.complaints:
                 stops = hand_over(successor, report.pid)
@@ -69,6 +69,8 @@ async def reload(
     except Exception:  # noqa: BLE001 (no fault may end the reloading)
         _log.exception("not reloaded")
         outcome = failed("clustercheckd failed to reload: see its log")
+    finally:
+        sessions.is_shared = False
     # Who asks meanwhile for the next one waits for a later one than this.
     outcome.at = began_at
     refuse(sources, outcome)

@@ -5,12 +5,12 @@ tests/cluster/test_logins.py has what a real server shows, and tests/simulation 
 
 import logging
 import threading
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from app.database.sessions import IN_USE
 from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from harness.waiting import wait_for
@@ -228,11 +228,13 @@ def test_a_server_that_does_not_notice_that_clients_leave_has_six_sessions_at_mo
         wait_for("a read in sync", lambda: is_in_sync(polls.state()))
         server.behaviour = greets_and_hangs
         sessions = polls.poller.sessions
-        with sessions.shared() if beside_successor else nullcontext():
-            for _ in range(900):
-                loop.ahead_seconds += 1.0
-                polls.ahead_seconds += 1.0
-                assert polls.state().wsrep_local_state == 4
+        if beside_successor:
+            sessions.others, sessions.is_shared = IN_USE, True
+        for _ in range(900):
+            loop.ahead_seconds += 1.0
+            polls.ahead_seconds += 1.0
+            assert polls.state().wsrep_local_state == 4
+        sessions.is_shared = False
         assert polls.state().rejects_logins
         # A successor has the others.
         assert server.open == (3 if beside_successor else 6)
