@@ -172,8 +172,13 @@ def _against_node(node: NodeState, policy: Policy) -> _Against:
 
 def _against_open_node(node: NodeState, policy: Policy) -> _Against:
     if not policy.available_when_readonly:
-        for name in islice(_read_only(node), 1):
-            yield Reason.READ_ONLY, f"{_seen(node, name)}; AVAILABLE_WHEN_READONLY=0"
+        for name in _OF_A_READ_ONLY_NODE:
+            value = getattr(node, name)
+            # Every server has read_only.
+            if not _absent_or(value, _OFF) or (value is None and name == "read_only"):
+                seen = _seen(node, name)
+                yield Reason.READ_ONLY, f"{seen}; AVAILABLE_WHEN_READONLY=0"
+                break
     why = STANDS_ALONE.get(node.stall)
     if why and 0 < policy.max_stall < node.stall_seconds:
         yield Reason(node.stall or ""), f"{why}; MAX_STALL={policy.max_stall:g} s"
@@ -220,20 +225,6 @@ def _against_member(node: NodeState) -> _Against:
             yield reason, f"{_seen(node, name)}, {_state(node)}"
 
 
-def _read_only(node: NodeState) -> Iterator[str]:
-    """Yield the variables that say so."""
-    for name in (
-        "read_only",
-        "super_read_only",
-        "tx_read_only",
-        "transaction_read_only",
-    ):
-        value: str | None = getattr(node, name)
-        # Every server has read_only.
-        if not _absent_or(value, _OFF) or (value is None and name == "read_only"):
-            yield name
-
-
 _JOINING, DONOR, _JOINED, _SYNCED, _INCONSISTENT = 1, 2, 3, 4, 5
 _OFF = "OFF"
 
@@ -250,6 +241,12 @@ _OF_A_MEMBER = (
     (Reason.DISCONNECTED, "wsrep_connected", "ON"),
     (Reason.NON_PRIMARY, "wsrep_cluster_status", "PRIMARY"),
     (Reason.NOT_READY, "wsrep_ready", "ON"),
+)
+_OF_A_READ_ONLY_NODE = (
+    "read_only",
+    "super_read_only",
+    "tx_read_only",
+    "transaction_read_only",
 )
 _OF_AN_OPEN_NODE = (
     (Reason.REJECTS_QUERIES, "wsrep_reject_queries", "NONE"),
