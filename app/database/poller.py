@@ -220,6 +220,7 @@ class Poller:
             wait_seconds=self.sync_wait_seconds or 0.0,
             in_sync_at=self.sync.in_sync_at,
             seen={**session.counted, **around},
+            view=node.wsrep_cluster_conf_id or 0,
         )
         self.stand = self.stand.after(look)
         return self.stand

@@ -15,7 +15,7 @@ The first row that matches:
 What its host has shown counts until it is in touch again, for the time in `_AROUND` at most: a
 server looks for room once a minute, and packets flow, and what was ordered before is applied,
 before a group has decided who is in it. So a node that was cut off is in touch once a read in sync
-that began later is answered, and any other once it applies.
+that began later is answered, or its group has decided, and any other once it applies.
 
 A member pauses its group when its queue is long. That the queue grows tells nothing: where all
 stand for one cause, clients that write to one member make it grow on all others. But each member
@@ -52,7 +52,7 @@ class Look:
     committed, queue, sent, received: wsrep_last_committed, wsrep_local_recv_queue,
     wsrep_flow_control_sent and _recv, which counts its own pauses too. wait_seconds: of a read in
     sync. in_sync_at: when the latest that was answered began. seen: what was counted, and what its
-    host shows; empty if nobody looked.
+    host shows; empty if nobody looked. view: wsrep_cluster_conf_id.
     """
 
     at: float = -math.inf
@@ -63,6 +63,7 @@ class Look:
     wait_seconds: float = 0.0
     in_sync_at: float = -math.inf
     seen: Mapping[str, int] = field(default_factory=dict)
+    view: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,10 @@ class Stand:
         has_moved = look.committed != self.look.committed or look.committed <= 0
         # Its host was seen at the look before.
         around = dict.fromkeys(filter(look.seen.get, _AROUND), self.look.at)
-        known = Stand(look, shown={**self.shown, **around})
+        shown = {**self.shown, **around}
+        if look.view != self.look.view:
+            shown.pop(IS_CUT, None)
+        known = Stand(look, shown=shown)
         is_cut = known.shows(IS_CUT) and look.in_sync_at < known.cut_at
         heard_at = look.at if has_moved else look.in_sync_at
         in_touch_at = self.in_touch_at if is_cut else max(self.in_touch_at, heard_at)

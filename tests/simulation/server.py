@@ -248,7 +248,7 @@ class Server:
     def _status(self) -> dict[str, str]:
         return {
             **_WELL,
-            "wsrep_cluster_conf_id": milliseconds(self._world.now),
+            "Uptime": milliseconds(self._world.now),
             "wsrep_last_committed": milliseconds(self._applied_at),
             "wsrep_local_recv_queue": str(self.stand.queue),
             "wsrep_flow_control_sent": str(self.stand.sent),

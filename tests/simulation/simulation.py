@@ -333,7 +333,7 @@ class Simulation:
         poll.ended_at = self.world.running
         self._latest = poll
         if isinstance(result, NodeState):
-            said_at = result.wsrep_cluster_conf_id or 0
+            said_at = result.uptime or 0
             if said_at < began_at:
                 self._break("a poll returned what the server said before it")
         self.plan.poll_ended()

@@ -249,6 +249,17 @@ def test_a_node_is_out_until_it_is_in_touch_again_not_until_its_host_is_well(
     assert out.after(replace(well, at=1.1 + longest)).cause[0] == GROUP
 
 
+def test_a_group_that_has_decided_who_is_in_it_ends_a_cut_and_no_lack_of_room() -> None:
+    waits = Look(committed=8, wait_seconds=1.0, view=3)
+    shown = replace(waits, seen={IS_CUT: 1, IS_FULL: 1})
+    out = stand_after(waits, shown, shown)
+    assert out.cause == (Reason.CUT_OFF, 2.0)
+    decided = out.after(replace(shown, at=4.0, view=4))
+    assert decided.cause == (Reason.DISK_FULL, 3.0)
+    # A cut that goes on shows again.
+    assert decided.after(replace(shown, at=5.0, view=4)).cause[0] == Reason.CUT_OFF
+
+
 def test_the_counters_are_asked_for_only_while_write_sets_wait() -> None:
     for queue, expected in ((0, False), (1, True)):
         assert stand_after(*[Look(committed=7, queue=queue)] * 3).stands is expected
