@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 ALONE = {"cut-off", "disk-full", "stalled"}
-OUT_SECONDS, BUSY_SECONDS = 4.0, 1.0
+OUT_SECONDS, BUSY_SECONDS, EXCLUDED_SECONDS = 4.0, 1.0, 15.0
 
 
 @pytest.fixture(scope="module")
@@ -84,5 +84,21 @@ def test_one_that_stands_still_alone_is_out_in_time_and_no_other(
         apart.wait_until_whole()
         for service in others:
             assert not ALONE & set(reasons_of(service))
+
+    there.submit(check).result()
+
+
+def test_nodes_that_were_cut_from_each_other_are_back_as_soon_as_their_group(
+    there: ThreadPoolExecutor, apart: Stack
+) -> None:
+    def check() -> None:
+        with dropping("meta l4proto tcp"):
+            for service in apart.services:
+                wait_until_shown(service, "503 non-primary", EXCLUDED_SECONDS)
+        apart.wait_until_whole()
+        for service in apart.services:
+            latest_first = reasons_of(service)[::-1]
+            since = latest_first[: latest_first.index("non-primary")]
+            assert not ALONE & set(since)
 
     there.submit(check).result()
