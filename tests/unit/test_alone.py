@@ -18,11 +18,9 @@ from app.verdict.alone import (
     Look,
     Stand,
 )
-from app.verdict.node_state import STATUS_VARIABLES
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy
 from bench.stall import svg
-from tests import pxc
 from tests.unit.manifests import ROOT
 
 POLL_SECONDS, LOGIN_SECONDS = 0.25, 2.0
@@ -336,14 +334,6 @@ def test_how_many_members_the_connections_have_lost(
 ) -> None:
     assert lost_peers("".join([LISTENS, *lines]), 4567) == expected
     assert lost_peers("".join(lines), 4567) is None
-
-
-def test_percona_has_each_status_variable_of_the_group_that_the_rule_reads() -> None:
-    names = {"wsrep_flow_control_sent", "wsrep_flow_control_recv"}
-    assert names < set(STATUS_VARIABLES)
-    known = "".join(dump.name for dump in pxc.dumps() if names <= dump.rows.keys())
-    # The oldest and the newest whose rows were published whole.
-    assert ("Galera 3.37" in known, "Galera 4.24" in known) == (True, True)
 
 
 def test_the_pages_drawing_is_what_the_rule_says() -> None:
