@@ -80,10 +80,6 @@ class Node:
         """SET GLOBAL pxc_maint_mode=MAINTENANCE, as an operator does to drain the node."""
         self._variables["pxc_maint_mode"] = "MAINTENANCE"
 
-    def begin_shutdown(self) -> None:
-        """Get SIGTERM: for pxc_maint_transition_period, the node stays Synced and serves."""
-        self._variables["pxc_maint_mode"] = "SHUTDOWN"
-
     def lose_majority(self) -> None:
         """Get a non-Primary view, which forces maintenance."""
         self._status |= {

@@ -6,20 +6,6 @@ from tests.fake_mysql import fake_mysql
 from tests.pxc import Node
 
 
-def test_a_node_drains_in_the_transition_period_of_its_shutdown(
-    services: Services,
-) -> None:
-    node = Node()
-    with fake_mysql(node) as server:
-        service = services.beside(server, CLUSTERCHECK_DRAIN_STATUS="404")
-        node.begin_shutdown()
-        reply = service.wait_for_verdict(404, "maintenance")
-        assert "pxc_maint_mode is SHUTDOWN" in reply.body
-        assert service.status()["node"]["wsrep_local_state_comment"] == "Synced"
-    server.drop_connections()
-    service.wait_for_verdict(503, "unreachable")
-
-
 def test_a_partition_undoes_a_drain_by_maintenance_mode_but_not_one_by_the_disabled_file(
     services: Services,
 ) -> None:
