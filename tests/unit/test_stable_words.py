@@ -11,7 +11,6 @@ from dataclasses import fields
 
 import pytest
 
-from app.commands import exit_status
 from app.commands.parser import COMMANDS
 from app.http.api import Status, StatusConnections
 from app.http.connections import ConnectionRegister
@@ -182,18 +181,3 @@ def test_the_page_has_each_cause_of_a_closed_connection() -> None:
     _, _, listed = PAGE.partition("- `connections_closed_total`: by `cause`: ")
     causes = re.findall(r"`([a-z0-9-]+)`", listed.partition("\n\n")[0])
     assert sorted(causes) == sorted(ConnectionRegister().closed)
-
-
-def test_the_exit_statuses_are_those_of_1_0() -> None:
-    statuses = {
-        name: value for name, value in vars(exit_status).items() if name.isupper()
-    }
-    assert statuses == {
-        "DONE": 0,
-        "AVAILABLE": 0,
-        "FAILED": 1,
-        "NOT_AVAILABLE": 1,
-        "MISUSED": 2,
-        "NOT_ONE_CLUSTER": 3,
-        "INTERRUPTED": 130,
-    }
