@@ -110,7 +110,10 @@ class TestCommand:
     def test_a_cluster_is_a_table(self, services: Services) -> None:
         with (
             fake_mysql(
-                galera({"wsrep_local_recv_queue": "3"}, {"wsrep_node_name": "db1"})
+                galera(
+                    {"wsrep_local_recv_queue": "3"},
+                    {"wsrep_node_name": "db1", "wsrep_osu_method": "RSU"},
+                )
             ) as synced,
             fake_mysql(
                 galera(
@@ -141,7 +144,9 @@ class TestCommand:
             f"{db3}  NOT available  unreachable  0s  -  -  -",
             f"{nowhere}  no answer  -  -  -  -  -",
         ]
+        note = f"{db1}: wsrep_OSU_method is RSU: DDL changes this node alone"
         assert lines[5:] == [
+            note,
             f"{db2}: donor: wsrep_local_state is 2 (Donor/Desynced); AVAILABLE_WHEN_DONOR=0",
             f"{db3}: unreachable: {third.status()['detail']}",
             f"{nowhere}: Connection refused",
@@ -150,6 +155,7 @@ class TestCommand:
         assert alone.stdout.splitlines()[2:] == [
             "cluster: not-asked: 2 of its members",
             f"  {NAME_EACH}",
+            note,
             SEE,
         ]
 
@@ -298,23 +304,6 @@ class TestCommand:
         assert done.returncode == 3
         assert "cluster: no-logins: " in done.stdout
         assert f"{address(service)}: its logins fail: access-denied: " in done.stdout
-
-    def test_what_other_parameters_are_answered_is_a_note(
-        self, services: Services
-    ) -> None:
-        read_only = "read-only: read_only is ON; AVAILABLE_WHEN_READONLY=0"
-        variables = {"read_only": "ON", "wsrep_osu_method": "RSU"}
-        with fake_mysql(galera(variables=variables)) as server:
-            where = address(service := services.beside(server))
-            path = "/?available_when_readonly=0"
-            service.get(path)
-            wait_for("its verdict", lambda: path in service.status()["answered"])
-            done = run("status", where)
-        assert done.returncode == 0
-        assert done.stdout.splitlines()[-3:-1] == [
-            f"{where}: NOT available for {path}: {read_only}",
-            f"{where}: wsrep_OSU_method is RSU: DDL changes this node alone",
-        ]
 
     def test_watch_goes_on_until_it_is_interrupted(self, services: Services) -> None:
         drainable = services.start()
