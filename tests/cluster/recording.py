@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -320,28 +321,14 @@ def _written(values: Mapping[int, str], count: int, hold: int) -> str:
             value = "stale" if has_gone else "_"
         slots.append(value)
     parts = []
-    slots += hold * slots[-1:]
-    while slots:
-        first, *rest = slots
-        step, length = 0, 0
-        if first.isdecimal():
-            # As a+bxN.
-            step = int(rest[0]) - int(first) if rest and rest[0].isdecimal() else 0
-            while length < len(rest) and rest[length] == str(
-                int(first) + (length + 1) * step
-            ):
-                length += 1
+    for value, run in groupby(slots + hold * slots[-1:]):
+        again = len(list(run)) - 1
+        if value == "_":
+            parts.append(f"_x{again + 1}")
+        elif again and value != "stale":
+            parts.append(f"{value}x{again}")
         else:
-            while length < len(rest) and rest[length] == first:
-                length += 1
-        if first == "_":
-            parts.append(f"_x{length + 1}")
-        elif length and first != "stale":
-            parts.append(f"{first}{step:+}x{length}" if step else f"{first}x{length}")
-        else:
-            parts.append(first)
-            length = 0
-        slots = slots[length + 1 :]
+            parts += [value] * (again + 1)
     return " ".join(parts)
 
 
