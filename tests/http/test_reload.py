@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from harness.ports import LOOPBACK, Ports
+from harness.process import output_of
 from harness.service import Service, read_to_end
 from harness.waiting import meanwhile, wait_for
 from tests.conftest import Services, settings_for
@@ -293,13 +295,9 @@ def test_a_reload_in_a_hang_is_refused_and_one_after_it_forgets_nothing(
     goes_on, refused = threading.Event(), {READ_IN_SYNC: packet(1, error(1205))}
     goes_on.set()
 
-    def stuck(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(
-            hangs_at=lambda _: not goes_on.wait(6 * SECONDS), answers=refused
-        )
-
-    reloaded.node.behaviour = stuck
+    reloaded.node.behaviour = galera(
+        hangs_at=lambda _: not goes_on.wait(6 * SECONDS), answers=refused
+    )
     reloaded.node.drop_connections()
     reloaded.service.wait_for_verdict(200, "synced")
     goes_on.clear()
@@ -324,15 +322,10 @@ def test_a_server_that_begins_to_hang_keeps_six_sessions_of_both_at_most(
     ending: Reloaded,
 ) -> None:
     hangs, goes_on = threading.Event(), threading.Event()
-
-    def keeps(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(
-            hangs_at=lambda _: hangs.is_set() and not goes_on.wait(12 * SECONDS)
-        )
-
     node = ending.node
-    node.behaviour = keeps
+    node.behaviour = galera(
+        hangs_at=lambda _: hangs.is_set() and not goes_on.wait(12 * SECONDS)
+    )
     ending.succeed()
     try:
         ending.service.process.send(signal.SIGHUP)
@@ -356,18 +349,13 @@ def test_how_long_reads_in_sync_have_waited_is_known_after_a_reload(
 ) -> None:
     answered = threading.Event()
     answered.set()
-
-    def held_up(peer: Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(
-            hangs_at=lambda statement: (
-                statement == READ_IN_SYNC and not answered.wait(4 * SECONDS)
-            )
-        )
-
     # Longer than a successor waits for its own read in sync.
     limit = "MAX_SYNC_WAIT=12"
-    ending.node.behaviour = held_up
+    ending.node.behaviour = galera(
+        hangs_at=lambda statement: (
+            statement == READ_IN_SYNC and not answered.wait(4 * SECONDS)
+        )
+    )
     ending.succeed(limit)
     answered.clear()
     ending.service.wait_for_verdict(503, "blocked", seconds=20)
@@ -415,15 +403,10 @@ def test_a_stop_in_the_middle_of_a_reload_drains_and_ends_with_0(
 
 def successors(service: Service) -> list[int]:
     """Return the processes of a service beside its main one."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            name, _, after = stat.read_text().rpartition(")")
-            state, _parent, _group, session = after.split()[:4]
-            is_own = int(session) == service.process.session and state != "Z"
-            if is_own and "python" in name:
-                found.append(int(stat.parent.name))
-    return [pid for pid in found if pid != service.process.pid]
+    main = service.process
+    shown = output_of("ps", "-o", "pid=,stat=,comm=", "-s", str(main.session))
+    running = re.findall(r"^ *(\d+) [^Z]\S* +python", shown, re.MULTILINE)
+    return [pid for pid in map(int, running) if pid != main.pid]
 
 
 @contextmanager
