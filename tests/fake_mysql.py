@@ -348,6 +348,12 @@ def waits_for(event: threading.Event, then: Behaviour) -> Behaviour:
     return behaviour
 
 
+def reset(connection: socket.socket) -> None:
+    """Close with a reset."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
 def greets_then(*payloads: bytes) -> Behaviour:
     """Greet, answer the login and what follows with one packet each, and hang."""
 

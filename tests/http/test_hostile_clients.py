@@ -5,7 +5,6 @@ anything that stays.
 import random
 import resource
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from harness.quota import quota, slowness
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services
-from tests.fake_mysql import FakeMySQL
+from tests.fake_mysql import FakeMySQL, reset
 from tests.http.conftest import HEALTH_CHECK
 from tests.http.test_metrics import wait_until_in_sync
 from tests.measured import done_within, for_seconds, let_pass, record, within
@@ -76,12 +75,6 @@ def connect_hostile(service: Service, data: bytes = b"") -> socket.socket:
     with suppress(OSError):
         connection.send(data)
     return connection
-
-
-def reset(connection: socket.socket) -> None:
-    """Close with a reset."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
 
 
 def has_ended(connection: socket.socket) -> bool:

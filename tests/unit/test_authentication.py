@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import struct
 from dataclasses import replace
 
 import pytest
@@ -24,6 +23,7 @@ from tests.fake_mysql import (
     auth_switch,
     error,
     fake_mysql,
+    reset,
 )
 from tests.unit.polling import LOOPS, Loop, database_of
 
@@ -153,13 +153,6 @@ def closes(peer: Peer) -> None:
     peer.connection.shutdown(socket.SHUT_RDWR)
 
 
-def resets(peer: Peer) -> None:
-    """End the connection with a reset."""
-    linger = struct.pack("ii", 1, 0)
-    peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-    peer.connection.close()
-
-
 AFTER: dict[str, Behaviour] = {
     "it refuses, as ed25519": refuses,
     "it sends a salt and refuses, as parsec": asks(SALT, refuses),
@@ -169,7 +162,7 @@ AFTER: dict[str, Behaviour] = {
     "it asks without an end": asks_for_ever,
     "it takes its time": Peer.hang,
     "it closes": closes,
-    "it resets": resets,
+    "it resets": lambda peer: reset(peer.connection),
     "it sends nonsense": lambda peer: peer.connection.sendall(bytes(100)),
 }
 

@@ -4,7 +4,6 @@ The good ways are tested on real servers.
 """
 
 import socket
-import struct
 from pathlib import Path
 
 import pytest
@@ -28,13 +27,6 @@ def cuts_mid_packet(peer: fake.Peer) -> None:
     peer.connection.sendall(b"\xff\x00\x00\x01\x02")
 
 
-def resets(peer: fake.Peer) -> None:
-    """Reset the connection instead of a greeting."""
-    peer.connection.setsockopt(
-        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-    )
-
-
 CONNECTING, LOGGING_IN = "while connecting", "while logging in"
 READING = "while reading the node's state"
 BROKEN: list[tuple[str, fake.Behaviour, str, str]] = [
@@ -47,7 +39,12 @@ BROKEN: list[tuple[str, fake.Behaviour, str, str]] = [
     ),
     ("never answers a poll", fake.greets_then(*[fake.OK] * 2), "timeout", READING),
     ("closes at once", lambda _: None, "connection-lost", CONNECTING),
-    ("resets", resets, "connection-lost", CONNECTING),
+    (
+        "resets",
+        lambda peer: fake.reset(peer.connection),
+        "connection-lost",
+        CONNECTING,
+    ),
     ("cuts after login", fake.galera(answers={"": b""}), "connection-lost", LOGGING_IN),
     ("cuts mid-packet", cuts_mid_packet, "connection-lost", READING),
     (
