@@ -7,25 +7,17 @@ import pytest
 
 from app.settings.database import USUAL_SOCKETS, Database
 from app.settings.error import SettingsError
+from tests.unit.test_option_file import written
 
 USUAL = "the first usual place"
 FILE, OURS = "/of/the/file.sock", "/of/a/setting.sock"
 FULL = f"host=db2\nport=1\nsocket={FILE}"
 
 
-@pytest.fixture
-def option_file(tmp_path: Path) -> Path:
-    """Return an option file of its owner's."""
-    path = tmp_path / "my.cnf"
-    path.touch(0o600)
-    return path
-
-
-def server_of(option_file: Path, lines: str, **settings: Any) -> str:  # noqa: ANN401 (of several types)
+def server_of(directory: Path, lines: str, **settings: Any) -> str:  # noqa: ANN401 (of several types)
     """Return where these options and settings lead."""
-    option_file.write_text(f"[client]\n{lines}\n")
-    database = Database(defaults_extra_file=str(option_file), **settings)
-    target = database.target()
+    file = written(directory / "my.cnf", f"[client]\n{lines}\n")
+    target = Database(defaults_extra_file=str(file), **settings).target()
     return USUAL if target.socket in USUAL_SOCKETS else str(target)
 
 
@@ -52,9 +44,9 @@ def server_of(option_file: Path, lines: str, **settings: Any) -> str:  # noqa: A
     ],
 )
 def test_the_server_that_options_and_settings_lead_to(
-    option_file: Path, lines: str, settings: dict[str, Any], expected: str
+    tmp_path: Path, lines: str, settings: dict[str, Any], expected: str
 ) -> None:
-    assert server_of(option_file, lines, **settings) == expected
+    assert server_of(tmp_path, lines, **settings) == expected
 
 
 @pytest.mark.parametrize(
@@ -67,10 +59,10 @@ def test_the_server_that_options_and_settings_lead_to(
     ],
 )
 def test_what_leads_nowhere_is_an_error_that_names_the_option(
-    option_file: Path, lines: str, option: str
+    tmp_path: Path, lines: str, option: str
 ) -> None:
     with pytest.raises(SettingsError, match=f"^{option} in DEFAULTS_EXTRA_FILE"):
-        server_of(option_file, lines)
+        server_of(tmp_path, lines)
 
 
 @pytest.mark.parametrize(

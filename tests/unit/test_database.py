@@ -9,16 +9,14 @@ import pytest
 from app.settings.database import Database
 from app.settings.error import SettingsError
 from harness.certificates import make_authority
+from tests.unit.test_option_file import written
 
 IDENTITY, ISSUER = (ssl.CERT_REQUIRED, True), (ssl.CERT_REQUIRED, False)
 
 
 def option_file(directory: Path, lines: str) -> str:
     """Write a [client] group that leads to a remote host."""
-    path = directory / "my.cnf"
-    path.write_text(f"[client]\nhost=db\n{lines}\n")
-    path.chmod(0o600)
-    return str(path)
+    return str(written(directory / "my.cnf", f"[client]\nhost=db\n{lines}\n"))
 
 
 def asked_for(database: Database) -> tuple[ssl.VerifyMode, bool] | None:
