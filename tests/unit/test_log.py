@@ -52,15 +52,6 @@ def test_values_in_text(value: object, written: str) -> None:
     )
 
 
-def test_json_is_an_object_a_line_with_the_time_and_its_zone() -> None:
-    written = record("unavailable", planned=True, was=None, detail="a\nb")
-    line = LineFormatter(as_json=True).format(written)
-    assert line == (
-        '{"time": "2026-01-01T00:00:00.123Z", "level": "warning", "event": "unavailable",'
-        ' "planned": true, "was": null, "detail": "a\\nb"}'
-    )
-
-
 def test_in_the_journal_each_line_begins_with_its_priority() -> None:
     text, as_json = (
         LineFormatter(in_journal=True),
