@@ -90,7 +90,6 @@ REMARKS: list[tuple[tuple[NodeState | None, ...], str, dict[str, str]]] = [
     ((OF_TWO, OF_TWO, CUT_OFF), "3", {}),
     ((OF_TWO, OF_TWO, JOINING), "3", {}),
     ((WITH_ARBITRATOR, WITH_ARBITRATOR), "", {}),
-    ((NO_ANSWER,), "", {}),
     ((NodeState(),), "1", {}),
     (
         (OF_TWO, OF_TWO, ALONE),

@@ -61,8 +61,6 @@ class Row(NamedTuple):
 
 WAITS = {
     "nothing yet": Row((), None),
-    "a read waits": Row(((15, read),), 5),
-    "answered": Row(((15, read), (16, answered)), 0),
     "the next one waits": Row(((15, read), (16, answered), (17, read)), 3),
     "refused, and the next one waits": Row(
         ((15, read), (16, refused), (17, read)), 5, refused=True
