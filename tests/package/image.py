@@ -168,13 +168,5 @@ def _wheels() -> Path:
 
 
 def _run(command: Sequence[str]) -> str:
-    done = subprocess.run(
-        command,
-        env=with_system_path(os.environ),
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-2000:]}"
-    return done.stdout
+    environ = with_system_path(os.environ)
+    return subprocess.check_output(command, env=environ, text=True, timeout=_SECONDS)
