@@ -15,7 +15,8 @@ The first row that matches:
 What its host has shown counts until it is in touch again, for the time in `_AROUND` at most: a
 server looks for room once a minute, and packets flow, and what was ordered before is applied,
 before a group has decided who is in it. So a node that was cut off is in touch once a read in sync
-that began later is answered, or its group has decided, and any other once it applies.
+that began later is answered, or once it has been non-Primary, and any other once it applies. A view
+that is Primary may have been ordered before the cut.
 
 A member pauses its group when its queue is long. That the queue grows tells nothing: where all
 stand for one cause, clients that write to one member make it grow on all others. But each member
@@ -26,6 +27,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from app.verdict.node_state import NOT_A_NUMBER
 from app.verdict.reason import Reason
 
 GROUP = "group"
@@ -52,7 +54,8 @@ class Look:
     committed, queue, sent, received: wsrep_last_committed, wsrep_local_recv_queue,
     wsrep_flow_control_sent and _recv, which counts its own pauses too. wait_seconds: of a read in
     sync. in_sync_at: when the latest that was answered began. seen: what was counted, and what its
-    host shows; empty if nobody looked. view: wsrep_cluster_conf_id.
+    host shows; empty if nobody looked. view: wsrep_cluster_conf_id,
+    which is `NOT_A_NUMBER` while the node is not Primary.
     """
 
     at: float = -math.inf
@@ -90,7 +93,7 @@ class Stand:
         # Its host was seen at the look before.
         around = dict.fromkeys(filter(look.seen.get, _AROUND), self.look.at)
         shown = {**self.shown, **around}
-        if look.view != self.look.view:
+        if look.view != self.look.view == NOT_A_NUMBER:
             shown.pop(IS_CUT, None)
         known = Stand(look, shown=shown)
         is_cut = known.shows(IS_CUT) and look.in_sync_at < known.cut_at

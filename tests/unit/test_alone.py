@@ -18,6 +18,7 @@ from app.verdict.alone import (
     Look,
     Stand,
 )
+from app.verdict.node_state import NOT_A_NUMBER
 from app.verdict.reason import Reason
 from app.verdict.rules import Policy
 from bench.stall import svg
@@ -247,15 +248,19 @@ def test_a_node_is_out_until_it_is_in_touch_again_not_until_its_host_is_well(
     assert out.after(replace(well, at=1.1 + longest)).cause[0] == GROUP
 
 
-def test_a_group_that_has_decided_who_is_in_it_ends_a_cut_and_no_lack_of_room() -> None:
+def test_a_node_that_is_primary_again_ends_a_cut_and_no_lack_of_room() -> None:
     waits = Look(committed=8, wait_seconds=1.0, view=3)
     shown = replace(waits, seen={IS_CUT: 1, IS_FULL: 1})
     out = stand_after(waits, shown, shown)
-    assert out.cause == (Reason.CUT_OFF, 2.0)
-    decided = out.after(replace(shown, at=4.0, view=4))
-    assert decided.cause == (Reason.DISK_FULL, 3.0)
+    # A view that was ordered before the cut is seen late, and applies.
+    late = out.after(replace(shown, at=4.0, view=4, committed=9))
+    assert late.cause == (Reason.CUT_OFF, 3.0)
+    alone = late.after(replace(shown, at=5.0, view=NOT_A_NUMBER, committed=9))
+    assert alone.cause == (Reason.CUT_OFF, 4.0)
+    back = alone.after(replace(shown, at=6.0, view=5, committed=9))
+    assert back.cause[0] == Reason.DISK_FULL
     # A cut that goes on shows again.
-    assert decided.after(replace(shown, at=5.0, view=4)).cause[0] == Reason.CUT_OFF
+    assert back.after(replace(shown, at=7.0, view=5)).cause[0] == Reason.CUT_OFF
 
 
 def test_the_counters_are_asked_for_only_while_write_sets_wait() -> None:
