@@ -84,8 +84,7 @@ class RemoteHost(Block):
         # To other hosts, and not to a name server: the node would wait for its answers.
         within = f"-n {self._name}"
         _ip(f"{within} route add {_TEST_NETWORK} via {self.our_address}")
-        # A link that is down has no address in IPv6.
-        # Not every machine has IPv6.
+        # A link that is down has no address in IPv6, which not every machine has.
         ours, its = self._our_address_6, f"{self.address_6}/126 dev {_ITS_LINK} nodad"
         _ip(f"{within} addr replace {its}", check=False)
         _ip(f"{within} route add {_TEST_NETWORK_6} via {ours}", check=False)

@@ -54,8 +54,8 @@ class Look:
     committed, queue, sent, received: wsrep_last_committed, wsrep_local_recv_queue,
     wsrep_flow_control_sent and _recv, which counts its own pauses too. wait_seconds: of a read in
     sync. in_sync_at: when the latest that was answered began. seen: what was counted, and what its
-    host shows; empty if nobody looked. view: wsrep_cluster_conf_id,
-    which is `NOT_A_NUMBER` while the node is not Primary.
+    host shows; empty if nobody looked. view: wsrep_cluster_conf_id, which is `NOT_A_NUMBER` while
+    the node is not Primary.
     """
 
     at: float = -math.inf

@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, error, galera, greets_then
 from tests.http.test_process import redirected, run
+from tests.measured import done_within
 
 
 @contextmanager
@@ -42,7 +43,8 @@ def test_a_log_that_nobody_reads_costs_no_answer_and_not_the_end(
         service.wait_for_verdict(200, "synced")
         service.disabled_file.touch()
         service.wait_for_verdict(503, "disabled")
-        assert service.process.stop() == 0
+        with done_within("the end", 3):
+            assert service.process.stop() == 0
 
 
 ODD = "ge\"h'e\\i m=#%s%d{0}$`é€"

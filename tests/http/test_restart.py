@@ -12,7 +12,7 @@ from harness.service import handing_down, read_to_end
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL
 from tests.http.conftest import HEALTH_CHECK
-from tests.measured import within
+from tests.measured import done_within, within
 
 
 @pytest.mark.parametrize("others", [[], ["web.socket"]])
@@ -59,4 +59,5 @@ def test_a_request_that_is_on_its_way_at_the_end_is_answered(
         if answers != {b"HTTP/1.1 200 OK"}:
             within("all requests on their way", sent_seconds, 0.2)
             raise AssertionError(answers)
-        assert service.process.stop() == 0
+        with done_within("the end", 5):
+            assert service.process.stop() == 0
