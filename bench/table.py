@@ -7,16 +7,17 @@ from statistics import quantiles
 
 @dataclass(frozen=True)
 class Row:
-    """One figure. met: whether the goal is."""
+    """One figure. met: whether the goal is; None where this machine cannot tell."""
 
     measured: str
     ours: str
     beside: str
     result: str
     goal: str
-    met: bool
+    met: bool | None
 
 
+_MET = {True: "met", False: "**NOT met**", None: "this machine cannot tell"}
 _HEADER = ("measured", "clustercheckd", "beside it", "result", "goal", "")
 
 
@@ -25,7 +26,7 @@ def markdown(rows: Iterable[Row]) -> str:
     lines = [_line(_HEADER), _line(["---"] * len(_HEADER))]
     for row in rows:
         *cells, met = astuple(row)
-        lines.append(_line([*cells, "met" if met else "**NOT met**"]))
+        lines.append(_line([*cells, _MET[met]]))
     return "\n".join(lines)
 
 

@@ -1,32 +1,23 @@
 """A share of a core for one process, as a container's limit of CPU gives it. Needs root."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
+from statistics import mean
 
 from harness.waiting import wait_for
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _PERIOD_US = 100_000
 
-_TRIES, _WORK = 5, 1_000_000
-_WORK_SECONDS = 0.045
-"""How long this work takes on the machine on which the shares of tests were chosen."""
-
-
-@cache
-def slowness() -> float:
-    """Return how many times longer a core of this machine takes than that one; 1 at least."""
-
-    def work() -> float:
-        began = time.thread_time()
-        sum(number * number for number in range(_WORK))
-        return time.thread_time() - began
-
-    return max(1.0, min(work() for _ in range(_TRIES)) / _WORK_SECONDS)
+_TRIES, _IDLE_SECONDS = 4, 0.5
+_WORK = (sys.executable, "-I", "-c", "import asyncio, ssl, json, http.client")
+_WORK_SECONDS = 0.095
+"""The CPU time of this work on the machine on which the shares of tests were chosen."""
 
 
 @contextmanager
@@ -52,6 +43,29 @@ def quota(pid: int, share: float) -> Iterator[None]:
         for member in (group / "cgroup.procs").read_text().split():
             (root / "cgroup.procs").write_text(member)
         wait_for("the control group to be empty", lambda: _is_removed(group))
+
+
+def share_like(share: float) -> float:
+    """Return the share of a core that is worth as much here and now as this one was there.
+
+    It is measured with the share given, after a pause: on a virtual machine whose neighbours take
+    its caches, a process that runs a quarter of the time needs three times the CPU time for the
+    same work, for some minutes. It takes 4 s on a quick machine.
+    """
+    seconds = mean(_work_seconds(share) for _ in range(_TRIES))
+    return max(share, share * seconds * share / _WORK_SECONDS)
+
+
+def _work_seconds(share: float) -> float:
+    time.sleep(_IDLE_SECONDS)
+    command = ("sh", "-c", 'read _; exec "$@"', "sh", *_WORK)
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as working,
+        quota(working.pid, share),
+    ):
+        began = time.monotonic()
+        working.communicate("\n")
+        return time.monotonic() - began
 
 
 def _is_removed(group: Path) -> bool:

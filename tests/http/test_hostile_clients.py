@@ -15,7 +15,7 @@ import pytest
 from app.http.connections import DEADLINE_SECONDS
 from app.http.head import REQUEST_BYTES, WORD_BYTES
 from harness.costly import costliest_head
-from harness.quota import quota, slowness
+from harness.quota import quota, share_like
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services
@@ -205,7 +205,7 @@ while (now := time.monotonic() - began) < seconds:
 def test_a_flood_from_one_address_beside_a_start_takes_no_node_out(
     node: FakeMySQL, services: Services, share: float, bound: float
 ) -> None:
-    share *= slowness()
+    share = share_like(share)
     service = services.beside(node)
     flood = (sys.executable, "-c", FLOOD, str(service.port), "3000", "10")
     slowest = 0.0
@@ -225,7 +225,7 @@ def test_the_costliest_heads_of_another_client_cost_no_health_check(
     service = services.beside(node)
     wait_until_in_sync(service)
     head = costliest_head()
-    with quota(service.process.pid, 0.25 * slowness()), ExitStack() as others:
+    with quota(service.process.pid, share_like(0.25)), ExitStack() as others:
         for number, _ in enumerate(for_seconds(10.0)):
             if number % 2 == 0:
                 # No two are the same: the service remembers the latest.

@@ -29,7 +29,7 @@ _HERE = Path(__file__).parent
 _MANAGED = "-managed"
 _MAKE_SECONDS = 900
 _BOOT_SECONDS = 60.0
-_COMMAND_SECONDS = 300.0
+_COMMAND_SECONDS = 600.0
 _ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",

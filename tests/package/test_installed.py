@@ -12,8 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 from app.settings.disabled_file import DISABLED_FILE
+from harness.quota import share_like
 from harness.waiting import wait_for
-from tests.measured import let_pass
+from tests.measured import DisturbedError, let_pass
 from tests.package.conftest import Packages, commands_of
 from tests.package.machine import Machine
 from tests.unit.pages import blocks_under
@@ -24,6 +25,8 @@ PASSWORD_FILE = "/etc/clustercheckd/password"
 EDIT = "MAX_RECV_QUEUE=12345"
 KEEPS_EDIT = f"grep -qx {EDIT} {SETTINGS}"
 WATCHDOG_SECONDS = 10
+ANSWERED, NOT_IN_TIME = "200/0", "000/28"
+"""The status and curl's own: curl(1), exit codes."""
 
 
 @contextmanager
@@ -36,7 +39,8 @@ def no_failed_health_check(
     service answers at the end. seconds: how long each may take.
     """
     before = machine.main_pid
-    ask = f"curl -s -m {seconds} -o /dev/null -w '%{{http_code}}\\n' http://localhost:9200/"
+    told = "%{http_code}/%{exitcode}\\n"
+    ask = f"curl -s -m {seconds} -o /dev/null -w '{told}' http://localhost:9200/"
     machine.run("touch /run/asking")
     with ThreadPoolExecutor() as executor:
         asking = executor.submit(
@@ -51,7 +55,10 @@ def no_failed_health_check(
         finally:
             machine.run("rm /run/asking")
     statuses = asking.result().split()
-    assert set(statuses) == {"200"}
+    if set(statuses) == {ANSWERED, NOT_IN_TIME}:
+        late = statuses.count(NOT_IN_TIME)
+        raise DisturbedError(f"{late} of {len(statuses)} not within {seconds} s")
+    assert set(statuses) == {ANSWERED}
     assert len(statuses) > 10
     assert (machine.main_pid != before) is replaced
 
@@ -438,7 +445,7 @@ def test_an_upgrade_leaves_a_good_service_running_if_the_settings_are_wrong(
 
 CALM = ("true", "true")
 SLOW = (
-    "systemctl set-property --runtime clustercheckd CPUQuota=25%",
+    "systemctl set-property --runtime clustercheckd CPUQuota={share:.0%}",
     "systemctl set-property --runtime clustercheckd CPUQuota=",
 )
 BUSY = (
@@ -454,7 +461,7 @@ def test_nobody_notices_many(
 ) -> None:
     restarts = machine.show("NRestarts")
     begin, end = load
-    machine.run(begin)
+    machine.run(begin.format(share=share_like(0.25) if load is SLOW else None))
     try:
         # HAProxy takes a node out after two checks without an answer in a second.
         with no_failed_health_check(machine, replaced=True, seconds=2):
