@@ -39,7 +39,7 @@ class Settings(Policy, Database):
         "how long to drain after SIGTERM", duration(0, 3600), "0"
     )
     clustercheck_poll_interval: float = row(
-        "how often to poll the server", duration(0.05, 60), "0.25"
+        "health checks use a poll this old at most", duration(0.05, 60), "0.25"
     )
     clustercheck_login_interval: float = row(
         "how often to log in again; 0 is never", duration(0, 3600), "2"
