@@ -99,11 +99,12 @@ class Database:
     @property
     def server(self) -> tuple[object, ...]:
         """The settings that name the server, without the account."""
+        # A path may have bytes that JSON cannot have.
         return (
-            self.mysql_socket,
+            ascii(self.mysql_socket),
             self.mysql_host,
             self.mysql_port,
-            self.defaults_extra_file,
+            ascii(self.defaults_extra_file),
         )
 
     def target(self) -> Target:

@@ -9,7 +9,8 @@ _MOST_LINES = 20
 
 def few(lines: Sequence[str]) -> list[str]:
     """Return the first lines, and how many more there are: a long file may be no settings."""
-    told = list(lines[:_MOST_LINES])
+    # A path may contain a newline, or bytes that are no text.
+    told = list(map(one_line, lines[:_MOST_LINES]))
     if more := len(lines) - len(told):
         told.append(f"and {more:,} more")
     return told
@@ -19,5 +20,4 @@ class SettingsError(Exception):
     """What somebody typed cannot be used: one line for each mistake."""
 
     def __init__(self, *lines: str) -> None:
-        # A path may contain a newline.
-        super().__init__("\n".join(map(one_line, few(lines))))
+        super().__init__("\n".join(few(lines)))

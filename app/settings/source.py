@@ -96,7 +96,7 @@ class Source(NamedTuple):
             few([*_lone_networks(settings), *warnings]),
             {one.field.upper(): _told(one) for one in used.values()},
             # Path.exists raises PermissionError.
-            path if os.path.exists(path) else None,  # noqa: PTH110
+            one_line(path) if os.path.exists(path) else None,  # noqa: PTH110
         )
 
 
@@ -120,7 +120,7 @@ def _place(variable: Variable, env_file: str) -> str:
 def _told(variable: Variable) -> Told:
     is_secret = TABLE[variable.field].kind is SECRET
     value = "set" if is_secret else one_line(variable.value)
-    return Told(value, variable.where or "environment")
+    return Told(value, one_line(variable.where or "environment"))
 
 
 def _counts(variable: Variable) -> bool:

@@ -222,6 +222,29 @@ def test_every_setting_takes_effect(reloaded: Reloaded, tmp_path: Path) -> None:
     assert service.log.read_text().splitlines()[-1] == line
 
 
+def test_the_paths_of_the_settings_may_have_any_byte(
+    services: Services, node: FakeMySQL, tmp_path: Path
+) -> None:
+    env_file, options = (tmp_path / f"{name}\udcff" for name in ("settings", "options"))
+    env_file.write_text("MAX_RECV_QUEUE=5\nMYSQL_USER=1\n")
+    options.touch()
+    environ = {
+        "CLUSTERCHECK_ENV_FILE": str(env_file),
+        "DEFAULTS_EXTRA_FILE": str(options),
+    }
+    service = services.beside(node, **environ)
+    shown = f"{tmp_path}/settings\\udcff"
+    where = service.status()["settings"]["MAX_RECV_QUEUE"]["source"]
+    assert where == f"{shown}, line 1"
+    done = run(
+        "reload",
+        CLUSTERCHECK_HOST=LOOPBACK,
+        CLUSTERCHECK_PORT=str(service.port),
+        **environ,
+    )
+    assert (done.returncode, f"with {shown}; {AS_BEFORE}" in done.stdout) == (0, True)
+
+
 def test_another_database_is_read_before_it_takes_over(reloaded: Reloaded) -> None:
     with fake_mysql(galera({"wsrep_cluster_size": "7"})) as other:
         reloaded.node = other
