@@ -161,6 +161,8 @@ class _Service:
                 signal.signal(number, signal.SIG_IGN)
             if self._successor:
                 await asyncio.wait([self._reloading])
+            else:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)

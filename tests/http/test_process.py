@@ -16,7 +16,7 @@ import pytest
 from app import __version__
 from harness.ports import LOOPBACK
 from harness.service import without_settings
-from harness.waiting import wait_for
+from harness.waiting import meanwhile, wait_for
 from tests.conftest import Services, settings_for
 from tests.fake_mysql import FakeMySQL, Peer, galera
 from tests.http.test_metrics import wait_until_in_sync
@@ -116,6 +116,16 @@ def test_sighup_ends_nothing_and_ctrl_c_all(
     with done_within("the end", 5):
         assert service.process.stop(signal.SIGINT) == 0
     assert "INFO stopping signal=SIGINT" in service.log.read_text()
+
+
+def test_sighup_in_the_end_does_not_turn_it_into_a_failure(
+    services: Services, node: FakeMySQL
+) -> None:
+    service = services.beside(node)
+    service.process.terminate()
+    with meanwhile(lambda _: service.process.send(signal.SIGHUP), 0.001):
+        wait_for("the end", lambda: service.process.exit_code is not None)
+    assert service.process.exit_code == 0
 
 
 def test_the_script_of_the_page_imports_no_other_app(tmp_path: Path) -> None:
