@@ -12,6 +12,7 @@ import importlib
 import os
 import socket
 from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import Self
 
 from pymysql import _auth
@@ -110,11 +111,13 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE.items():
                 connected.setsockopt(socket.IPPROTO_TCP, name, value)
-            # The kernel connects to an address of its own from that address, and to no other. A
-            # container's server may have to be elsewhere.
+            # The kernel connects to an address of its own from that address, and to no other, but
+            # to 127.0.1.1, Debian's address for the host's name, from 127.0.0.1. A container's
+            # server may have to be elsewhere.
             ends = map(self._writer.get_extra_info, ("sockname", "peername"))
             # One whose peer has closed it has none.
-            is_here = len({end[0] for end in ends if end}) < 2  # noqa: PLR2004
+            hosts = [end[0] for end in ends if end]
+            is_here = len(set(hosts)) < 2 or ip_address(hosts[-1]).is_loopback  # noqa: PLR2004
             self.is_elsewhere = not is_here and SYSTEMD.is_dir()
         self.peer = self._writer.get_extra_info("peername"), self.target.username
         # The driver closes its own where it fails, and once TLS begins.

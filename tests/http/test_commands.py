@@ -9,6 +9,8 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
+from harness.galera import can_mount
+from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, needs_root, settings_for
@@ -57,6 +59,18 @@ class TestCheck:
                 wait_for("the question", lambda: server.connections)
                 asking.terminate()
                 assert asking.wait(SECONDS) not in (0, 1)
+
+    @pytest.mark.skipif(not can_mount(), reason="needs root")
+    @pytest.mark.parametrize("address", [LOOPBACK, "127.0.1.1"])
+    def test_the_name_of_this_host_leads_to_no_other(self, address: str) -> None:
+        mounts = "mount -t tmpfs none /run; mkdir -p /run/systemd/system"
+        through = ("unshare", "--mount", "sh", "-ec", f'{mounts}; exec "$@"', "sh")
+        with fake_mysql(galera(), (address, 0)) as node:
+            done = run(
+                "check", through=through, **settings_for(node, MYSQL_HOST=address)
+            )
+        assert done.stdout.startswith("available synced: ")
+        assert done.stderr == ""
 
     def test_a_refused_login_is_told_with_its_remedy_and_that_the_service_keeps_its_session(
         self,
