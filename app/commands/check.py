@@ -1,6 +1,7 @@
 """`clustercheckd check`: poll the node once, as the service would."""
 
 import asyncio
+import logging
 import os
 
 from app.commands.as_service import become_service
@@ -28,6 +29,8 @@ def check(source: Source) -> int:
         _tell_of_port(settings)
     # Without a login, there is no verdict.
     settings.target()
+    # What the poller logs is told below.
+    logging.disable()
     outcome = asyncio.run(poll_once(settings, settings.clustercheck_deadline))
     switches = switches_now(settings.clustercheck_disabled_file)
     verdict, *rest = verdicts(outcome, 0.0, settings.policy(), switches)

@@ -4,12 +4,15 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import pytest
 
+from app.verdict.node_state import ELSEWHERE
 from harness.galera import can_mount
+from harness.network import RemoteHost
 from harness.ports import LOOPBACK
 from harness.service import Service
 from harness.waiting import wait_for
@@ -18,6 +21,14 @@ from tests.fake_mysql import FakeMySQL, Peer, fake_mysql, galera, waits_for
 from tests.http.conftest import DONOR, REFUSED
 from tests.http.test_process import SECONDS, begin, redirected, run, with_file_in_etc
 
+WITH_SYSTEMD = (
+    "unshare",
+    "--mount",
+    "sh",
+    "-ec",
+    'mount -t tmpfs none /run; mkdir -p /run/systemd/system; exec "$@"',
+    "sh",
+)
 SYNCED = "available synced: wsrep_local_state is 4 (Synced)\n"
 
 
@@ -63,14 +74,21 @@ class TestCheck:
     @pytest.mark.skipif(not can_mount(), reason="needs root")
     @pytest.mark.parametrize("address", [LOOPBACK, "127.0.1.1"])
     def test_the_name_of_this_host_leads_to_no_other(self, address: str) -> None:
-        mounts = "mount -t tmpfs none /run; mkdir -p /run/systemd/system"
-        through = ("unshare", "--mount", "sh", "-ec", f'{mounts}; exec "$@"', "sh")
         with fake_mysql(galera(), (address, 0)) as node:
             done = run(
-                "check", through=through, **settings_for(node, MYSQL_HOST=address)
+                "check", through=WITH_SYSTEMD, **settings_for(node, MYSQL_HOST=address)
             )
         assert done.stdout.startswith("available synced: ")
         assert done.stderr == ""
+
+    def test_another_host_is_told_in_one_line(self, remote_host: RemoteHost) -> None:
+        with ExitStack() as exits:
+            with remote_host.entered():
+                address = remote_host.address, 0
+                node = exits.enter_context(fake_mysql(galera(), address))
+            settings = settings_for(node, MYSQL_HOST=remote_host.address)
+            done = run("check", through=WITH_SYSTEMD, **settings)
+        assert done.stderr == f"clustercheckd: {ELSEWHERE}\n"
 
     def test_a_refused_login_is_told_with_its_remedy_and_that_the_service_keeps_its_session(
         self,
