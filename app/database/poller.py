@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from app.database.attempt import Attempt
-from app.database.faults import outcome_of, poll_failure
+from app.database.faults import HeldError, outcome_of, poll_failure
 from app.database.logins import NO_SESSION, Logins, Outcome
 from app.database.resolver import Resolver
 from app.database.session import SYNC_SECONDS, Session
@@ -267,6 +267,10 @@ class Poller:
             failure = poll_failure(fault, attempt.target, attempt.phase, seconds)
             refusals = self.logins.refusals
             outcome = outcome_of(fault, failure, attempt.phase, refusals)
+            is_held = isinstance(fault, HeldError) and self.sessions.others
+            if is_held and not self.logins.rejections:
+                # Another process has the room: nobody knows whether clients get in.
+                outcome = Outcome.FAILED
             self._note(outcome, failure)
             # The login that decides is not to wait for the next poll.
             asyncio.get_running_loop().call_soon(self._begin_what_is_due)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.database.sessions import IN_USE
+from app.database.sessions import IN_USE, MOST_SESSIONS
 from app.verdict.node_state import NodeState
 from app.verdict.reason import Reason
 from harness.waiting import wait_for
@@ -212,6 +212,19 @@ def test_a_login_that_falls_silent_is_given_up_soon() -> None:
         assert polls.failure().reason is Reason.TIMEOUT
         server.behaviour = galera()
         wait_for("a session", lambda: isinstance(polls.poll(), NodeState))
+
+
+def test_a_server_is_not_to_blame_for_the_sessions_of_another_process() -> None:
+    with polling(galera(), login_interval=INTERVAL_SECONDS) as (polls, server):
+        polls.poll_until(is_in_sync)
+        sessions = polls.poller.sessions
+        # One of them was left, and waits in sync.
+        sessions.others, sessions.is_shared = IN_USE + 1, True
+        polls.poll_until(lambda _: polls.poller.logins.failure)
+        for _ in range(8):
+            assert polls.state().rejects_logins is None
+            polls.wait(INTERVAL_SECONDS)
+        assert server.open == MOST_SESSIONS - sessions.others
 
 
 @pytest.mark.parametrize("beside_successor", [False, True])
