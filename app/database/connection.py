@@ -12,7 +12,6 @@ import importlib
 import os
 import socket
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Self
 
 from pymysql import _auth
@@ -111,13 +110,12 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE.items():
                 connected.setsockopt(socket.IPPROTO_TCP, name, value)
-            # The kernel connects to an address of its own from that address, and to no other, but
-            # to 127.0.1.1, Debian's address for the host's name, from 127.0.0.1. A container's
-            # server may have to be elsewhere.
+            # The kernel connects to most addresses of its own from that address, and to no other. A
+            # container's server may have to be elsewhere.
             ends = map(self._writer.get_extra_info, ("sockname", "peername"))
             # One whose peer has closed it has none.
             hosts = [end[0] for end in ends if end]
-            is_here = len(set(hosts)) < 2 or ip_address(hosts[-1]).is_loopback  # noqa: PLR2004
+            is_here = len(set(hosts)) < 2 or _is_own(hosts[-1])  # noqa: PLR2004
             self.is_elsewhere = not is_here and SYSTEMD.is_dir()
         self.peer = self._writer.get_extra_info("peername"), self.target.username
         # The driver closes its own where it fails, and once TLS begins.
@@ -234,6 +232,24 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         except Exception:  # noqa: BLE001 (whatever the server does)
             raise faults.RefusedPluginError(name) from None
         return packet
+
+
+def _is_own(address: str) -> bool:
+    """Return whether it is an address of this host.
+
+    The kernel connects to 127.0.1.1, Debian's address for the host's name, from 127.0.0.1, and to a
+    second address of a network from the first.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(family, socket.SOCK_DGRAM) as unsent,
+    ):
+        unsent.bind((address, 0))
+        # With ip_nonlocal_bind, only this fails. Nothing is sent.
+        unsent.connect((address, 9))
+        return True
+    return False
 
 
 async def _open_unix_connection(path: str) -> Streams:

@@ -14,6 +14,7 @@ from app.verdict.node_state import ELSEWHERE
 from harness.galera import can_mount
 from harness.network import RemoteHost
 from harness.ports import LOOPBACK
+from harness.process import output_of
 from harness.service import Service
 from harness.waiting import wait_for
 from tests.conftest import Services, needs_root, settings_for
@@ -77,6 +78,23 @@ class TestCheck:
         with fake_mysql(galera(), (address, 0)) as node:
             done = run(
                 "check", through=WITH_SYSTEMD, **settings_for(node, MYSQL_HOST=address)
+            )
+        assert done.stdout.startswith("available synced: ")
+        assert done.stderr == ""
+
+    def test_a_second_address_leads_to_no_other_host(
+        self, remote_host: RemoteHost
+    ) -> None:
+        first, second = "10.99.0.1", "10.99.0.2"
+        for address in (first, second):
+            command = f"ip address add {address}/24 dev eth0"
+            output_of(*remote_host.within, *command.split())
+        with ExitStack() as exits:
+            with remote_host.entered():
+                node = exits.enter_context(fake_mysql(galera(), (second, 0)))
+            settings = settings_for(node, MYSQL_HOST=second)
+            done = run(
+                "check", through=(*remote_host.within, *WITH_SYSTEMD), **settings
             )
         assert done.stdout.startswith("available synced: ")
         assert done.stderr == ""
