@@ -49,6 +49,9 @@ from app.verdict.rules import Switches
 _GO_SECONDS = 10.0
 """How long the old process may take to go, beside an answer that it still holds."""
 
+_UNFED_SECONDS = 5.0
+"""How long to wait until it accepts no more: meanwhile, nobody feeds systemd's watchdog."""
+
 _NOBODY_FOLLOWS = "only systemd follows a new process: restart clustercheckd"
 
 _NOT_YET = datetime.fromtimestamp(0, UTC)
@@ -253,8 +256,9 @@ class _Service:
         """Wait until the old process accepts no more, and then until it has logged out."""
         old.limit(_GO_SECONDS + self._sources.settings.clustercheck_deadline)
         sessions = self._sources.poller.sessions
-        with suppress(EOFError):
-            await old.answer(Known)
+        with suppress(EOFError, TimeoutError):
+            async with asyncio.timeout(_UNFED_SECONDS):
+                await old.answer(Known)
         self._systemd.is_heard = True
         self._keep()
         self._sources.last_reload = self._outcome

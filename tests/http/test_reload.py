@@ -517,6 +517,17 @@ def test_a_predecessor_that_does_not_go_is_killed(ending: Reloaded) -> None:
     assert ending.service.get().status == 200
 
 
+@pytest.mark.long
+def test_the_watchdog_is_fed_while_a_predecessor_hangs(ending: Reloaded) -> None:
+    old, told = ending.service.process, ending.service.manager.values
+    ending.begin()
+    old.send(signal.SIGSTOP)
+    fed = len(told("WATCHDOG"))
+    # The unit has WatchdogSec=10, and the last time was up to a second ago.
+    wait_for("the watchdog's food", lambda: len(told("WATCHDOG")) > fed, seconds=9)
+    wait_for("its end", lambda: old.exit_code == -signal.SIGKILL, seconds=30)
+
+
 def test_a_reload_that_is_asked_for_meanwhile_follows(ending: Reloaded) -> None:
     with in_the_middle(ending) as successor:
         ending.write("MAX_RECV_QUEUE=5")
