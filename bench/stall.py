@@ -64,19 +64,19 @@ def _looks() -> Iterator[Look]:
 def svg() -> str:
     """Return the picture."""
     looks = list(_looks())
-    stand, verdicts, waits = Stand(), [], []
+    stand, verdicts = Stand(), []
     for look in looks:
         stand = stand.after(look)
         why, seconds = stand.cause
         node = NodeState(**vars(_SYNCED) | {"stall": why, "stall_seconds": seconds})
         verdicts.append(decide(node, 0.0, Policy(), Switches()))
-        waits.append(look.wait_seconds > 0)
     rows = [
         "a lock holds up the applier",
         "receive queue",
         "this node pauses its group",
+        "a read in sync waits",
+        "verdict",
     ]
-    rows += ["a read in sync waits", "verdict"]
     parts = [_text(0, (n + 0.7) * _ROW, name) for n, name in enumerate(rows)]
     parts.append(_bar(0, _BEGINS, _ENDS, _GREY))
     points = " ".join(
@@ -86,17 +86,15 @@ def svg() -> str:
     parts.append(_text(_x(_ENDS) + 8, 1.6 * _ROW, f"{_MOST_QUEUED} write-sets"))
     paused_at = next(one.at for one in looks if one.sent)
     parts.append(_bar(2, paused_at, paused_at + _POLL_SECONDS, _BLUE))
-    waited = [
-        one.at for one, is_waiting in zip(looks, waits, strict=True) if is_waiting
-    ]
-    parts.append(_bar(3, waited[0], _ENDS, _GREY))
+    waits_at = next(one.at for one in looks if one.wait_seconds)
+    parts.append(_bar(3, waits_at, _ENDS, _GREY))
     for look, verdict in zip(looks, verdicts, strict=True):
         colour = _GREEN if verdict.available else _RED
         parts.append(_bar(4, look.at, look.at + _POLL_SECONDS, colour))
-    out = [
+    out_at = next(
         one.at for one, said in zip(looks, verdicts, strict=True) if not said.available
-    ]
-    parts.append(_text(_x(out[0]) + 4, 4.68 * _ROW, "503 stalled", "white"))
+    )
+    parts.append(_text(_x(out_at) + 4, 4.68 * _ROW, "503 stalled", "white"))
     parts.append(_text(_x(0) + 4, 4.68 * _ROW, "200 synced", "white"))
     marks = range(int(_END) + 1)
     parts += (_text(_x(at) - 3, 5.5 * _ROW, f"{at}") for at in marks)
