@@ -126,8 +126,9 @@ class _Probing:
         self.sent += 1
         self._latencies.append(time.monotonic() - self._begun)
         if not self._expected.startswith(b"HTTP/1.1 200 "):
-            message = f"port {self._address[1]} answers {self._expected[:80]!r}"
-            raise WrongAnswerError(message)
+            raise WrongAnswerError(
+                f"port {self._address[1]} answers {self._expected[:80]!r}"
+            )
 
     def open(self) -> None:
         began = time.perf_counter()
@@ -147,10 +148,9 @@ class _Probing:
         """
         ready = self._epoll.poll(seconds)
         if not ready and seconds == _ANSWER_SECONDS:
-            message = (
+            raise WrongAnswerError(
                 f"{self.under_way} health checks without an answer for {seconds:g} s"
             )
-            raise WrongAnswerError(message)
         return sum(self._receive(number) for number, _ in ready)
 
     def result(self) -> Load:
@@ -163,8 +163,9 @@ class _Probing:
         received = self._parts.pop(number, b"") + chunk
         if received != self._expected:
             if not chunk or not self._expected.startswith(received):
-                message = f"port {self._address[1]} answered {received[:80]!r}"
-                raise WrongAnswerError(message)
+                raise WrongAnswerError(
+                    f"port {self._address[1]} answered {received[:80]!r}"
+                )
             self._parts[number] = received
             return False
         self._latencies.append(time.perf_counter() - began)

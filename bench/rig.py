@@ -58,8 +58,9 @@ class Rig(Block):
         )
         self._exits.callback(floor.process.kill)
         if (ours := load.ask(self.service.port)) != (constant := load.ask(floor.port)):
-            message = f"the floor answers {constant!r}, clustercheckd {ours!r}"
-            raise load.WrongAnswerError(message)
+            raise load.WrongAnswerError(
+                f"the floor answers {constant!r}, clustercheckd {ours!r}"
+            )
         return floor
 
     @contextmanager

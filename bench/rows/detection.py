@@ -70,8 +70,9 @@ def _last_200(
         while load.ask(rig.service.port).startswith(_OK):
             last = time.monotonic()
             if last - began_at > _LONGEST_SECONDS:
-                message = f"the fault was not seen within {_LONGEST_SECONDS:g} s"
-                raise NotInTimeError(message)
+                raise NotInTimeError(
+                    f"the fault was not seen within {_LONGEST_SECONDS:g} s"
+                )
             time.sleep(_PAUSE_SECONDS)
     rig.service.wait_for_verdict(200, "synced")
     return last - began_at

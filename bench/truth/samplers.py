@@ -81,10 +81,9 @@ class Sampler(threading.Thread):
         self.end()
         self.join(_JOIN_SECONDS)
         if self.fault is not None or self.is_alive():
-            message = (
+            raise RuntimeError(
                 f"the sampler {self.name} failed: {self.fault or 'it does not stop'}"
-            )
-            raise RuntimeError(message) from self.fault
+            ) from self.fault
 
 
 def our_verdict(service: Service, target: str) -> Callable[[], Answer]:
