@@ -439,16 +439,18 @@ class Node:
     def start_alone(self) -> None:
         """Start the server as a cluster of its own, and wait until it is Synced."""
         self.start([], bootstrap=True)
-        self.wait_for_state("Synced")
+        self.wait_until_synced()
 
-    def wait_for_state(self, comment: str) -> None:
-        """Wait for wsrep_local_state_comment to begin with comment."""
-
-        def reached() -> bool:
-            self.process.check()
-            return (self.status("wsrep_local_state_comment") or "").startswith(comment)
-
-        wait_for(f"{self.name} to be {comment}", reached, seconds=_START_SECONDS)
+    def wait_until_synced(self) -> None:
+        """Wait until the server is Synced. Raises `ProcessEndedError`."""
+        wait_for(
+            f"{self.name} to be Synced",
+            lambda: (
+                self.process.check()
+                and self.status("wsrep_local_state_comment") == "Synced"
+            ),
+            seconds=_START_SECONDS,
+        )
 
     def wait_until_up(self) -> None:
         """Wait until the server answers, whatever its state."""
@@ -850,11 +852,11 @@ class Cluster:
         """
         for _ in range(_RESTARTS):
             with suppress(ProcessEndedError):
-                node.wait_for_state("Synced")
+                node.wait_until_synced()
                 return
             node.kill()
             self.start_node(node)
-        node.wait_for_state("Synced")
+        node.wait_until_synced()
 
     @contextmanager
     def altering(self, node: Node) -> Iterator[None]:

@@ -73,7 +73,7 @@ class Hosts:
     def wait_until_whole(self, kept: frozenset[int] = frozenset()) -> None:
         """Wait for one cluster of three, which has the same rows on each node, and these."""
         for node in self.nodes:
-            node.wait_for_state("Synced")
+            node.wait_until_synced()
         size = "wsrep_cluster_size"
         wait_for("three", lambda: {node.status(size) for node in self.nodes} == {"3"})
         rows = [rows_of(node) for node in self.nodes]
@@ -155,7 +155,7 @@ def test_a_node_that_has_more_than_the_first_aborts(hosts: Hosts) -> None:
     ahead.kill()
     hosts.run(MARK, behind)
     hosts.run(BOOTSTRAP, behind)
-    behind.wait_for_state("Synced")
+    behind.wait_until_synced()
     hosts.run(JOIN, ahead)
     wait_for("the end", lambda: ahead.process.exit_code is not None, seconds=60)
     assert "Reversing history" in ahead.log.read_text()
@@ -185,11 +185,11 @@ def follow_the_runbook(
     first = last or highest({node: hosts.run(RECOVER, node) for node in found})
     hosts.run(MARK, first)
     hosts.run(BOOTSTRAP, first)
-    first.wait_for_state("Synced")
+    first.wait_until_synced()
     for node in hosts.nodes:
         if node is not first:
             if node not in found:
                 hosts.run(FORGET, node)
             hosts.run(JOIN, node)
-            node.wait_for_state("Synced")
+            node.wait_until_synced()
     hosts.wait_until_whole()
