@@ -18,8 +18,8 @@ _COMPLETE_SECONDS = 60.0
 class Stack(Block):
     """A running cluster, started when the `with` block begins and removed when it ends.
 
-    settings: more settings of each clustercheckd. text: HAProxy's configuration, see `HAProxy`.
-    installation: one that exists already; without it, the stack makes its own.
+    settings: more settings of each clustercheckd. installation: one that exists already; without
+    it, the stack makes its own.
     """
 
     def __init__(
@@ -28,13 +28,11 @@ class Stack(Block):
         tell: Callable[[str], None] = lambda _: None,
         *,
         settings: Mapping[str, str] | None = None,
-        text: str | None = None,
         installation: Installation | None = None,
     ) -> None:
         self._size = size
         self._tell = tell
         self._settings = settings or {}
-        self._text = text
         self._given = installation
         self._exits = ExitStack()
 
@@ -133,6 +131,6 @@ class Stack(Block):
             for node, service in zip(self.nodes, self.services, strict=True)
         ]
         servers = [backend.server for backend in self.backends]
-        self.haproxy = HAProxy(self._directory, self._ports, servers, text=self._text)
+        self.haproxy = HAProxy(self._directory, self._ports, servers)
         self._exits.callback(self.haproxy.kill)
         self.haproxy.start()
