@@ -64,20 +64,14 @@ def with_little_cpu(rig: Rig) -> Row:
 
 def beside_busy_loops(rig: Rig) -> Row:
     """Reload where other programs leave no core idle."""
-    with _busy_loops(rig) as where:
+    log = rig.installation.directory / "busy.log"
+    with ExitStack() as exits:
+        for _ in range(_BUSY_LOOPS):
+            exits.callback(Process("busy", _BUSY, log).kill)
+        where = f"{_BUSY_LOOPS} busy loops beside it"
         return _seen_by_haproxy(
             rig, rig.service, lambda: _reload(rig), f"reloads, {where}"
         )
-
-
-@contextmanager
-def _busy_loops(rig: Rig) -> Iterator[str]:
-    """Run busy loops; yield how a row says that."""
-    with ExitStack() as exits:
-        for _ in range(_BUSY_LOOPS):
-            log = rig.installation.directory / "busy.log"
-            exits.callback(Process("busy", _BUSY, log).kill)
-        yield f"{_BUSY_LOOPS} busy loops beside it"
 
 
 @contextmanager
