@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Sequence
 
 from bench.load import WrongAnswerError
@@ -10,7 +9,7 @@ from bench.rig import Rig
 from bench.rows import cpu, detection, http, reload, start
 from bench.table import Row, markdown
 from harness.process import ProcessEndedError, interrupt_once
-from harness.waiting import NotInTimeError
+from harness.waiting import NotInTimeError, tell_with_seconds
 
 GROUPS: dict[str, Callable[[Rig], list[Row]]] = {
     "cpu": cpu.rows,
@@ -35,13 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     interrupt_once()
-    begun = time.monotonic()
-
-    def tell(what: str) -> None:
-        print(
-            f"[{time.monotonic() - begun:5.1f} s] {what}", file=sys.stderr, flush=True
-        )
-
+    tell = tell_with_seconds(sys.stderr)
     try:
         with Rig(tell) as rig:
             print(rig.description())

@@ -13,7 +13,7 @@ from harness.haproxy import READER, READER_QUESTION, WRITER, Backend
 from harness.ports import LOOPBACK
 from harness.process import ProcessEndedError, interrupt_once, let_nothing_interrupt
 from harness.stack import Stack
-from harness.waiting import NotInTimeError, wait_for
+from harness.waiting import NotInTimeError, tell_with_seconds, wait_for
 
 _REFRESH_SECONDS = 0.5
 _STEP_SECONDS = 60.0
@@ -46,14 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     once = parser.parse_args(arguments).once
     interrupt_once()
-    began_at = time.monotonic()
     try:
         # For a planned reason, clustercheckd answers 404, so that HAProxy's readers keep their
         # sessions on the node.
         with Stack(
-            tell=lambda what: print(
-                f"[{time.monotonic() - began_at:5.1f} s] {what}", flush=True
-            ),
+            tell=tell_with_seconds(),
             settings={"CLUSTERCHECK_DRAIN_STATUS": "404"},
         ) as stack:
             if once:

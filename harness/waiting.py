@@ -1,15 +1,26 @@
-"""Waiting for conditions, with a deadline."""
+"""Waiting for conditions, with a deadline, and telling how long it has taken so far."""
 
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 T = TypeVar("T")
 
 _PAUSE_SECONDS = 0.02
+
+
+def tell_with_seconds(stream: TextIO | None = None) -> Callable[[str], None]:
+    """Return what prints a line with the seconds since now. stream: standard output, if None."""
+    began_at = time.monotonic()
+
+    def tell(what: str) -> None:
+        seconds = time.monotonic() - began_at
+        print(f"[{seconds:5.1f} s] {what}", file=stream, flush=True)
+
+    return tell
 
 
 class NotInTimeError(AssertionError):

@@ -50,7 +50,7 @@ from harness.process import (
     with_system_path,
 )
 from harness.stack import Stack
-from harness.waiting import NotInTimeError, wait_for
+from harness.waiting import NotInTimeError, tell_with_seconds, wait_for
 
 _MEMBERS = 3
 _USUAL = "usual"
@@ -162,11 +162,7 @@ def _run(
 ) -> Report:
     group = _GROUPS[group_name]
     size = _MEMBERS - group.has_arbitrator
-    begun = time.monotonic()
-
-    def tell(what: str) -> None:
-        print(f"[{time.monotonic() - begun:5.1f} s] {what}", flush=True)
-
+    tell = tell_with_seconds()
     may_mount = can_mount()
     needing_root = {FULL_DISK, *NEEDING_HOSTS}
     kinds = [kind for kind in only if may_mount or kind not in needing_root]
