@@ -62,8 +62,7 @@ NETWORK = {
 _FLAPPING, _LINK_DOWN = "flapping", "link down"
 
 
-@contextmanager
-def broken_network(kind: str, stack: Stack, node: Node) -> Iterator[None]:
+def broken_network(kind: str, stack: Stack, node: Node) -> AbstractContextManager[None]:
     """Drop packets between hosts while the block runs."""
     words = {
         "NODE": node.link,
@@ -75,8 +74,7 @@ def broken_network(kind: str, stack: Stack, node: Node) -> Iterator[None]:
         " ".join(words.get(word, word) for word in rule.split())
         for rule in NETWORK[kind]
     ]
-    with dropping(*rules):
-        yield
+    return dropping(*rules)
 
 
 def _flapping(stack: Stack, node: Node) -> AbstractContextManager[None]:
@@ -187,16 +185,14 @@ def _much_missed(stack: Stack, node: Node) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _transfer_by_mariabackup(stack: Stack, node: Node) -> Iterator[None]:
+def _transfer_by_mariabackup(stack: Stack, node: Node) -> AbstractContextManager[None]:
     """Have the node return by a copy of all, whose donor commits meanwhile."""
     user = f"{DEMO}@localhost"
     rights = "RELOAD, PROCESS, LOCK TABLES, BINLOG MONITOR"
     other = _other(stack, node)
     other.sql(f"CREATE USER IF NOT EXISTS {user} IDENTIFIED BY '{DEMO}'")
     other.sql(f"GRANT {rights} ON *.* TO {user}")
-    with stack.cluster.full_transfer_to(node, "mariabackup"):
-        yield
+    return stack.cluster.full_transfer_to(node, "mariabackup")
 
 
 @contextmanager
