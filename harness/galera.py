@@ -413,7 +413,7 @@ class Node:
         Returns what it prints: the option with the position of the data, UUID:SEQNO.
         """
         options = self.data.with_suffix(".cnf")
-        provider = next(path for path in _PROVIDERS if Path(path).exists())
+        provider = next(filter(os.path.exists, _PROVIDERS))
         lines = (
             "[mysqld]",
             f"datadir={self.data}",
@@ -688,7 +688,7 @@ class Node:
         (self.data / "grastate.dat").unlink(missing_ok=True)
 
     def _galera_options(self, addresses: Sequence[str]) -> list[str]:
-        provider = next(path for path in _PROVIDERS if Path(path).exists())
+        provider = next(filter(os.path.exists, _PROVIDERS))
         provider_options = ";".join(
             [
                 f"gmcast.listen_addr=tcp://{self.group_address}",
