@@ -68,14 +68,13 @@ def at_full_speed(
     target: str = _TARGET,
 ) -> Load:
     """Keep this many health checks under way, for seconds or until health checks have been sent."""
-    probing = _Probing(port, target)
     end = time.monotonic() + seconds
+    probing = _Probing(port, target)
 
     def next_one() -> None:
         if probing.sent < checks and time.monotonic() < end:
             probing.open()
 
-    probing.begin()
     for _ in range(connections):
         next_one()
     while probing.under_way:
@@ -86,9 +85,8 @@ def at_full_speed(
 
 def at_rate(port: int, per_second: float, seconds: float) -> Load:
     """Send health checks at a fixed rate, whether or not earlier ones have been answered."""
-    probing = _Probing(port)
     begun = time.monotonic()
-    probing.begin()
+    probing = _Probing(port)
     wanted = round(per_second * seconds)
     while probing.sent < wanted:
         now = time.monotonic()
@@ -102,33 +100,27 @@ def at_rate(port: int, per_second: float, seconds: float) -> Load:
 
 
 class _Probing:
-    """The health checks under way to one port."""
+    """The health checks under way to one port.
+
+    A first one starts the clock. All further answers must equal its answer.
+    """
 
     def __init__(self, port: int, target: str = _TARGET) -> None:
-        self.sent = 0
-        self._target = target
         self._request = _request(target)
         self._address = (LOOPBACK, port)
-        self._expected = b""
         self._epoll = select.epoll()
         self._open: dict[int, tuple[socket.socket, float]] = {}
         self._parts: dict[int, bytes] = {}
-        self._latencies: list[float] = []
+        self._begun = time.monotonic()
+        self._expected = ask(port, target)
+        self._latencies = [time.monotonic() - self._begun]
+        self.sent = 1
+        if not self._expected.startswith(b"HTTP/1.1 200 "):
+            raise WrongAnswerError(f"port {port} answers {self._expected[:80]!r}")
 
     @property
     def under_way(self) -> int:
         return len(self._open)
-
-    def begin(self) -> None:
-        """Start the clock with a first health check. All further answers must equal its answer."""
-        self._begun = time.monotonic()
-        self._expected = ask(self._address[1], self._target)
-        self.sent += 1
-        self._latencies.append(time.monotonic() - self._begun)
-        if not self._expected.startswith(b"HTTP/1.1 200 "):
-            raise WrongAnswerError(
-                f"port {self._address[1]} answers {self._expected[:80]!r}"
-            )
 
     def open(self) -> None:
         began = time.perf_counter()
