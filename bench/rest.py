@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from bench import load
 from bench.rig import Rig
-from harness.galera import ACCOUNT, PASSWORD
-from harness.service import Service
+from harness.service import PROGRAM, Service, service_beside
 
 RATES = (0, 2, 10)
 """Health checks a second."""
@@ -67,24 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextmanager
 def _build_of(ref: str, rig: Rig) -> Iterator[Service]:
     """Run the service of another commit, beside the same node."""
-    settings = {
-        "MYSQL_SOCKET": str(rig.node.socket),
-        "MYSQL_USERNAME": ACCOUNT,
-        "MYSQL_PASSWORD": PASSWORD,
-    }
     checkout = str(Path(__file__).parents[1])
     archive = ["git", "-C", checkout, "archive", ref, "app"]
     with TemporaryDirectory() as folder:
         files = subprocess.run(archive, check=True, stdout=subprocess.PIPE).stdout
         subprocess.run(["tar", "-x", "-C", folder], check=True, input=files)
-        command = ["env", "-C", folder, sys.executable, "-m", "app"]
-        directory, port = rig.installation.directory, rig.installation.ports.free()
-        service = Service(directory, port, settings, name="beside", command=command)
-        try:
-            service.wait_until_up()
+        command = ["env", "-C", folder, *PROGRAM]
+        directory, ports = rig.installation.directory, rig.installation.ports
+        with service_beside(rig.node, directory, ports, None, command) as service:
             yield service
-        finally:
-            service.process.kill()
 
 
 def _uses(rig: Rig, builds: dict[str, Service], rate: int) -> dict[str, Use]:

@@ -330,7 +330,7 @@ class Node:
         self._temporary.mkdir()
         installation.give_to_server(self._temporary)
         self._installation = installation
-        self._options = tuple(options)
+        self._options = options
         self._sst_port, self._ist_port = ports.free(), ports.free()
         self._process: Process | None = None
         self.provider_options: Sequence[str] = ()

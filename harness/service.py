@@ -19,6 +19,8 @@ from harness.ports import LOOPBACK, Ports
 from harness.process import Process, Successor
 from harness.waiting import wait_for
 
+PROGRAM = (sys.executable, "-m", "app")
+
 _START_SECONDS = 20.0
 _ANSWER_SECONDS = 20.0
 _LIMIT_BYTES = 1 << 20
@@ -89,7 +91,7 @@ class Service:
         environ: Mapping[str, str],
         *,
         name: str = "clustercheckd",
-        command: Sequence[str] = (sys.executable, "-m", "app"),
+        command: Sequence[str] = PROGRAM,
         pass_fds: Sequence[int] = (),
         host: RemoteHost | None = None,
     ) -> None:
@@ -100,8 +102,8 @@ class Service:
         self.address = host.address if host else LOOPBACK
         self.name = name
         self.log = directory / f"{name}-{port}.log"
-        self._command = tuple(command)
-        self._pass_fds = tuple(pass_fds)
+        self._command = command
+        self._pass_fds = pass_fds
         self._within = host.within if host else ()
         self._environ = {
             **without_settings(os.environ),
@@ -188,9 +190,8 @@ class Service:
 
     def command(self, name: str) -> None:
         """Run another of clustercheckd's commands with the same settings."""
-        command = [sys.executable, "-m", "app", name]
         subprocess.run(
-            command,
+            [*PROGRAM, name],
             env=self._environ,
             check=True,
             capture_output=True,
@@ -216,6 +217,7 @@ def service_beside(
     directory: Path,
     ports: Ports,
     held: socket.socket | None = None,
+    command: Sequence[str] = PROGRAM,
     /,
     **environ: str,
 ) -> Iterator[Service]:
@@ -225,8 +227,8 @@ def service_beside(
 
     It connects over the node's socket, with the account that has only USAGE. Its files are in
     directory. held: the socket that a shell hands down to it, and to the next when it has ended.
+    command: what runs.
     """
-    command: tuple[str, ...] = (sys.executable, "-m", "app")
     if held:
         again = ("sh", "-c", 'while :; do "$@"; done', "sh")
         command = (*again, *handing_down(held), *command)
