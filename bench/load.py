@@ -12,7 +12,7 @@ import select
 import socket
 import struct
 import time
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from harness.ports import LOOPBACK
 
@@ -29,13 +29,12 @@ class WrongAnswerError(Exception):
     """A health check got no answer or a wrong one. The message is one line."""
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """The result of a measurement."""
 
     checks: int
     seconds: float
-    latencies: list[float] = field(repr=False)
+    latencies: list[float]
 
     @property
     def per_second(self) -> float:

@@ -1,12 +1,11 @@
 """The rows of the result, as Markdown."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
 from statistics import quantiles
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One figure. met: whether the goal is; None where this machine cannot tell."""
 
     measured: str
@@ -25,7 +24,7 @@ def markdown(rows: Iterable[Row]) -> str:
     """Return the rows as a table."""
     lines = [_line(_HEADER), _line(["---"] * len(_HEADER))]
     for row in rows:
-        *cells, met = astuple(row)
+        *cells, met = row
         lines.append(_line([*cells, _MET[met]]))
     return "\n".join(lines)
 

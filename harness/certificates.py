@@ -1,14 +1,13 @@
 """Certificates signed by a test authority, made with openssl(1)."""
 
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _SECONDS = 30
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(NamedTuple):
     """A certificate and its key, as PEM files."""
 
     cert: Path

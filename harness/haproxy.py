@@ -8,9 +8,8 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pymysql
 
@@ -39,8 +38,7 @@ class Named(Protocol):
     name: str
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(NamedTuple):
     """One server line of HAProxy. port: that of the database. check_port: that of clustercheckd."""
 
     name: str
@@ -49,8 +47,7 @@ class Server:
     address: str = LOOPBACK
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(NamedTuple):
     """A node and the clustercheckd beside it."""
 
     node: Node

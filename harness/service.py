@@ -8,9 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.galera import ACCOUNT, PASSWORD, Node
 from harness.manager import Manager
@@ -38,8 +37,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """An HTTP answer, with header names in lower case."""
 
     status: int

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.truth import statements
 from bench.truth.group_faults import (
@@ -22,8 +22,7 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 2.0, 10.0
 that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """One fault of the plan.
 
     node: the index of its node. seconds: how long it lasts; 0 if it ends by itself.

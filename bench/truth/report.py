@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 from bench.truth.faults import (
     ALTER,
@@ -124,8 +124,7 @@ script 0.5 s.
 bench/truth/stretches.py has the full rules, and bench/truth/report.py the goals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """One fault, and the time until the next.
 
     node: the name of the fault's node. ended_at: when the fault ended.
@@ -138,8 +137,7 @@ class Window:
     ended_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(NamedTuple):
     """One stretch of wrong answers of a checker about a node, and the fault meanwhile."""
 
     checker: str
@@ -219,7 +217,7 @@ class Report:
         self, node: str, reasons: tuple[str, ...] = _ALONE_REASONS
     ) -> list[Stretch]:
         marked = [
-            replace(sample, kind=_OUT_ALONE)
+            sample._replace(kind=_OUT_ALONE)
             if sample.seen.endswith(reasons)
             else sample
             for sample in self.nodes[node][OURS]

@@ -23,8 +23,8 @@ between. In case of doubt, the rules treat a node as unusable:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 SAYS_200, SAYS_503, SAYS_NOTHING = "200", "503", "nothing yet"
 USABLE, UNUSABLE = "usable", "unusable"
@@ -39,8 +39,7 @@ PROMPT_SECONDS = 0.25
 Stretch = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One question and its answer, with times of the monotonic clock.
 
     seen: a description of the answer.
@@ -82,10 +81,10 @@ def settled(samples: Sequence[Sample], failed: str = UNUSABLE) -> list[Sample]:
     for index, (before, sample) in enumerate(pairwise(samples), 1):
         waited = sample.ended_at - sample.began_at > PROMPT_SECONDS
         if before.kind == failed != sample.kind and waited:
-            result[index] = replace(sample, kind=failed)
+            result[index] = sample._replace(kind=failed)
         if before.kind != failed == sample.kind:
-            result[index] = replace(
-                sample, began_at=max(sample.began_at, sample.ended_at - TRUTH_SECONDS)
+            result[index] = sample._replace(
+                began_at=max(sample.began_at, sample.ended_at - TRUTH_SECONDS)
             )
     return result
 
@@ -95,8 +94,8 @@ def with_silences(verdicts: Sequence[Sample]) -> list[Sample]:
     result: list[Sample] = []
     for sample in verdicts:
         if result and sample.ended_at - sample.began_at > PROMPT_SECONDS:
-            result.append(replace(sample, kind=SAYS_NOTHING))
-            result.append(replace(sample, began_at=sample.ended_at))
+            result.append(sample._replace(kind=SAYS_NOTHING))
+            result.append(sample._replace(began_at=sample.ended_at))
         else:
             result.append(sample)
     return result

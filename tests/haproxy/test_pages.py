@@ -1,7 +1,6 @@
 """What docs/haproxy.md shows: the commands for its sockets, the line of its log, variations."""
 
 import re
-from dataclasses import replace
 
 import pymysql
 import pytest
@@ -114,7 +113,7 @@ def node(installation: Installation) -> Node:
 def test_tls_goes_through_and_the_proxy_protocol_tells_the_clients_address(
     nodes: MockNodes, node: Node, variation: str | None, seen: str
 ) -> None:
-    nodes.nodes[0].server = replace(nodes.nodes[0].server, port=node.port)
+    nodes.nodes[0].server = nodes.nodes[0].server._replace(port=node.port)
     front = nodes.front(text=varied(variation) if variation else None)
     with (
         pymysql.connect(

@@ -1,7 +1,6 @@
 """The writer of haproxy.cfg.example with mock nodes: one node for all clients, whatever happens."""
 
 from contextlib import ExitStack
-from dataclasses import replace
 
 from harness.haproxy import WRITER
 from harness.network import RemoteHost
@@ -37,7 +36,7 @@ def test_a_writer_whose_host_falls_silent_hands_over(
 ) -> None:
     silent = nodes.nodes[0]
     silent.become("killed")
-    silent.server = replace(silent.server, address=remote_host.address)
+    silent.server = silent.server._replace(address=remote_host.address)
     with remote_host.entered():
         silent.become("synced")
     front = nodes.front()

@@ -1,7 +1,5 @@
 """The arithmetic of the truth run: what counts as false, and for how long."""
 
-from dataclasses import replace
-
 import pytest
 
 from bench.truth.faults import NO_THREADS
@@ -119,7 +117,7 @@ def test_nodes_out_alone_are_so_one_at_a_time_and_not_in_vain(
 ) -> None:
     nodes = {
         "node1": said_of_a_node(
-            [replace(one, kind=SAYS_503) for one in always("503 cut-off")], truth, []
+            [one._replace(kind=SAYS_503) for one in always("503 cut-off")], truth, []
         ),
         "node2": said_of_a_node(others, DOWN, []),
     }
