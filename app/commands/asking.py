@@ -13,9 +13,8 @@ import socket
 import time
 from collections.abc import Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator
@@ -44,8 +43,7 @@ _NOT_OURS = (
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}[^\r\n]{0,40})")
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
     """Where a service listens. name: for output."""
 
     name: str

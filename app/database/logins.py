@@ -1,8 +1,8 @@
 """What the outcomes of logins say about the server, and when the next login is due. Pure."""
 
 import math
-from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 from app.verdict.node_state import PollFailure
 
@@ -55,8 +55,7 @@ NO_SESSION = (*_REFUSALS, Outcome.FAILED)
 """Nobody knows whether clients get one."""
 
 
-@dataclass(frozen=True)
-class Logins:
+class Logins(NamedTuple):
     """What all logins so far say. A method that names an event returns the value after it.
 
     failure: why the latest was not accepted. rejected: why the server takes no logins. rejections
@@ -112,11 +111,11 @@ class Logins:
 
     def begun(self, at: float) -> "Logins":
         """Note that one begins."""
-        return replace(self, began_at=at)
+        return self._replace(began_at=at)
 
     def account_changed(self) -> "Logins":
         """Note that the account has changed: a login is due."""
-        return replace(self, began_at=-math.inf, refusals=min(self.refusals, 1))
+        return self._replace(began_at=-math.inf, refusals=min(self.refusals, 1))
 
     def ended(self, outcome: Outcome, failure: PollFailure | None = None) -> "Logins":
         """Note how one ended."""

@@ -11,14 +11,13 @@ given up, and none begins while the server may have `MOST_SESSIONS` of ours.
 """
 
 import asyncio
-import dataclasses
 import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from app.database.attempt import Attempt
 from app.database.faults import HeldError, outcome_of, poll_failure
@@ -53,8 +52,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(NamedTuple):
     """How fast and how often to ask.
 
     deadline_seconds: the limit for one poll, with its login. login_interval_seconds: 0 never visits
@@ -126,7 +124,7 @@ class Poller:
         self._begin_what_is_due()
         rejected = self.logins.rejected
         stall, stall_seconds = self._stand_after(result).cause
-        return dataclasses.replace(
+        return replace(
             result,
             rejects_logins=rejected.detail if rejected else None,
             returning=self.sync.is_returning(self._now()),

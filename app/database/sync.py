@@ -5,8 +5,8 @@ yet, the next 200 needs a read in sync that began afterwards, whoever slept.
 """
 
 import math
-from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 _RETURN_SECONDS = 10.0
 """After so long, the node returns without it."""
@@ -51,8 +51,7 @@ def gap_seconds(suspect_seconds: float, poll_interval_seconds: float) -> float:
     return max(_SUSPECTED * suspect_seconds, poll_interval_seconds + _SPARE_SECONDS)
 
 
-@dataclass(frozen=True)
-class Sync:
+class Sync(NamedTuple):
     """What the polls and reads in sync so far say.
 
     A method that names an event returns the value after it. unanswered: of the latest poll.
@@ -107,21 +106,21 @@ class Sync:
     def read_begun(self, at: float) -> "Sync":
         """Note that one was sent."""
         if self._waits:
-            return replace(self, read_began_at=at)
-        return replace(self, read=Read.WAITING, read_began_at=at, waiting_since=at)
+            return self._replace(read_began_at=at)
+        return self._replace(read=Read.WAITING, read_began_at=at, waiting_since=at)
 
     def read_ended(self, at: float, *, is_answered: bool) -> "Sync":
         """Note its end. is_answered: without error 1205 or 1047."""
         if not self._waits:
             return self
         if not is_answered:
-            return replace(self, read=Read.REFUSED)
+            return self._replace(read=Read.REFUSED)
         is_prompt = at <= self.read_began_at + _PROMPT_SECONDS
         answers = self.answers
         if answers is Answers.RETURNING and is_prompt and not self.read_is_outdated:
             answers = Answers.TIMELY
         in_sync_at = self.read_began_at
-        return replace(self, read=Read.ANSWERED, answers=answers, in_sync_at=in_sync_at)
+        return self._replace(read=Read.ANSWERED, answers=answers, in_sync_at=in_sync_at)
 
     def read_lost(self, at: float) -> "Sync":
         """Note that its session was lost, or got another error."""
@@ -130,32 +129,31 @@ class Sync:
 
     def nothing_reads(self) -> "Sync":
         """Note that nothing is known any more."""
-        return replace(self, read=Read.NONE)
+        return self._replace(read=Read.NONE)
 
     def waited(self, at: float, seconds: float | None) -> "Sync":
         """Note that another process has waited for so long."""
         if not self._waits:
             return self
         since = min(self.waiting_since, at - (seconds or 0.0))
-        return replace(self, waiting_since=since)
+        return self._replace(waiting_since=since)
 
     def poll_failed(self) -> "Sync":
         """Note a poll that did not read the node."""
         is_first = self.answers is Answers.NONE
         answers = Answers.SILENCE if is_first else self.answers
-        return replace(self, answers=answers, unanswered=True)
+        return self._replace(answers=answers, unanswered=True)
 
     def poll_answered(self, at: float, longest_gap_seconds: float | None) -> "Sync":
         """Note a poll that was answered. longest_gap_seconds: None if nothing reads in sync."""
         if longest_gap_seconds is None:
-            return replace(self, answers=Answers.NONE, unanswered=False)
+            return self._replace(answers=Answers.NONE, unanswered=False)
         answers, returned_at = self.answers, self.returned_at
         if answers is Answers.NONE:
             answers = Answers.TIMELY
         elif answers is Answers.SILENCE or at > self.due_at:
             answers, returned_at = Answers.RETURNING, at
-        return replace(
-            self,
+        return self._replace(
             answers=answers,
             due_at=at + longest_gap_seconds,
             returned_at=returned_at,

@@ -14,8 +14,8 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 from app.deadline import boot_seconds, deadline
 from app.monitor.changes import Changes
@@ -83,8 +83,7 @@ def oldest_usable_seconds(interval_seconds: float, deadline_seconds: float) -> f
 Poll = Callable[[], Awaitable[PollResult]]
 
 
-@dataclass(frozen=True)
-class Polling:
+class Polling(NamedTuple):
     """How to poll, and what to decide from it.
 
     deadline_seconds: how long an answer may wait. max_age_seconds: see `oldest_usable_seconds`.

@@ -1,6 +1,5 @@
 """The table of logins: what each outcome says of the server, and when the next login is due."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -125,7 +124,7 @@ def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interva
 def test_a_session_that_gets_no_answer_is_a_reason_to_log_in_whatever_the_interval(
     outcome: Outcome,
 ) -> None:
-    logins = replace(after((outcome,)), refusals=0)
+    logins = after((outcome,))._replace(refusals=0)
     for interval_seconds in (0.0, 60.0):
         assert logins.is_due(59.9, interval_seconds, session_answers=True) is False
         assert [
