@@ -76,27 +76,24 @@ def _within(
     return Kind(must_be, parse_within)
 
 
-# Python's own would take 1_0, blanks, and the digits of any script.
-_DIGITS = re.compile(r"[0-9]+")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ms|s|m|h|)")
 _HOST_NAME = re.compile(r"[^\s:/@\[\]]+")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
 
 
 def _whole_in(text: str) -> int:
-    return int(_matched(_DIGITS, text)[0])
+    # int takes 1_0, blanks, and the digits of any script.
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError
+    return int(text)
 
 
 def _seconds_in(text: str) -> float:
-    number, unit = _matched(_DURATION, text.lower()).groups()
-    return round(float(number) * _UNITS[unit], 6)
-
-
-def _matched(expression: re.Pattern[str], text: str) -> re.Match[str]:
-    found = expression.fullmatch(text)
+    found = _DURATION.fullmatch(text.lower())
     if found is None:
         raise ValueError
-    return found
+    number, unit = found.groups()
+    return round(float(number) * _UNITS[unit], 6)
 
 
 def _absolute(path: str) -> str:
