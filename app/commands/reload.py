@@ -80,10 +80,11 @@ def _told(before: Answer, after: Answer) -> int:
         f" {before.reason} and is {after.words}"
     )
     lost = []
-    if after.node.elsewhere and not before.node.elsewhere:
-        lost.append(ELSEWHERE)
-    elif after.node.elsewhere:
-        complain(ELSEWHERE)
+    if after.node.elsewhere:
+        if before.node.elsewhere:
+            complain(ELSEWHERE)
+        else:
+            lost.append(ELSEWHERE)
     if before.available and not after.available:
         lost.append("the node was available and is not any more")
     if before.reason == Reason.DISABLED != after.reason:
