@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -135,27 +134,26 @@ def create_application(sources: Sources) -> FastAPI:
 def _status(sources: Sources) -> Status:
     monitor = sources.monitor
     verdict, seen, switches = monitor.verdict(), monitor.result, monitor.switches()
-    fields: dict[str, Any] = {
-        "version": __version__,
-        "pid": os.getpid(),
+    return Status(
+        version=__version__,
+        pid=os.getpid(),
         **asdict(verdict),
-        "draining": verdict.draining,
-        "also": monitor.against(),
-        "otherwise": monitor.verdict(switches=Switches()) if switches.any_on else None,
-        "since": monitor.changes[-1].at,
-        "age_seconds": round(monitor.age_seconds, 3),
-        "node": seen if isinstance(seen, NodeState) else None,
-        "failure": seen if isinstance(seen, PollFailure) else None,
-        "policy": monitor.polling.policy,
-        "answered": {
+        draining=verdict.draining,
+        also=monitor.against(),
+        otherwise=monitor.verdict(switches=Switches()) if switches.any_on else None,
+        since=monitor.changes[-1].at,
+        age_seconds=round(monitor.age_seconds, 3),
+        node=seen if isinstance(seen, NodeState) else None,
+        failure=seen if isinstance(seen, PollFailure) else None,
+        policy=monitor.polling.policy,
+        answered={
             path: verdict
             for path, (at, verdict) in sources.answered.items()
             if monitor.now() - at <= _RECENT_SECONDS
         },
-        "settings": sources.loaded.told,
-        "login_failure": sources.poller.logins.failure,
-        "last_reload": sources.last_reload,
-        "connections": sources.connections,
-        "changes": list(monitor.changes),
-    }
-    return Status(**fields)
+        settings=sources.loaded.told,
+        login_failure=sources.poller.logins.failure,
+        last_reload=sources.last_reload,
+        connections=StatusConnections.model_validate(sources.connections),
+        changes=list(monitor.changes),
+    )
