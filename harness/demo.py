@@ -108,9 +108,9 @@ class Tour:
         )
         with node2.node.stalled():
             self._see(node2, 404, "donor")
-            with node1.node.connect_as_client() as client, client.cursor() as writing:
+            with node1.node.connect_as_client() as client:
                 for _ in range(_STALLED_WRITES):
-                    writing.execute(WRITE)
+                    client.query(WRITE)
             self._see(node2, 503, "lagging", target=READER_QUESTION, readers="DOWN")
         self._see(node2, 200, "synced", writer="UP", readers="UP")
 

@@ -509,11 +509,8 @@ class Node:
     def commits(self) -> bool:
         """Return whether a client can commit a row, with two seconds for each step."""
         try:
-            with (
-                self.connect_as_client(seconds=2) as connection,
-                connection.cursor() as cursor,
-            ):
-                cursor.execute(WRITE)
+            with self.connect_as_client(seconds=2) as client:
+                client.query(WRITE)
         except pymysql.MySQLError:
             return False
         return True
@@ -530,9 +527,9 @@ class Node:
     @contextmanager
     def holding(self, *statements: str) -> Iterator[None]:
         """Hold a session that has run these statements while the block runs."""
-        with self.connect() as session, session.cursor() as cursor:
+        with self.connect() as session:
             for statement in statements:
-                cursor.execute(statement)
+                session.query(statement)
             yield
 
     def stalled(self) -> AbstractContextManager[None]:
@@ -577,20 +574,16 @@ class Node:
     @contextmanager
     def full(self) -> Iterator[None]:
         """Have the server refuse new clients while the block runs: it has as many as it allows."""
-        with (
-            self.connect() as administrator,
-            administrator.cursor() as cursor,
-            ExitStack() as clients,
-        ):
+        with self.connect() as administrator, ExitStack() as clients:
             # More than the limit, so that nobody gets in when another client leaves, not even the
             # administrator.
             for _ in range(2 * _FEW_CONNECTIONS):
                 clients.enter_context(self.connect_as_client())
-            cursor.execute(f"SET GLOBAL max_connections={_FEW_CONNECTIONS}")
+            administrator.query(f"SET GLOBAL max_connections={_FEW_CONNECTIONS}")
             try:
                 yield
             finally:
-                cursor.execute(f"SET GLOBAL max_connections={_USUAL_CONNECTIONS}")
+                administrator.query(f"SET GLOBAL max_connections={_USUAL_CONNECTIONS}")
 
     @contextmanager
     def without_threads(self) -> Iterator[None]:

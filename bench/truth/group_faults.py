@@ -120,11 +120,10 @@ def _lock_that_waits(node: Node) -> Iterator[None]:
     def run(*statements: str) -> None:
         with (
             node.connect(seconds=_PATIENT_SECONDS) as session,
-            session.cursor() as cursor,
             suppress(pymysql.MySQLError),  # the block's end kills it
         ):
             for statement in statements:
-                cursor.execute(statement)
+                session.query(statement)
 
     def sessions() -> list[int]:
         rows = node.sql("SHOW PROCESSLIST")
@@ -152,9 +151,9 @@ def _voted_out(stack: Stack, node: Node) -> Iterator[None]:
     other.sql(f"CREATE OR REPLACE TABLE {table} (id INT PRIMARY KEY, n INT)")
     other.sql(f"INSERT INTO {table} VALUES (1, 0)")  # noqa: S608
     wait_for("the row", lambda: node.sql(f"SELECT n FROM {table}"))  # noqa: S608
-    with node.connect() as session, session.cursor() as cursor:
-        cursor.execute("SET SESSION wsrep_on=OFF")
-        cursor.execute(f"DELETE FROM {table}")  # noqa: S608
+    with node.connect() as session:
+        session.query("SET SESSION wsrep_on=OFF")
+        session.query(f"DELETE FROM {table}")  # noqa: S608
     other.sql(f"UPDATE {table} SET n=1")  # noqa: S608
     yield
     with stack.killed(node):
@@ -177,9 +176,9 @@ def _much_missed(stack: Stack, node: Node) -> Iterator[None]:
     other.sql(f"CREATE OR REPLACE TABLE {table} (n INT)")
 
     def write(ending: threading.Event) -> None:
-        with other.connect() as session, session.cursor() as cursor:
+        with other.connect() as session:
             while not ending.is_set():
-                cursor.execute(f"INSERT INTO {table} VALUES (1)")  # noqa: S608
+                session.query(f"INSERT INTO {table} VALUES (1)")  # noqa: S608
 
     with _leaving(stack, node), meanwhile(write, 0.0):
         yield

@@ -140,12 +140,9 @@ def truth(node: Node) -> Callable[[], Answer]:
     def ask() -> Answer:
         began_at = time.monotonic()
         try:
-            with (
-                node.connect_as_client(seconds=TRUTH_SECONDS) as connection,
-                connection.cursor() as cursor,
-            ):
-                cursor.execute("SELECT id FROM writes ORDER BY id DESC LIMIT 1")
-                cursor.execute("INSERT INTO writes (node) VALUES ('truth')")
+            with node.connect_as_client(seconds=TRUTH_SECONDS) as client:
+                client.query("SELECT id FROM writes ORDER BY id DESC LIMIT 1")
+                client.query("INSERT INTO writes (node) VALUES ('truth')")
         except (pymysql.MySQLError, OSError) as fault:
             if fault.args and fault.args[0] == _CONFLICT:
                 return USABLE, "conflict"

@@ -118,7 +118,7 @@ def prepare(node: Node, kind: str) -> None:
 
 
 def _run(node: Node, statements: str) -> None:
-    with node.connect(seconds=_SECONDS) as session, session.cursor() as cursor:
+    with node.connect(seconds=_SECONDS) as session:
         session.select_db(DEMO)
         for statement in statements.split(";"):
-            cursor.execute(statement)
+            session.query(statement)
