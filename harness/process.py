@@ -25,7 +25,7 @@ class Process:
     """One process in its own session, with its output in a file.
 
     setpriv(1) makes the kernel kill it if this process dies for any reason. within: a command that
-    runs it elsewhere, as `RemoteHost.within`.
+    runs it elsewhere, as `RemoteHost.within`. pid: the process id. session: the id of its session.
     """
 
     def __init__(
@@ -52,16 +52,7 @@ class Process:
                 start_new_session=True,
                 pass_fds=pass_fds,
             )
-
-    @property
-    def pid(self) -> int:
-        """The process id, which is also the session id."""
-        return self._popen.pid
-
-    @property
-    def session(self) -> int:
-        """The id of its session."""
-        return self.pid
+        self.pid = self.session = self._popen.pid
 
     @property
     def exit_code(self) -> int | None:
@@ -155,36 +146,22 @@ class Successor(Process):
     """A process that another one of the same session has started, and left to this one."""
 
     def __init__(self, pid: int, before: Process) -> None:
-        self.name, self.log, self._pid, self._session = (
-            before.name,
-            before.log,
-            pid,
-            before.session,
-        )
+        self.name, self.log = before.name, before.log
+        self.pid, self.session = pid, before.session
         self._exit_code: int | None = None
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._pid
-
-    @property
-    def session(self) -> int:
-        """The id of its session."""
-        return self._session
 
     @property
     def exit_code(self) -> int | None:
         """As of any process."""
         if self._exit_code is None:
-            ended, status = os.waitpid(self._pid, os.WNOHANG)
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
             self._exit_code = os.waitstatus_to_exitcode(status) if ended else None
         return self._exit_code
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""
         if self.exit_code is None:
-            os.kill(self._pid, number)
+            os.kill(self.pid, number)
 
 
 def become_parent_of_orphans() -> None:
