@@ -1,7 +1,6 @@
 """The rows of the result, as Markdown."""
 
 from collections.abc import Iterable, Sequence
-from statistics import quantiles
 from typing import NamedTuple
 
 
@@ -27,11 +26,6 @@ def markdown(rows: Iterable[Row]) -> str:
         *cells, met = row
         lines.append(_line([*cells, _MET[met]]))
     return "\n".join(lines)
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """Return a percentile, within the range of the values."""
-    return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def microseconds(seconds: float) -> str:
