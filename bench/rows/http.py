@@ -52,7 +52,7 @@ def _rate_row(rig: Rig, connections: int, goal: float) -> Row:
         with rig.service_paused():
             floor.append(_rate(rig.floor, connections))
     what = f"health checks/s on one core, {connections} at a time (server CPU for each)"
-    return _compared(what, ours, "floor", floor, (goal, GOAL_CPU))
+    return _compared(what, ours, "floor", floor, goal=goal, goal_cpu=GOAL_CPU)
 
 
 def _overridden_row(rig: Rig) -> Row:
@@ -62,12 +62,24 @@ def _overridden_row(rig: Rig) -> Row:
         plain.append(_rate(rig.service, _READERS))
         overridden.append(_rate(rig.service, _READERS, READER_QUESTION))
     what = f"the same of `{READER_QUESTION}`, {_READERS} at a time"
-    goals = GOAL_OVERRIDDEN, GOAL_OVERRIDDEN_CPU
-    return _compared(what, overridden, "`/`", plain, goals)
+    return _compared(
+        what,
+        overridden,
+        "`/`",
+        plain,
+        goal=GOAL_OVERRIDDEN,
+        goal_cpu=GOAL_OVERRIDDEN_CPU,
+    )
 
 
 def _compared(
-    what: str, ours: _Rates, beside: str, others: _Rates, goals: tuple[float, float]
+    what: str,
+    ours: _Rates,
+    beside: str,
+    others: _Rates,
+    *,
+    goal: float,
+    goal_cpu: float,
 ) -> Row:
     ratio = median(
         mine / other for (mine, _), (other, _) in zip(ours, others, strict=True)
@@ -75,7 +87,6 @@ def _compared(
     by_cpu = median(
         mine / other for (_, mine), (_, other) in zip(ours, others, strict=True)
     )
-    goal, goal_cpu = goals
     cells = [
         f"{median(r for r, _ in each):,.0f} ({microseconds(median(c for _, c in each))})"
         for each in (ours, others)
