@@ -82,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seed",
         type=int,
+        default=random.SystemRandom().randrange(10**6),
         help="the seed of faults, nodes and durations (default: a random one)",
     )
     parser.add_argument(
@@ -111,9 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--faults", type=int, help="stop after so many faults")
     options = parser.parse_args(arguments)
-    seed: int = (
-        random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
-    )
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
         parser.error(
             '--plot needs matplotlib: make truth ARGS="--plot FILE.png" installs it'
@@ -127,7 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interrupt_once()
     try:
         kinds = options.only or SETS.get(options.set, KINDS)
-        report = _run(seed, options.minutes * 60, kinds, options.faults, options.group)
+        report = _run(
+            options.seed, options.minutes * 60, kinds, options.faults, options.group
+        )
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (
