@@ -305,20 +305,19 @@ class Report:
         return sorted(last_of_kind.values(), key=lambda window: window.kind.lower())
 
     def _wrong_seconds(self, window: Window) -> float:
-        runs = [
-            run
+        return sum(
+            length(run.stretch)
             for run in self._runs
             if run.checker != SCRIPT and (run.window, run.node) == (window, window.node)
-        ]
-        return sum(length(run.stretch) for run in runs)
+        )
 
     def _longest(self, row: str, checker: str, what: str) -> str:
-        runs = [
-            run
+        each = (
+            length(run.stretch)
             for run in self._runs
             if (run.row, run.checker, run.what) == (row, checker, what)
-        ]
-        seconds = max((length(run.stretch) for run in runs), default=0.0)
+        )
+        seconds = max(each, default=0.0)
         return f"{seconds:.2f}" if seconds else "0"
 
     def _window_of(self, stretch: Stretch) -> Window:
