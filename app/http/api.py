@@ -107,8 +107,12 @@ def create_application(sources: Sources) -> FastAPI:
     def moment() -> object:
         # A drain since the latest poll must be among the changes too.
         monitor.note_change()
-        polls, age_seconds = monitor.polls.total(), int(monitor.age_seconds)
-        return polls, age_seconds, monitor.verdict(), sources.last_reload.at
+        return (
+            monitor.polls.total(),
+            int(monitor.age_seconds),
+            monitor.verdict(),
+            sources.last_reload.at,
+        )
 
     @application.get(
         STATUS_PATH,
