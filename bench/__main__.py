@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from bench.load import WrongAnswerError
 from bench.rig import Rig
@@ -20,7 +20,7 @@ GROUPS: dict[str, Callable[[Rig], list[Row]]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Measure and print the tables. Return 0 even if a goal is not met: the tables show that."""
     parser = argparse.ArgumentParser(
         prog="make bench", description="Measure clustercheckd on a real Galera node."
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="append",
         help=f"one of {', '.join(GROUPS)}",
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     interrupt_once()
     tell = tell_with_seconds(sys.stderr)
     try:

@@ -8,7 +8,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -41,13 +41,13 @@ class Use(NamedTuple):
     resident_kib: float
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Measure, and print the rows of each rate."""
     parser = argparse.ArgumentParser(prog="python -m bench.rest")
     parser.add_argument(
         "--beside", metavar="REF", help="a commit to measure in turns with this one"
     )
-    ref = parser.parse_args(arguments).beside
+    ref = parser.parse_args().beside
     with Rig(partial(print, file=sys.stderr)) as rig, ExitStack() as exits:
         builds = {"this": rig.service}
         if ref:

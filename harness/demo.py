@@ -3,7 +3,6 @@
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pymysql
@@ -30,7 +29,7 @@ _TITLES = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Run the demo.
 
     Return 0 if every step of the tour succeeded, or if the user stopped the live view.
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="run a scripted tour instead of the live view, then stop",
     )
-    once = parser.parse_args(arguments).once
+    once = parser.parse_args().once
     interrupt_once()
     try:
         # For a planned reason, clustercheckd answers 404, so that HAProxy's readers keep their

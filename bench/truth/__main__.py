@@ -76,7 +76,7 @@ _LATEST = 3
 _INTERRUPTED = 130
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Run it. Return 0 if no false answer lasted longer than its goal, else 1."""
     parser = argparse.ArgumentParser(prog="make truth", description=__doc__)
     parser.add_argument(
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="two nodes and an arbitrator, or three nodes of such a group (default: usual)",
     )
     parser.add_argument("--faults", type=int, help="stop after so many faults")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
         parser.error(
             '--plot needs matplotlib: make truth ARGS="--plot FILE.png" installs it'
