@@ -83,7 +83,7 @@ class Tour:
             "all up: every node answers 200 synced and is UP in HAProxy, writes go to node1"
         )
         for backend in self._stack.backends:
-            self._see(backend, 200, "synced", writer="UP", readers="UP")
+            self._see_well(backend)
         self._see_writes_on("node1")
         self._desync(second)
         self._stall(second, first)
@@ -98,7 +98,7 @@ class Tour:
         with node2.node.setting("wsrep_desync", "ON", back="OFF"):
             self._see(node2, 404, "desynced", writer="DOWN", readers="UP")
             self._step("node2 back (SET GLOBAL wsrep_desync=OFF)")
-        self._see(node2, 200, "synced", writer="UP", readers="UP")
+        self._see_well(node2)
 
     def _stall(self, node2: Backend, node1: Backend) -> None:
         self._step(
@@ -111,7 +111,7 @@ class Tour:
                 for _ in range(_STALLED_WRITES):
                     client.query(WRITE)
             self._see(node2, 503, "lagging", target=READER_QUESTION, readers="DOWN")
-        self._see(node2, 200, "synced", writer="UP", readers="UP")
+        self._see_well(node2)
 
     def _drain(self, node1: Backend) -> None:
         self._step(
@@ -137,7 +137,7 @@ class Tour:
             self._seen("the session of a client that reads on node1 stays open")
         self._step(f"node1 back (clustercheckd undrain): all writes stay on {writer}")
         node1.service.command("undrain")
-        self._see(node1, 200, "synced", writer="UP", readers="UP")
+        self._see_well(node1)
         self._see_writes_on(writer)
 
     def _kill(self, node2: Backend) -> None:
@@ -151,7 +151,7 @@ class Tour:
             f"node2 started again, with {donor} as its donor: writes stay on {writer}, no fail-back"
         )
         self._stack.restart_node(node2.node, donor=donor)
-        self._see(node2, 200, "synced", writer="UP", readers="UP")
+        self._see_well(node2)
         self._see_writes_on(writer)
 
     def _step(self, title: str) -> None:
@@ -161,6 +161,9 @@ class Tour:
 
     def _seen(self, what: str) -> None:
         print(f"   {time.monotonic() - self._began:6.2f} s  {what}", flush=True)
+
+    def _see_well(self, backend: Backend) -> None:
+        self._see(backend, 200, "synced", writer="UP", readers="UP")
 
     def _see(
         self,
