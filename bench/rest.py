@@ -7,7 +7,6 @@ memory. With a commit beside it, both run on the same node and take turns, the o
 import argparse
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -17,8 +16,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from bench import load
 from bench.rig import Rig
+from bench.rows.cpu import at_rate, cost
 from harness.service import PROGRAM, Service, service_beside
 
 RATES = (0, 2, 10)
@@ -81,44 +80,35 @@ def _uses(rig: Rig, builds: dict[str, Service], rate: int) -> dict[str, Use]:
     """Return the median over the rounds of what each build uses."""
     found: dict[str, list[Use]] = {name: [] for name in builds}
     for _ in range(_ROUNDS):
-        idle = _use(rig, builds, None, 0).node
+        with _all_paused_but(None, builds):
+            _, idle, _ = cost(rig, lambda: 0.0, partial(at_rate, 0, 0, _SECONDS))
         for name, service in builds.items():
-            found[name].append(_use(rig, builds, service, rate, idle))
+            with _all_paused_but(service, builds):
+                found[name].append(_use(rig, service, rate, idle))
     return {
         name: Use(*map(median, zip(*uses, strict=True))) for name, uses in found.items()
     }
 
 
-def _use(
-    rig: Rig,
-    builds: dict[str, Service],
-    service: Service | None,
-    rate: int,
-    idle: float = 0.0,
-) -> Use:
-    """Return what a service uses, or none, while the others are paused.
-
-    idle: what mariadbd uses without any.
-    """
+@contextmanager
+def _all_paused_but(
+    service: Service | None, builds: dict[str, Service]
+) -> Iterator[None]:
     with ExitStack() as paused:
         for other in builds.values():
             if other is not service:
                 paused.enter_context(other.process.paused())
-        if service:
-            # After a pause, the first poll reads in sync.
-            service.wait_for_verdict(200, "synced")
-        own = service.process if service else None
-        begun, node_used = time.monotonic(), rig.node.process.cpu_seconds
-        own_used = own.cpu_seconds if own else 0.0
-        if service and rate:
-            load.at_rate(service.port, rate, _SECONDS)
-        else:
-            time.sleep(_SECONDS)
-        seconds = time.monotonic() - begun
-        node_share = (rig.node.process.cpu_seconds - node_used) / seconds - idle
-        own_share = (own.cpu_seconds - own_used) / seconds if own else 0.0
-        resident_kib = own.resident_kib if own else 0
-    return Use(own_share, node_share, own_share + node_share, resident_kib)
+        yield
+
+
+def _use(rig: Rig, service: Service, rate: int, idle: float) -> Use:
+    """Return what a service uses. idle: what mariadbd uses without any."""
+    # After a pause, the first poll reads in sync.
+    service.wait_for_verdict(200, "synced")
+    process = service.process
+    asking = partial(at_rate, service.port, rate, _SECONDS)
+    own, node, _ = cost(rig, lambda: process.cpu_seconds, asking)
+    return Use(own, node - idle, own + node - idle, process.resident_kib)
 
 
 def _row(rate: str, name: str, use: Use) -> str:

@@ -44,24 +44,24 @@ def rows(rig: Rig) -> list[Row]:
 
     for _ in range(_ROUNDS):
         with rig.service_paused():
-            _, node_idle, _ = _cost(
-                rig, service_seconds, partial(_at_rate, rig.service.port, 0)
+            _, node_idle, _ = cost(
+                rig, service_seconds, partial(at_rate, rig.service.port, 0, _SECONDS)
             )
         for rate, measured in shares.items():
-            own, node, _ = _cost(
-                rig, service_seconds, partial(_at_rate, rig.service.port, rate)
+            own, node, _ = cost(
+                rig, service_seconds, partial(at_rate, rig.service.port, rate, _SECONDS)
             )
             measured.append((own, node - node_idle))
-        own, node, per_second = _cost(
+        own, node, per_second = cost(
             rig, service_seconds, partial(_at_full_speed, rig.service.port)
         )
         ours.append((own + node - node_idle) / per_second)
         with rig.service_paused():
-            own, node, per_second = _cost(
+            own, node, per_second = cost(
                 rig, children_seconds, partial(_run_again_and_again, command)
             )
         script.append((own + node - node_idle) / per_second)
-        own, node, per_second = _cost(
+        own, node, per_second = cost(
             rig,
             drop_in_seconds,
             partial(_run_again_and_again, DROP_IN, rig.service.port),
@@ -102,7 +102,7 @@ def _share_row(rate: int, measured: list[tuple[float, float]], goal: float) -> R
     )
 
 
-def _cost(
+def cost(
     rig: Rig, side: Callable[[], float], work: Callable[[], int]
 ) -> tuple[float, float, float]:
     """Return the shares of a core that the side and mariadbd used, and health checks per second."""
@@ -122,10 +122,11 @@ def children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _at_rate(port: int, rate: int) -> int:
+def at_rate(port: int, rate: int, seconds: float) -> int:
+    """Send health checks at this rate, which may be 0, and return how many."""
     if rate:
-        return load.at_rate(port, rate, _SECONDS).checks
-    time.sleep(_SECONDS)
+        return load.at_rate(port, rate, seconds).checks
+    time.sleep(seconds)
     return 0
 
 
