@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from harness.ports import LOOPBACK
 from harness.service import without_settings
 from harness.waiting import meanwhile, wait_for
 from tests.conftest import Services, settings_for
-from tests.fake_mysql import FakeMySQL, Peer, galera
-from tests.http.test_metrics import wait_until_in_sync
-from tests.measured import done_within, for_seconds, let_pass
+from tests.fake_mysql import FakeMySQL, galera
+from tests.measured import done_within
 from tests.unit import pages
 
 SECONDS = 20
@@ -183,28 +181,3 @@ def test_the_log_says_what_is_watched_and_each_change_and_no_health_check(
         "WARNING unavailable reason=not-ready was=synced",
         "INFO stopping signal=SIGTERM",
     ]
-
-
-@pytest.mark.long
-def test_a_server_that_answers_polls_and_no_login_has_six_sessions_at_most(
-    node: FakeMySQL, services: Services
-) -> None:
-    over = threading.Event()
-
-    def greets_and_notices_nothing(peer: Peer) -> None:
-        peer.greet()
-        over.wait(60)
-
-    service = services.beside(node)
-    wait_until_in_sync(service)
-    node.behaviour = greets_and_notices_nothing
-    service.wait_for_verdict(503, "rejects-logins")
-    for _ in for_seconds(30):
-        assert node.open <= 6
-        # What is open goes on answering.
-        assert service.get().reason == "rejects-logins"
-        let_pass(0.5)
-    node.behaviour = galera()
-    over.set()
-    with done_within("it", 2.5):
-        service.wait_for_verdict(200, "synced")
