@@ -29,6 +29,7 @@ def cuts_mid_packet(peer: fake.Peer) -> None:
 
 CONNECTING, LOGGING_IN = "while connecting", "while logging in"
 READING = "while reading the node's state"
+MORE_RESULTS_EXIST = b"\x08\x00\x00\x00"
 BROKEN: list[tuple[str, fake.Behaviour, str, str]] = [
     ("never greets", fake.Peer.hang, "timeout", CONNECTING),
     (
@@ -60,6 +61,18 @@ BROKEN: list[tuple[str, fake.Behaviour, str, str]] = [
         CONNECTING,
     ),
     ("an empty packet", fake.says(fake.packet(0, b"")), "error", CONNECTING),
+    (
+        "a further result",
+        fake.greets_then(fake.OK, fake.OK[:3] + MORE_RESULTS_EXIST),
+        "error",
+        "sent more than it was asked for while logging in",
+    ),
+    (
+        "rows that make no sense",
+        fake.galera(answers={"SHOW GLOBAL": fake.table(["one"], [["1"]])}),
+        "error",
+        READING,
+    ),
     (
         "a login refused",
         fake.greets_then(fake.error(1045)),

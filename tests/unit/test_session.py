@@ -103,25 +103,3 @@ def test_the_shorter_timeout_is_read_as_galera_prints_it(
 
     with fake.fake_mysql(behaviour) as server:
         assert asyncio.run(suspect_seconds(database_of(server))) == seconds
-
-
-def test_a_further_result_is_refused_before_it_arrives() -> None:
-    more_results_exist = fake.OK[:3] + b"\x08\x00\x00\x00"
-    with polling(fake.greets_then(fake.OK, more_results_exist)) as (polls, _):
-        assert (
-            "sent more than it was asked for while logging in" in polls.failure().detail
-        )
-
-
-def test_rows_that_make_no_sense_end_the_connection() -> None:
-    def behaviour(peer: fake.Peer) -> None:
-        peer.log_in()
-        peer.answer_queries(statements=2)
-        peer.receive()
-        peer.connection.sendall(fake.table(["one"], [["1"]]))
-        peer.hang()
-
-    with polling(behaviour) as (polls, server):
-        polls.failure()
-        server.behaviour = fake.galera()
-        polls.state()
