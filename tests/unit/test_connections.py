@@ -12,6 +12,8 @@ from app.http.connections import CONNECTIONS, ConnectionRegister
 from app.http.door import Door
 from app.http.head import Request
 
+pytestmark = pytest.mark.anyio
+
 
 class Transport(asyncio.Transport):
     """The transport of a client's connection."""
@@ -65,7 +67,6 @@ def register() -> ConnectionRegister:
     return ConnectionRegister()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("networks", "address", "allowed"),
     [
@@ -97,14 +98,12 @@ async def test_a_client_in_one_of_the_networks_may_connect_and_this_host(
     assert register.closed["refused"] == (not allowed)
 
 
-@pytest.mark.anyio
 async def test_a_client_that_has_left_already_is_closed(
     register: ConnectionRegister,
 ) -> None:
     assert connect(register, "").aborted
 
 
-@pytest.mark.anyio
 async def test_this_host_is_all_of_its_addresses(register: ConnectionRegister) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:
         try:
@@ -116,7 +115,6 @@ async def test_this_host_is_all_of_its_addresses(register: ConnectionRegister) -
     assert not connect(register, own).aborted
 
 
-@pytest.mark.anyio
 async def test_a_host_with_many_addresses_counts_as_one_client(
     register: ConnectionRegister,
 ) -> None:
@@ -135,7 +133,6 @@ async def test_a_host_with_many_addresses_counts_as_one_client(
     )
 
 
-@pytest.mark.anyio
 async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(
     register: ConnectionRegister,
 ) -> None:
@@ -151,7 +148,6 @@ async def test_of_many_clients_the_one_that_has_waited_longest_keeps_its_answer(
     assert sum(transport.aborted for transport in crowd) == len(crowd) + 1 - CONNECTIONS
 
 
-@pytest.mark.anyio
 async def test_who_asked_in_the_last_minute_is_known_once(
     register: ConnectionRegister,
 ) -> None:

@@ -15,6 +15,8 @@ import pytest
 from app.service.giving_way import giving_way
 from tests.measured import done_within
 
+pytestmark = pytest.mark.anyio
+
 MODULES = [f"module_that_gives_way_{number}" for number in range(20)]
 
 
@@ -61,7 +63,6 @@ async def import_all(at_each: Callable[[str], None]) -> None:
             sys.modules.pop(name, None)
 
 
-@pytest.mark.anyio
 async def test_a_loop_has_its_turn_before_each_module_of_a_thread() -> None:
     loop, turns, seen = asyncio.get_running_loop(), 0, list[int]()
 
@@ -78,7 +79,6 @@ async def test_a_loop_has_its_turn_before_each_module_of_a_thread() -> None:
     assert sys.meta_path == before
 
 
-@pytest.mark.anyio
 async def test_a_loop_that_imports_meanwhile_is_waited_for_once() -> None:
     loop = asyncio.get_running_loop()
 
