@@ -41,7 +41,6 @@ TABLE = [
     # Each refusal is a line in the server's log.
     Row((REFUSED,), 2, account_refused=True, paused_seconds=1),
     Row((REFUSED, REFUSED), 2, account_refused=True, paused_seconds=2),
-    Row((REFUSED,) * 6, 32, account_refused=True, paused_seconds=32),
     Row((REFUSED,) * 7, 60, account_refused=True, paused_seconds=60),
     Row((REFUSED,) * 2000, 60, account_refused=True, paused_seconds=60),
     # After a refusal, no answer is a delay for our account alone.
@@ -55,7 +54,6 @@ TABLE = [
         account_refused=True,
     ),
     Row((REFUSED, REFUSED, FAILED), 2, account_refused=True),
-    Row((REFUSED, REFUSED, ACCEPTED), 2),
     # Who refuses our account takes logins.
     Row((REJECTED, REJECTED, REFUSED), 2, account_refused=True, paused_seconds=1),
     # So does one that is full: whether a full node stays is another rule's.
@@ -136,7 +134,6 @@ def test_a_session_that_gets_no_answer_is_a_reason_to_log_in_whatever_the_interv
 @pytest.mark.parametrize(
     ("ended", "left", "seconds"),
     [
-        ((), 0, 1.5),
         ((REJECTED,), 0, 4.0),
         ((REJECTED,) * 9, 1, 4.0),
         # A server that hangs keeps each that is given up.
