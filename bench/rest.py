@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from bench.rig import Rig
 from bench.rows.cpu import at_rate, cost
-from harness.service import PROGRAM, Service, service_beside
+from harness.service import PROGRAM, Service
 
 RATES = (0, 2, 10)
 """Health checks a second."""
@@ -71,8 +71,7 @@ def _build_of(ref: str, rig: Rig) -> Iterator[Service]:
         files = subprocess.run(archive, check=True, stdout=subprocess.PIPE).stdout
         subprocess.run(["tar", "-x", "-C", folder], check=True, input=files)
         command = ["env", "-C", folder, *PROGRAM]
-        directory, ports = rig.installation.directory, rig.installation.ports
-        with service_beside(rig.node, directory, ports, None, command) as service:
+        with rig.beside(command=command) as service:
             yield service
 
 

@@ -2,9 +2,10 @@
 
 import os
 import platform
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,7 @@ from harness.block import Block
 from harness.galera import Cluster, Installation
 from harness.ports import listens
 from harness.process import Process
-from harness.service import service_beside
+from harness.service import PROGRAM, Service, service_beside
 from harness.waiting import wait_for
 
 INTERVAL_SECONDS = 0.25
@@ -38,15 +39,21 @@ class Rig(Block):
         cluster = Cluster(self.installation, size=1)
         cluster.start()
         self.node = cluster.nodes[0]
-        beside = service_beside(
-            self.node, self.installation.directory, self.installation.ports
-        )
-        self.service = self._exits.enter_context(beside)
+        self.service = self._exits.enter_context(self.beside())
         self.service.wait_for_verdict(200, "synced")
 
     def close(self) -> None:
         """Stop and remove everything."""
         self._exits.close()
+
+    def beside(
+        self, held: socket.socket | None = None, command: Sequence[str] = PROGRAM
+    ) -> AbstractContextManager[Service]:
+        """Run a clustercheckd for the node. The arguments are those of `service_beside`."""
+        installation = self.installation
+        return service_beside(
+            self.node, installation.directory, installation.ports, held, command
+        )
 
     @cached_property
     def floor(self) -> "Floor":

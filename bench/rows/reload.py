@@ -19,7 +19,7 @@ from harness.haproxy import HAProxy, Server
 from harness.ports import LOOPBACK
 from harness.process import Process
 from harness.quota import quota, share_like
-from harness.service import Service, service_beside
+from harness.service import Service
 from harness.waiting import wait_for
 
 GOAL_LONGER_SECONDS = 0.1
@@ -84,12 +84,9 @@ def _at_a_quarter(service: Service) -> Iterator[str]:
 
 def restarts(rig: Rig) -> Row:
     """Restart a service whose socket stays open, at a quarter of a core."""
-    installation = rig.installation
     with ExitStack() as exits:
         held = exits.enter_context(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
-        service = exits.enter_context(
-            service_beside(rig.node, installation.directory, installation.ports, held)
-        )
+        service = exits.enter_context(rig.beside(held))
         # What the shell starts from now on is in the same group.
         where = exits.enter_context(_at_a_quarter(service))
 

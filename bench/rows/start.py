@@ -16,7 +16,7 @@ from bench import load
 from bench.rig import Rig
 from bench.rows.cpu import children_seconds
 from bench.table import Row, milliseconds
-from harness.service import Service, service_beside
+from harness.service import Service
 
 GOAL, GOAL_CPU = 1.0, 0.8
 GOAL_MIB, GOAL_GROWTH_MIB = 64.0, 1.0
@@ -72,9 +72,7 @@ def _first_answer(rig: Rig) -> tuple[float, float]:
 
 @contextmanager
 def _started(rig: Rig) -> Iterator[Service]:
-    with service_beside(
-        rig.node, rig.installation.directory, rig.installation.ports
-    ) as service:
+    with rig.beside() as service:
         service.wait_for_verdict(200, "synced")
         yield service
 
