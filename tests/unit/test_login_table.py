@@ -97,11 +97,12 @@ def test_row_of_the_table(row: Row) -> None:
     assert not logins.waits(row.paused_seconds)
 
 
-def test_a_change_of_the_account_ends_the_pause_and_forgets_no_refusal() -> None:
+def test_a_change_of_the_account_ends_the_pause_and_keeps_one_refusal() -> None:
     changed = after((REFUSED,) * 7).account_changed()
     assert not changed.waits(0.0)
     assert changed.is_due(0.0, INTERVAL_SECONDS, session_answers=True)
-    assert changed.refusals
+    again = changed.begun(0.0).ended(REFUSED, WHY[REFUSED])
+    assert (again.waits(1.9), again.waits(2.0)) == (True, False)
 
 
 def test_a_server_that_takes_no_logins_is_tried_each_second_whatever_the_interval() -> (

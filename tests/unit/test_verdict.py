@@ -105,6 +105,10 @@ ROWS = [
         )
         for value in ("ON", "NO_LOCK", None)
     ),
+    *(
+        Row(name, "read-only", but(**{name: "ON"}), WRITERS, detail=f"{name} is ON")
+        for name in ("super_read_only", "tx_read_only", "transaction_read_only")
+    ),
     Row(
         "queue over its limit",
         "lagging",
