@@ -256,13 +256,13 @@ class _Service:
         """Wait until the old process accepts no more, and then until it has logged out."""
         old.limit(_GO_SECONDS + self._sources.settings.clustercheck_deadline)
         sessions = self._sources.poller.sessions
-        with suppress(EOFError, TimeoutError):
-            async with asyncio.timeout(_UNFED_SECONDS):
-                await old.answer(Known)
+        closing = asyncio.create_task(old.answer(Known))
+        await asyncio.wait([closing], timeout=_UNFED_SECONDS)
         self._systemd.is_heard = True
         self._keep()
         self._sources.last_reload = self._outcome
         with suppress(EOFError):
+            await closing
             sessions.others = (await old.answer(Known)).sessions
         sessions.is_shared = False
         old.close()
