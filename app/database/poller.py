@@ -265,7 +265,7 @@ class Poller:
             failure = poll_failure(fault, attempt.target, attempt.phase, seconds)
             refusals = self.logins.refusals
             outcome = outcome_of(fault, failure, attempt.phase, refusals)
-            is_held = isinstance(fault, HeldError) and self.sessions.others
+            is_held = isinstance(fault, HeldError) and self.sessions.is_shared
             if is_held and not self.logins.rejections:
                 # Another process has the room: nobody knows whether clients get in.
                 outcome = Outcome.FAILED
