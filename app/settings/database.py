@@ -20,7 +20,7 @@ from app.settings.error import SettingsError
 from app.settings.files import read_file, stamp_of, words_of
 from app.settings.option_file import Options, read_option_file
 from app.settings.tls import VERIFY, context_of
-from app.text import host_and_port
+from app.text import host_and_port, one_line
 
 USUAL_SOCKETS = (
     "/run/mysqld/mysqld.sock",
@@ -101,10 +101,10 @@ class Database:
         """The settings that name the server, without the account."""
         # A path may have bytes that JSON cannot have.
         return (
-            ascii(self.mysql_socket),
+            self.mysql_socket and one_line(self.mysql_socket),
             self.mysql_host,
             self.mysql_port,
-            ascii(self.defaults_extra_file),
+            self.defaults_extra_file and one_line(self.defaults_extra_file),
         )
 
     def target(self) -> Target:
