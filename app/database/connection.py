@@ -235,16 +235,14 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
 
 def _is_own(address: str) -> bool:
-    """Return whether it is an address of this host.
+    """Return whether it is an IPv4 address of this host.
 
     The kernel connects to 127.0.1.1, Debian's address for the host's name, from 127.0.0.1, and to a
-    second address of a network from the first.
+    second address of a network from the first. In IPv6, it connects to each from itself.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with (
-        contextlib.suppress(OSError),
-        socket.socket(family, socket.SOCK_DGRAM) as unsent,
-    ):
+    if ":" in address:
+        return False
+    with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as unsent:
         unsent.bind((address, 0))
         # With ip_nonlocal_bind, only this fails. Nothing is sent.
         unsent.connect((address, 9))
