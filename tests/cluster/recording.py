@@ -72,9 +72,11 @@ def _lost(_: Stack, prometheus: Prometheus) -> Iterator[None]:
 @contextmanager
 def _crashing(stack: Stack, _prometheus: Prometheus) -> Iterator[None]:
     for _ in range(2):
+        began_at = time.monotonic()
         with stack.killed(stack.nodes[1]):
             pass
-        time.sleep(_BEFORE)
+        # Its uptime has to be longer than the next start takes, to be seen to fall.
+        time.sleep(_BEFORE + time.monotonic() - began_at)
     yield
 
 
