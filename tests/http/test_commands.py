@@ -20,16 +20,16 @@ from harness.waiting import wait_for
 from tests.conftest import Services, needs_root, settings_for
 from tests.fake_mysql import FakeMySQL, Peer, fake_mysql, galera, waits_for
 from tests.http.conftest import DONOR, REFUSED
-from tests.http.test_process import SECONDS, begin, redirected, run, with_file_in_etc
-
-WITH_SYSTEMD = (
-    "unshare",
-    "--mount",
-    "sh",
-    "-ec",
-    'mount -t tmpfs none /run; mkdir -p /run/systemd/system; exec "$@"',
-    "sh",
+from tests.http.test_process import (
+    SECONDS,
+    begin,
+    redirected,
+    run,
+    with_file_in_etc,
+    with_mounts,
 )
+
+WITH_SYSTEMD = with_mounts("mount -t tmpfs none /run; mkdir -p /run/systemd/system")
 SYNCED = "available synced: wsrep_local_state is 4 (Synced)\n"
 
 

@@ -62,8 +62,12 @@ def redirected(redirections: str) -> Sequence[str]:
 
 def with_file_in_etc(name: str, path: Path) -> Sequence[str]:
     """Give a wrapper whose command finds a file in /etc that nobody else sees. It needs root."""
-    mount = f"mount --bind '{path}' /etc/{name}"
-    return ("unshare", "--mount", "sh", "-ec", f'{mount}; exec "$@"', "sh")
+    return with_mounts(f"mount --bind '{path}' /etc/{name}")
+
+
+def with_mounts(commands: str) -> Sequence[str]:
+    """Give a wrapper whose command sees what these have mounted, and nobody else. It needs root."""
+    return ("unshare", "--mount", "sh", "-ec", f'{commands}; exec "$@"', "sh")
 
 
 BLOCKED = """
